@@ -1,0 +1,2 @@
+#![forbid(unsafe_code)]
+//! See the package description; the rooms of the project are in `ARCHITECTURE.md`.

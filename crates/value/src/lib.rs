@@ -1,0 +1,16 @@
+#![forbid(unsafe_code)]
+//! The object tree that every other crate of Holdfast works on.
+//!
+//! An object is a [`Value`] from decoding to encoding, never a struct per kind. Maps are kept sorted by key, so two
+//! trees are compared and merged by walking them side by side. Strings of up to 23 bytes are stored in place; lists, maps
+//! and longer strings are shared, so that a clone of any subtree costs one reference count.
+
+mod compare;
+mod list;
+mod map;
+mod value;
+
+pub use list::List;
+pub use map::{Entry, Map};
+pub use smol_str::SmolStr;
+pub use value::Value;

@@ -1,0 +1,55 @@
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::Value;
+
+/// A list of values. A clone shares the items; the first change of a shared list copies it (the items' subtrees stay
+/// shared).
+#[derive(Clone, Debug, Default)]
+pub struct List(Arc<Vec<Value>>);
+
+impl List {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The items for change; copies them first if they are shared.
+    pub fn make_mut(&mut self) -> &mut Vec<Value> {
+        Arc::make_mut(&mut self.0)
+    }
+
+    /// Whether both are the very same list in memory, hence equal without a look at the items.
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for List {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.0
+    }
+}
+
+impl From<Vec<Value>> for List {
+    fn from(items: Vec<Value>) -> Self {
+        Self(Arc::new(items))
+    }
+}
+
+impl FromIterator<Value> for List {
+    fn from_iter<I: IntoIterator<Item = Value>>(items: I) -> Self {
+        Self::from(items.into_iter().collect::<Vec<_>>())
+    }
+}
+
+impl<'a> IntoIterator for &'a List {
+    type Item = &'a Value;
+    type IntoIter = std::slice::Iter<'a, Value>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}

@@ -1,0 +1,141 @@
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::{SmolStr, Value};
+
+/// A key and its value.
+pub type Entry = (SmolStr, Value);
+
+/// A map with text keys, kept sorted by the keys' UTF-8 bytes. A clone shares the entries; the first change of a shared
+/// map copies them (their subtrees stay shared).
+///
+/// Reads as a slice of entries through `Deref`, which is how two maps are walked side by side.
+#[derive(Clone, Debug, Default)]
+pub struct Map(Arc<Vec<Entry>>);
+
+impl Map {
+    /// An empty map.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A map of entries in any order. Of entries with one key the last wins.
+    pub fn from_unsorted(mut entries: Vec<Entry>) -> Self {
+        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+            // A stable sort keeps entries of one key in their order, so that the last of a run is the one that wins.
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            entries.dedup_by(|later, earlier| {
+                let same = later.0 == earlier.0;
+                if same {
+                    std::mem::swap(later, earlier);
+                }
+                same
+            });
+        }
+        Self(Arc::new(entries))
+    }
+
+    /// A map of entries that are sorted by key and hold each key once. The caller vouches for the order; debug builds
+    /// check it.
+    pub fn from_sorted(entries: Vec<Entry>) -> Self {
+        debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
+        Self(Arc::new(entries))
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.position(key).ok().map(|at| &self.0[at].1)
+    }
+
+    /// Whether `key` is there.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.position(key).is_ok()
+    }
+
+    /// The value of `key` for change; copies the entries first if they are shared.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        let at = self.position(key).ok()?;
+        Some(&mut Arc::make_mut(&mut self.0)[at].1)
+    }
+
+    /// The value of `key` for change, `null` being put there first if it is missing.
+    pub fn get_or_insert_null(&mut self, key: &str) -> &mut Value {
+        let found = self.position(key);
+        let entries = Arc::make_mut(&mut self.0);
+        let at = match found {
+            Ok(at) => at,
+            Err(at) => {
+                entries.insert(at, (SmolStr::new(key), Value::Null));
+                at
+            }
+        };
+        &mut entries[at].1
+    }
+
+    /// Sets `key` and gives back what stood there.
+    pub fn insert(&mut self, key: impl Into<SmolStr>, value: impl Into<Value>) -> Option<Value> {
+        let (key, value) = (key.into(), value.into());
+        let found = self.position(&key);
+        let entries = Arc::make_mut(&mut self.0);
+        match found {
+            Ok(at) => Some(std::mem::replace(&mut entries[at].1, value)),
+            Err(at) => {
+                entries.insert(at, (key, value));
+                None
+            }
+        }
+    }
+
+    /// Takes `key` out and gives back its value.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let at = self.position(key).ok()?;
+        Some(Arc::make_mut(&mut self.0).remove(at).1)
+    }
+
+    /// Keeps the entries that `keep` says yes to; it may change their values.
+    pub fn retain(&mut self, mut keep: impl FnMut(&SmolStr, &mut Value) -> bool) {
+        Arc::make_mut(&mut self.0).retain_mut(|(key, value)| keep(key, value));
+    }
+
+    /// The entries for change of their values, in order of their keys.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = (&SmolStr, &mut Value)> {
+        Arc::make_mut(&mut self.0).iter_mut().map(|(key, value)| (&*key, value))
+    }
+
+    /// The entries, copied if they are shared.
+    pub fn into_entries(self) -> Vec<Entry> {
+        Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
+    }
+
+    /// Whether both are the very same map in memory, hence equal without a look at the entries.
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn position(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(name, _)| name.as_str().cmp(key))
+    }
+}
+
+impl Deref for Map {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.0
+    }
+}
+
+impl FromIterator<Entry> for Map {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        Self::from_unsorted(entries.into_iter().collect())
+    }
+}
+
+impl<'a> IntoIterator for &'a Map {
+    type Item = &'a Entry;
+    type IntoIter = std::slice::Iter<'a, Entry>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}

@@ -1,0 +1,189 @@
+use crate::{List, Map, SmolStr};
+
+/// A node of an object tree: what JSON and YAML can say, with integers apart from floats.
+///
+/// Equality is that of the structured-merge reference: numbers are compared by value across [`Value::Int`],
+/// [`Value::UInt`] and [`Value::Float`], and `null`, `{}` and `[]` are three different values.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// An integer that fits 64 bits with a sign. Every integer in this range is held here.
+    Int(i64),
+    /// An integer above `i64::MAX`. Smaller ones are never held here.
+    UInt(u64),
+    /// Any other number; always finite.
+    Float(f64),
+    /// Text.
+    String(SmolStr),
+    /// A list; a clone shares it.
+    List(List),
+    /// A map with text keys, sorted by key; a clone shares it.
+    Map(Map),
+}
+
+impl Value {
+    /// The string held here, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integer held here, if it is one that fits `i64`.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Value::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The boolean held here, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// The list held here, if it is one.
+    pub fn as_list(&self) -> Option<&List> {
+        match self {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The list held here for change; it is copied first if it is shared.
+    pub fn as_list_mut(&mut self) -> Option<&mut List> {
+        match self {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The map held here, if it is one.
+    pub fn as_map(&self) -> Option<&Map> {
+        match self {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The map held here for change; it is copied first if it is shared.
+    pub fn as_map_mut(&mut self) -> Option<&mut Map> {
+        match self {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The member `key`, if this is a map that has it.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.as_map()?.get(key)
+    }
+
+    /// The node that `keys` lead to from here through maps.
+    pub fn at(&self, keys: &[&str]) -> Option<&Value> {
+        keys.iter().try_fold(self, |node, key| node.get(key))
+    }
+
+    /// The text that `keys` lead to from here through maps.
+    pub fn str_at(&self, keys: &[&str]) -> Option<&str> {
+        self.at(keys)?.as_str()
+    }
+
+    /// The node that `keys` lead to, for change; maps on the way that are shared are copied. `None` where one is missing.
+    pub fn at_mut(&mut self, keys: &[&str]) -> Option<&mut Value> {
+        keys.iter().try_fold(self, |node, key| node.as_map_mut()?.get_mut(key))
+    }
+
+    /// Sets the node that `keys` lead to, making maps on the way where there is none (what is no map is replaced).
+    pub fn set_at(&mut self, keys: &[&str], value: Value) {
+        let mut node = self;
+        for key in keys {
+            if !matches!(node, Value::Map(_)) {
+                *node = Value::Map(Map::new());
+            }
+            let Value::Map(map) = node else { return };
+            node = map.get_or_insert_null(key);
+        }
+        *node = value;
+    }
+
+    /// Takes the node that `keys` lead to out of its map. `None` where there is none.
+    pub fn remove_at(&mut self, keys: &[&str]) -> Option<Value> {
+        let (last, parents) = keys.split_last()?;
+        // Looking first keeps shared maps shared where there is nothing to remove.
+        self.at(keys)?;
+        self.at_mut(parents)?.as_map_mut()?.remove(last)
+    }
+
+    /// A new empty map.
+    pub fn empty_map() -> Value {
+        Value::Map(Map::new())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::String(SmolStr::new(text))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::String(SmolStr::from(text))
+    }
+}
+
+impl From<SmolStr> for Value {
+    fn from(text: SmolStr) -> Self {
+        Value::String(text)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Value::Bool(flag)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Value::Int(number)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        i64::try_from(number).map_or(Value::UInt(number), Value::Int)
+    }
+}
+
+impl From<List> for Value {
+    fn from(list: List) -> Self {
+        Value::List(list)
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Self {
+        Value::List(List::from(items))
+    }
+}
+
+impl From<Map> for Value {
+    fn from(map: Map) -> Self {
+        Value::Map(map)
+    }
+}
