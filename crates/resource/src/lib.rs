@@ -1,2 +1,23 @@
 #![forbid(unsafe_code)]
-//! See the package description; the rooms of the project are in `ARCHITECTURE.md`.
+//! What the server knows of a resource, as data.
+//!
+//! A [`Resource`] describes one group's resource: its names and scope, the versions it is served in, how it is stored,
+//! which fields each write may touch, and the [`Strategy`] that holds what only this kind does. The request path knows
+//! descriptors alone; the [`Registry`] is the snapshot of all of them that a request works with.
+//!
+//! Invariant: nothing here does I/O. What a strategy needs of other objects it asks of a [`Lookup`].
+
+mod field_error;
+mod names;
+mod registry;
+mod resource;
+mod strategy;
+
+pub use field_error::{FieldError, FieldErrorKind, FieldPath};
+pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
+pub use registry::{Registry, RegistryBuilder, Served};
+pub use resource::{
+    GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
+    Subresource, Verb,
+};
+pub use strategy::{AdmissionPlugin, ConversionError, Lookup, Operation, Refusal, Strategy, WriteContext};

@@ -6,6 +6,7 @@
 //! and longer strings are shared, so that a clone of any subtree costs one reference count.
 
 mod compare;
+mod display;
 mod list;
 mod map;
 mod value;

@@ -158,6 +158,12 @@ impl From<bool> for Value {
     }
 }
 
+impl From<i32> for Value {
+    fn from(number: i32) -> Self {
+        Value::Int(number.into())
+    }
+}
+
 impl From<i64> for Value {
     fn from(number: i64) -> Self {
         Value::Int(number)

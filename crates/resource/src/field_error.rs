@@ -1,0 +1,260 @@
+//! What is wrong with a field, in the form that clients see as the causes of a 422.
+
+use std::fmt::{self, Write as _};
+
+use holdfast_value::Value;
+
+/// Where a field stands in an object, in the form of the reference: `spec.containers[0].ports[1].name`, and
+/// `data[key]` for the key of a map. The empty path is the object itself and is shown as `<nil>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldPath(String);
+
+impl FieldPath {
+    /// The path of a top-level field, or a dotted path of fields.
+    pub fn new(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// The field `name` below this one.
+    pub fn child(&self, name: &str) -> Self {
+        let mut path = String::with_capacity(self.0.len() + 1 + name.len());
+        path.push_str(&self.0);
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+        Self(path)
+    }
+
+    /// The item `index` of the list that this is.
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// The entry `key` of the map that this is.
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    /// The text of the path; empty for the object itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "<nil>" } else { &self.0 })
+    }
+}
+
+/// The sorts of field errors; each is a `reason` of a cause and the start of its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// `FieldValueRequired`: missing or empty.
+    Required,
+    /// `FieldValueInvalid`: not what the field may hold.
+    Invalid,
+    /// `FieldValueNotSupported`: not one of the values listed.
+    NotSupported,
+    /// `FieldValueDuplicate`: twice in a list.
+    Duplicate,
+    /// `FieldValueForbidden`: may not be set or changed.
+    Forbidden,
+    /// `FieldValueNotFound`: refers to what is not there.
+    NotFound,
+    /// `FieldValueTooLong`: more bytes or characters than allowed.
+    TooLong,
+    /// `FieldValueTooMany`: more items than allowed.
+    TooMany,
+    /// `FieldValueTypeInvalid`: of another type than the field.
+    TypeInvalid,
+    /// `InternalError`: the check itself failed.
+    Internal,
+}
+
+impl FieldErrorKind {
+    /// The `reason` of a cause, and how its message begins.
+    const fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Required => ("FieldValueRequired", "Required value"),
+            Self::Invalid => ("FieldValueInvalid", "Invalid value"),
+            Self::NotSupported => ("FieldValueNotSupported", "Unsupported value"),
+            Self::Duplicate => ("FieldValueDuplicate", "Duplicate value"),
+            Self::Forbidden => ("FieldValueForbidden", "Forbidden"),
+            Self::NotFound => ("FieldValueNotFound", "Not found"),
+            Self::TooLong => ("FieldValueTooLong", "Too long"),
+            Self::TooMany => ("FieldValueTooMany", "Too many"),
+            Self::TypeInvalid => ("FieldValueTypeInvalid", "Invalid value"),
+            Self::Internal => ("InternalError", "Internal error"),
+        }
+    }
+}
+
+/// One thing that is wrong with one field.
+#[derive(Clone, Debug)]
+pub struct FieldError {
+    /// What sort of error this is.
+    pub kind: FieldErrorKind,
+    /// The field that is wrong.
+    pub field: FieldPath,
+    /// The value found there, where the message shows it.
+    pub value: Option<Value>,
+    /// What the field may hold instead, or why it is refused. May be empty.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// A field that must be there is missing or empty.
+    pub fn required(field: &FieldPath, detail: impl Into<String>) -> Self {
+        Self {
+            kind: FieldErrorKind::Required,
+            field: field.clone(),
+            value: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// A field holds what it may not hold.
+    pub fn invalid(field: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self {
+            kind: FieldErrorKind::Invalid,
+            field: field.clone(),
+            value: Some(value.into()),
+            detail: detail.into(),
+        }
+    }
+
+    /// A field holds none of the values that it may hold; `supported` is listed in the order given.
+    pub fn not_supported(field: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let mut detail = String::from("supported values: ");
+        for (at, name) in supported.iter().enumerate() {
+            let separator = if at == 0 { "" } else { ", " };
+            let _ = write!(detail, "{separator}\"{name}\"");
+        }
+        Self {
+            kind: FieldErrorKind::NotSupported,
+            field: field.clone(),
+            value: Some(value.into()),
+            detail,
+        }
+    }
+
+    /// An item stands in a list for the second time.
+    pub fn duplicate(field: &FieldPath, value: impl Into<Value>) -> Self {
+        let (kind, value) = (FieldErrorKind::Duplicate, Some(value.into()));
+        Self {
+            kind,
+            field: field.clone(),
+            value,
+            detail: String::new(),
+        }
+    }
+
+    /// A field may not be set or changed here.
+    pub fn forbidden(field: &FieldPath, detail: impl Into<String>) -> Self {
+        Self {
+            kind: FieldErrorKind::Forbidden,
+            field: field.clone(),
+            value: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// A field names something that is not there.
+    pub fn not_found(field: &FieldPath, value: impl Into<Value>) -> Self {
+        let (kind, value) = (FieldErrorKind::NotFound, Some(value.into()));
+        Self {
+            kind,
+            field: field.clone(),
+            value,
+            detail: String::new(),
+        }
+    }
+
+    /// A text is longer than `max` bytes.
+    pub fn too_long(field: &FieldPath, max: usize) -> Self {
+        let detail = format!("may not be more than {max} bytes");
+        Self {
+            kind: FieldErrorKind::TooLong,
+            field: field.clone(),
+            value: None,
+            detail,
+        }
+    }
+
+    /// A list has `actual` items where `max` are allowed.
+    pub fn too_many(field: &FieldPath, actual: usize, max: usize) -> Self {
+        let items = if max == 1 { "item" } else { "items" };
+        let (kind, value) = (FieldErrorKind::TooMany, Some(Value::Int(actual as i64)));
+        Self {
+            kind,
+            field: field.clone(),
+            value,
+            detail: format!("must have at most {max} {items}"),
+        }
+    }
+
+    /// The `reason` of this error as a cause of a `Status`.
+    pub fn reason(&self) -> &'static str {
+        self.kind.texts().0
+    }
+
+    /// The `message` of this error as a cause of a `Status`: without the field.
+    pub fn message(&self) -> String {
+        let mut message = String::from(self.kind.texts().1);
+        if let Some(value) = &self.value {
+            let _ = write!(message, ": {value}");
+        }
+        if !self.detail.is_empty() {
+            let _ = write!(message, ": {}", self.detail);
+        }
+        message
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_reads_as_the_reference_writes_it() {
+        let path = FieldPath::new("spec")
+            .child("containers")
+            .index(0)
+            .child("env")
+            .key("a/b");
+        assert_eq!(path.to_string(), "spec.containers[0].env[a/b]");
+        assert_eq!(FieldPath::default().to_string(), "<nil>");
+    }
+
+    #[test]
+    fn message_shows_value_and_detail() {
+        let field = FieldPath::new("spec.type");
+        let cases = [
+            (FieldError::required(&field, ""), "spec.type: Required value"),
+            (
+                FieldError::invalid(&field, 3, "too small"),
+                "spec.type: Invalid value: 3: too small",
+            ),
+            (
+                FieldError::not_supported(&field, "x", &["A", "B"]),
+                r#"spec.type: Unsupported value: "x": supported values: "A", "B""#,
+            ),
+            (FieldError::duplicate(&field, "x"), r#"spec.type: Duplicate value: "x""#),
+            (
+                FieldError::too_many(&field, 4, 3),
+                "spec.type: Too many: 4: must have at most 3 items",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

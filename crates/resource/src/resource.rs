@@ -1,0 +1,284 @@
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, Strategy};
+
+/// Everything that the server knows of one resource of one group.
+///
+/// Two groups that serve the same stored objects (such as `events` of the core group and of `events.k8s.io`) are two
+/// resources with one [`Storage`] prefix.
+pub struct Resource {
+    /// The group; empty for the core group.
+    pub group: SmolStr,
+    /// The plural name that stands in paths, such as `deployments`.
+    pub plural: SmolStr,
+    /// The singular name, such as `deployment`.
+    pub singular: SmolStr,
+    /// The kind of its objects, such as `Deployment`.
+    pub kind: SmolStr,
+    /// Other names that clients may use, such as `deploy`.
+    pub short_names: Vec<SmolStr>,
+    /// The named sets of resources that this one is in, such as `all`.
+    pub categories: Vec<SmolStr>,
+    /// Whether its objects live in namespaces.
+    pub scope: Scope,
+    /// The versions it is served in, the preferred one first.
+    pub versions: Vec<ResourceVersion>,
+    /// How its objects are kept; `None` for what is answered at once and never stored.
+    pub storage: Option<Storage>,
+    /// What differs between kinds in how the generic verbs treat them.
+    pub rules: ResourceRules,
+    /// What only this kind does.
+    pub strategy: Arc<dyn Strategy>,
+}
+
+impl Resource {
+    /// The group and the plural name.
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource {
+            group: self.group.clone(),
+            resource: self.plural.clone(),
+        }
+    }
+
+    /// The group and the kind.
+    pub fn group_kind(&self) -> GroupKind {
+        GroupKind {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+
+    /// What is known of `version`, if the resource is served in it.
+    pub fn version(&self, version: &str) -> Option<&ResourceVersion> {
+        self.versions
+            .iter()
+            .find(|served| served.group_version.version == version)
+    }
+
+    /// Whether objects live in namespaces.
+    pub fn namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+}
+
+/// Whether the objects of a resource live in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One set of objects for the whole server.
+    Cluster,
+    /// One set of objects for each namespace.
+    Namespaced,
+}
+
+/// A resource in one of the versions it is served in.
+pub struct ResourceVersion {
+    /// The group and version.
+    pub group_version: GroupVersion,
+    /// The text of `apiVersion` in objects of this version.
+    pub api_version: SmolStr,
+    /// The kind of a list of objects, such as `DeploymentList`.
+    pub list_kind: SmolStr,
+    /// What may be done with the resource itself.
+    pub verbs: Vec<Verb>,
+    /// The parts that have addresses of their own.
+    pub subresources: Vec<Subresource>,
+}
+
+impl ResourceVersion {
+    /// The subresource `name`, if there is one.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+}
+
+/// A part of a resource that has an address of its own below each object.
+pub struct Subresource {
+    /// The last part of its path, such as `status`.
+    pub name: SmolStr,
+    /// The kind that its address takes and answers with.
+    pub kind: GroupVersionKind,
+    /// What may be done with it.
+    pub verbs: Vec<Verb>,
+    /// For `scale`: where the fields of a Scale stand in the parent object.
+    pub scale: Option<ScaleFields>,
+}
+
+/// Where the fields of a Scale stand in the object that is scaled; each is a list of field names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScaleFields {
+    /// The wanted number of replicas: `spec.replicas` in built-in kinds.
+    pub spec_replicas: Vec<SmolStr>,
+    /// The counted number of replicas: `status.replicas` in built-in kinds.
+    pub status_replicas: Vec<SmolStr>,
+    /// The selector of the replicas, as a label selector or as its text. `None` where the kind has none.
+    pub selector: Option<Vec<SmolStr>>,
+}
+
+/// How the objects of a resource are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// What keys begin with, with a slash at the end: `/registry/deployments/`. Behind it stand the namespace, if any, and
+    /// the name.
+    pub prefix: SmolStr,
+    /// The `apiVersion` in which objects are kept.
+    pub api_version: SmolStr,
+}
+
+impl Storage {
+    /// The key of an object. `namespace` is empty for cluster-scoped resources.
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        let mut key = self.namespace_prefix(namespace);
+        key.push_str(name);
+        key
+    }
+
+    /// What the keys of all objects in `namespace` begin with; of all objects where it is empty.
+    pub fn namespace_prefix(&self, namespace: &str) -> String {
+        let mut prefix = String::with_capacity(self.prefix.len() + namespace.len() + 64);
+        prefix.push_str(&self.prefix);
+        if !namespace.is_empty() {
+            prefix.push_str(namespace);
+            prefix.push('/');
+        }
+        prefix
+    }
+}
+
+/// What differs between kinds in how the generic verbs treat them.
+#[derive(Clone, Debug)]
+pub struct ResourceRules {
+    /// Whether PUT to a name that is not there creates it.
+    pub create_on_update: bool,
+    /// Whether PUT may leave out the resource version.
+    pub unconditional_update: bool,
+    /// Whether deletion waits for a grace period.
+    pub graceful_deletion: bool,
+    /// Whether DELETE answers with the object rather than with a Status.
+    pub delete_returns_object: bool,
+    /// What a DELETE that does not say does with dependents.
+    pub garbage_collection: GarbageCollection,
+    /// When `metadata.generation` grows.
+    pub generation: Generation,
+    /// What names are valid.
+    pub name: NameRule,
+    /// Fields beyond `metadata.name` that field selectors may name.
+    pub field_selectors: Vec<SmolStr>,
+    /// Whether field selectors may name `metadata.namespace`.
+    pub namespace_selector: bool,
+}
+
+/// What deletion without a stated policy does with dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GarbageCollection {
+    /// The object goes at once, dependents follow.
+    Background,
+    /// Dependents stay.
+    Orphan,
+    /// The kind takes no part in garbage collection.
+    Unsupported,
+}
+
+/// When `metadata.generation` grows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// A value that the client sent at creation is kept, and updates never change it.
+    Unmanaged,
+    /// 1 (or unset, where `from_one` is false) at creation, and one more whenever one of `fields` changes by a write to the
+    /// object itself or to one of `subresources`. Fields are dotted paths; `*` stands for all but metadata.
+    Counted {
+        /// Whether a new object has generation 1 rather than none.
+        from_one: bool,
+        /// The fields whose change counts.
+        fields: Vec<SmolStr>,
+        /// The subresources whose writes count besides those of the object itself.
+        subresources: Vec<SmolStr>,
+    },
+}
+
+/// What names the objects of a resource may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// A DNS subdomain (RFC 1123), at most 253 characters: the rule of most kinds.
+    Subdomain,
+    /// A DNS label (RFC 1123), at most 63 characters.
+    Label,
+    /// A DNS label that begins with a letter (RFC 1035), at most 63 characters.
+    Label1035,
+    /// Anything that can stand in a path: neither `.` nor `..`, without `/` and `%`.
+    PathSegment,
+}
+
+/// What a client can do with a resource, as discovery and access rules name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verb {
+    /// POST to the collection.
+    Create,
+    /// DELETE of an object.
+    Delete,
+    /// DELETE of the collection.
+    DeleteCollection,
+    /// GET of an object.
+    Get,
+    /// GET of the collection.
+    List,
+    /// PATCH of an object.
+    Patch,
+    /// PUT of an object.
+    Update,
+    /// GET of the collection as a stream of events.
+    Watch,
+}
+
+impl Verb {
+    const NAMES: [(Verb, &'static str); 8] = [
+        (Verb::Create, "create"),
+        (Verb::Delete, "delete"),
+        (Verb::DeleteCollection, "deletecollection"),
+        (Verb::Get, "get"),
+        (Verb::List, "list"),
+        (Verb::Patch, "patch"),
+        (Verb::Update, "update"),
+        (Verb::Watch, "watch"),
+    ];
+
+    /// The verb's name in discovery documents.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+
+    /// The verb of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(verb, _)| *verb)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_read_back_their_names() {
+        for (verb, name) in Verb::NAMES {
+            assert_eq!(verb.name(), name);
+            assert_eq!(Verb::from_name(name), Some(verb));
+        }
+        assert_eq!(Verb::from_name("proxy"), None);
+    }
+
+    #[test]
+    fn keys_hold_the_namespace_only_where_there_is_one() {
+        let storage = Storage {
+            prefix: "/registry/pods/".into(),
+            api_version: "v1".into(),
+        };
+        assert_eq!(storage.key("default", "web"), "/registry/pods/default/web");
+        assert_eq!(storage.key("", "web"), "/registry/pods/web");
+        assert_eq!(storage.namespace_prefix(""), "/registry/pods/");
+        assert_eq!(storage.namespace_prefix("default"), "/registry/pods/default/");
+    }
+}

@@ -1,0 +1,201 @@
+//! What one kind does beyond the generic behaviour, and what it may ask of the server while it does.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::time::SystemTime;
+
+use holdfast_value::Value;
+
+use crate::{FieldError, GroupResource, Resource};
+
+/// What a kind adds to the generic behaviour. Each method is one step of the way of a write; its default does nothing.
+///
+/// Objects come in the version that the resource is stored in, but for [`Strategy::default_fields`], which sees the
+/// version of the request.
+pub trait Strategy: Send + Sync {
+    /// Fills in what the object leaves out and what depends on other fields; unconditional defaults are filled in
+    /// already. `version` is the version of the object, such as `v1`.
+    fn default_fields(&self, version: &str, object: &mut Value) {
+        let _ = (version, object);
+    }
+
+    /// Shapes an object that is about to be created: what the client may not set is dropped, what only the server knows
+    /// is filled in. The status of kinds with a status subresource is gone already.
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let _ = (context, object);
+        Ok(())
+    }
+
+    /// Shapes an object that is about to take the place of `old`: what this write may not touch is taken from `old`. The
+    /// fields that the descriptor names for this write (such as the status) are taken from `old` already.
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        let _ = (context, object, old);
+        Ok(())
+    }
+
+    /// Says what is wrong with an object that is to be created. Metadata is checked already.
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let _ = (context, object);
+        Vec::new()
+    }
+
+    /// Says what is wrong with an object that is to take the place of `old`, the checks of [`Strategy::validate`]
+    /// included where they hold for updates. Metadata is checked already.
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let _ = old;
+        self.validate(context, object)
+    }
+
+    /// What the client is told in Warning headers about an object that is accepted. `old` is there for updates.
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let _ = (context, object, old);
+        Vec::new()
+    }
+
+    /// Turns an object of one served version into another. Kinds with a single version are never asked.
+    fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        Err(ConversionError {
+            from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
+            to: to_api_version.to_owned(),
+        })
+    }
+
+    /// Whether [`Strategy::observe`] wants to see the objects of the kind.
+    fn observes(&self) -> bool {
+        false
+    }
+
+    /// Is told of each stored object at start (`old` is `None`) and of each committed change after that, in order; so a
+    /// kind can keep count of what its objects hold, such as allocated addresses.
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        let _ = (old, new);
+    }
+}
+
+/// A conversion between versions that the kind does not know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no conversion from {from} to {to}")]
+pub struct ConversionError {
+    /// The `apiVersion` of the object.
+    pub from: String,
+    /// The `apiVersion` asked for.
+    pub to: String,
+}
+
+/// The sorts of writes that admission and strategies tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A new object.
+    Create,
+    /// A change of an object, by PUT or any PATCH.
+    Update,
+    /// A deletion.
+    Delete,
+}
+
+/// What a step of a write may know of the write and of the world.
+pub struct WriteContext<'a> {
+    /// What is being done.
+    pub operation: Operation,
+    /// The subresource that is written to, if any.
+    pub subresource: Option<&'a str>,
+    /// The namespace; empty for cluster-scoped resources.
+    pub namespace: &'a str,
+    /// The name of the object; for a create by generateName, the name made up for it.
+    pub name: &'a str,
+    /// The name of the user who writes.
+    pub user: &'a str,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// The time of the write.
+    pub now: SystemTime,
+    /// The other objects.
+    pub lookup: &'a dyn Lookup,
+    /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
+    pub outcome: RefCell<Vec<Box<dyn FnOnce(bool) + Send>>>,
+}
+
+impl WriteContext<'_> {
+    /// Has `call` called once the outcome of the write is known: with `true` when it was stored, with `false` when it
+    /// was refused, lost a race or was a dry run. What a strategy reserved is given back there.
+    pub fn on_outcome(&self, call: impl FnOnce(bool) + Send + 'static) {
+        self.outcome.borrow_mut().push(Box::new(call));
+    }
+}
+
+/// The stored objects, as a strategy or an admission plugin may ask for them. Objects come in the version they are
+/// stored in.
+pub trait Lookup {
+    /// The object of that name. `namespace` is empty for cluster-scoped resources.
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value>;
+
+    /// Shows each object of the resource in `namespace` (in all where it is empty) until `visit` breaks off.
+    fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>);
+}
+
+/// A write that is refused, in the terms of the API's Status; the server makes the message's frame.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// 422 with causes.
+    Invalid(Vec<FieldError>),
+    /// 403: `RESOURCE "NAME" is forbidden: MESSAGE`, with causes where there are some.
+    Forbidden {
+        /// What stands behind `is forbidden: `.
+        message: String,
+        /// The causes, as reason, message and field.
+        causes: Vec<(String, String, String)>,
+    },
+    /// 404 of another object than the one written, such as its namespace: `RESOURCE "NAME" not found`.
+    NotFound {
+        /// What was not found.
+        resource: GroupResource,
+        /// Its name.
+        name: String,
+    },
+    /// 409: `Operation cannot be fulfilled on RESOURCE "NAME": MESSAGE`.
+    Conflict(String),
+    /// 400 with this message.
+    BadRequest(String),
+    /// 500: `Internal error occurred: MESSAGE`.
+    Internal(String),
+}
+
+impl Refusal {
+    /// A 403 without causes.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::Forbidden {
+            message: message.into(),
+            causes: Vec::new(),
+        }
+    }
+}
+
+/// A check or change that all writes pass through, whatever the kind; what kube-apiserver calls an admission plugin.
+pub trait AdmissionPlugin: Send + Sync {
+    /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
+    fn name(&self) -> &'static str;
+
+    /// Changes the object, or refuses the write. `object` is `None` for deletions, `old` for creations.
+    fn mutate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&mut Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let _ = (context, resource, object, old);
+        Ok(())
+    }
+
+    /// Refuses the write, after all changes are made. `object` is `None` for deletions, `old` for creations.
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let _ = (context, resource, object, old);
+        Ok(())
+    }
+}
