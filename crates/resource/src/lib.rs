@@ -20,4 +20,4 @@ pub use resource::{
     GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
     Subresource, Verb,
 };
-pub use strategy::{AdmissionPlugin, ConversionError, Lookup, Operation, Refusal, Strategy, WriteContext};
+pub use strategy::{AdmissionPlugin, ConversionError, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext};

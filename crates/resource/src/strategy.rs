@@ -112,8 +112,11 @@ pub struct WriteContext<'a> {
     /// The other objects.
     pub lookup: &'a dyn Lookup,
     /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
-    pub outcome: RefCell<Vec<Box<dyn FnOnce(bool) + Send>>>,
+    pub outcome: RefCell<Vec<OutcomeCall>>,
 }
+
+/// Is called once the outcome of a write is known: with `true` when it was stored.
+pub type OutcomeCall = Box<dyn FnOnce(bool) + Send>;
 
 impl WriteContext<'_> {
     /// Has `call` called once the outcome of the write is known: with `true` when it was stored, with `false` when it
