@@ -6,11 +6,17 @@
 //! and longer strings are shared, so that a clone of any subtree costs one reference count.
 
 mod compare;
-mod display;
+mod error;
+mod finding;
+pub mod json;
+mod limits;
 mod list;
 mod map;
 mod value;
 
+pub use error::{Error, Position};
+pub use finding::{Duplicates, Finding, Parsed};
+pub use limits::Limits;
 pub use list::List;
 pub use map::{Entry, Map};
 pub use smol_str::SmolStr;

@@ -6,7 +6,7 @@ use crate::Value;
 /// A list of values. A clone shares the items; the first change of a shared list copies it (the items' subtrees stay
 /// shared).
 #[derive(Clone, Debug, Default)]
-pub struct List(Arc<Vec<Value>>);
+pub struct List(Option<Arc<Vec<Value>>>);
 
 impl List {
     /// An empty list.
@@ -16,12 +16,21 @@ impl List {
 
     /// The items for change; copies them first if they are shared.
     pub fn make_mut(&mut self) -> &mut Vec<Value> {
-        Arc::make_mut(&mut self.0)
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    /// The items, copied if they are shared.
+    pub fn into_items(self) -> Vec<Value> {
+        self.0.map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 
     /// Whether both are the very same list in memory, hence equal without a look at the items.
     pub fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
     }
 }
 
@@ -29,13 +38,13 @@ impl Deref for List {
     type Target = [Value];
 
     fn deref(&self) -> &[Value] {
-        &self.0
+        self.0.as_ref().map_or(&[], |items| items)
     }
 }
 
 impl From<Vec<Value>> for List {
     fn from(items: Vec<Value>) -> Self {
-        Self(Arc::new(items))
+        Self((!items.is_empty()).then(|| Arc::new(items)))
     }
 }
 
@@ -50,6 +59,6 @@ impl<'a> IntoIterator for &'a List {
     type IntoIter = std::slice::Iter<'a, Value>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.iter()
     }
 }

@@ -11,7 +11,8 @@ pub type Entry = (SmolStr, Value);
 ///
 /// Reads as a slice of entries through `Deref`, which is how two maps are walked side by side.
 #[derive(Clone, Debug, Default)]
-pub struct Map(Arc<Vec<Entry>>);
+// Empty maps are frequent (each leaf of a field set is one), so `None` stands for them and costs no allocation.
+pub struct Map(Option<Arc<Vec<Entry>>>);
 
 impl Map {
     /// An empty map.
@@ -32,19 +33,19 @@ impl Map {
                 same
             });
         }
-        Self(Arc::new(entries))
+        Self::wrap(entries)
     }
 
     /// A map of entries that are sorted by key and hold each key once. The caller vouches for the order; debug builds
     /// check it.
     pub fn from_sorted(entries: Vec<Entry>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
-        Self(Arc::new(entries))
+        Self::wrap(entries)
     }
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.position(key).ok().map(|at| &self.0[at].1)
+        self.position(key).ok().map(|at| &self[at].1)
     }
 
     /// Whether `key` is there.
@@ -55,13 +56,13 @@ impl Map {
     /// The value of `key` for change; copies the entries first if they are shared.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.position(key).ok()?;
-        Some(&mut Arc::make_mut(&mut self.0)[at].1)
+        Some(&mut self.make_mut()[at].1)
     }
 
     /// The value of `key` for change, `null` being put there first if it is missing.
     pub fn get_or_insert_null(&mut self, key: &str) -> &mut Value {
         let found = self.position(key);
-        let entries = Arc::make_mut(&mut self.0);
+        let entries = self.make_mut();
         let at = match found {
             Ok(at) => at,
             Err(at) => {
@@ -76,7 +77,7 @@ impl Map {
     pub fn insert(&mut self, key: impl Into<SmolStr>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
         let found = self.position(&key);
-        let entries = Arc::make_mut(&mut self.0);
+        let entries = self.make_mut();
         match found {
             Ok(at) => Some(std::mem::replace(&mut entries[at].1, value)),
             Err(at) => {
@@ -89,31 +90,43 @@ impl Map {
     /// Takes `key` out and gives back its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let at = self.position(key).ok()?;
-        Some(Arc::make_mut(&mut self.0).remove(at).1)
+        Some(self.make_mut().remove(at).1)
     }
 
     /// Keeps the entries that `keep` says yes to; it may change their values.
     pub fn retain(&mut self, mut keep: impl FnMut(&SmolStr, &mut Value) -> bool) {
-        Arc::make_mut(&mut self.0).retain_mut(|(key, value)| keep(key, value));
+        self.make_mut().retain_mut(|(key, value)| keep(key, value));
     }
 
     /// The entries for change of their values, in order of their keys.
     pub fn values_mut(&mut self) -> impl Iterator<Item = (&SmolStr, &mut Value)> {
-        Arc::make_mut(&mut self.0).iter_mut().map(|(key, value)| (&*key, value))
+        self.make_mut().iter_mut().map(|(key, value)| (&*key, value))
     }
 
     /// The entries, copied if they are shared.
     pub fn into_entries(self) -> Vec<Entry> {
-        Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
+        self.0.map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 
     /// Whether both are the very same map in memory, hence equal without a look at the entries.
     pub fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    fn wrap(entries: Vec<Entry>) -> Self {
+        Self((!entries.is_empty()).then(|| Arc::new(entries)))
+    }
+
+    fn make_mut(&mut self) -> &mut Vec<Entry> {
+        Arc::make_mut(self.0.get_or_insert_default())
     }
 
     fn position(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(name, _)| name.as_str().cmp(key))
+        self.binary_search_by(|(name, _)| name.as_str().cmp(key))
     }
 }
 
@@ -121,7 +134,7 @@ impl Deref for Map {
     type Target = [Entry];
 
     fn deref(&self) -> &[Entry] {
-        &self.0
+        self.0.as_ref().map_or(&[], |entries| entries)
     }
 }
 
@@ -136,6 +149,6 @@ impl<'a> IntoIterator for &'a Map {
     type IntoIter = std::slice::Iter<'a, Entry>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.iter()
     }
 }

@@ -193,3 +193,10 @@ impl From<Map> for Value {
         Value::Map(map)
     }
 }
+
+impl std::fmt::Display for Value {
+    /// Writes the compact JSON form.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&crate::json::to_string(self))
+    }
+}

@@ -1,0 +1,90 @@
+use std::fmt;
+
+/// Everything that reading or patching a tree can fail with.
+///
+/// The texts are those of the reference (Go's `encoding/json`, its YAML and JSON patch libraries), since clients see them
+/// in `Status` messages. [`Error::position`] says where in the input the trouble is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The input is no JSON.
+    #[error("{message}")]
+    Json {
+        /// What is wrong, in the words of Go's `encoding/json`.
+        message: String,
+        /// Where it is.
+        position: Position,
+    },
+    /// The input is no YAML, or YAML that has no JSON form.
+    #[error("yaml: {message}")]
+    Yaml {
+        /// What is wrong, in the words of libyaml; with `line N: ` in front where the reference has it.
+        message: String,
+        /// Where it is.
+        position: Position,
+    },
+    /// The input has more bytes than [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error("the input has {size} bytes, more than the limit of {limit}")]
+    TooLarge {
+        /// The size of the input.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Lists and maps are nested deeper than [`Limits::max_depth`](crate::Limits::max_depth).
+    #[error("exceeded max depth of {limit}")]
+    TooDeep {
+        /// The limit.
+        limit: usize,
+        /// Where the first list or map too deep begins.
+        position: Position,
+    },
+    /// There are more values than [`Limits::max_nodes`](crate::Limits::max_nodes); in YAML, aliases count anew each time.
+    #[error("more than {limit} values")]
+    TooManyNodes {
+        /// The limit.
+        limit: usize,
+        /// Where the first value too many begins.
+        position: Position,
+    },
+}
+
+impl Error {
+    /// Where in the input the trouble is; `None` if it is not in one place.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Error::Json { position, .. }
+            | Error::Yaml { position, .. }
+            | Error::TooDeep { position, .. }
+            | Error::TooManyNodes { position, .. } => Some(*position),
+            Error::TooLarge { .. } => None,
+        }
+    }
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+}
+
+impl Position {
+    /// The place of the byte at `offset` of `text`.
+    pub(crate) fn of(text: &[u8], offset: usize) -> Self {
+        let before = &text[..offset.min(text.len())];
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        Self {
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            // Bytes that continue a character are no column of their own.
+            column: 1 + before[line_start..].iter().filter(|byte| **byte & 0xC0 != 0x80).count(),
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}

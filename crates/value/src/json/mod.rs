@@ -1,0 +1,56 @@
+//! JSON in and out, as Kubernetes reads and writes it.
+//!
+//! Reading is that of `sigs.k8s.io/json`: keys are case-sensitive, integers stay exact, bytes that are no UTF-8 and lone
+//! surrogates become U+FFFD, and a repeated key is no error but a [`Finding`](crate::Finding). Writing is that of Go's
+//! `encoding/json`: `<`, `>`, `&`, U+2028 and U+2029 are escaped, and floats take an exponent below 1e-6 and from 1e21.
+
+mod read;
+mod write;
+
+use std::borrow::Cow;
+
+use crate::{Duplicates, Error, Limits, Parsed, Value};
+
+pub use write::{to_string, to_vec, write, write_float, write_pretty, write_string};
+
+/// Reads one JSON value; of repeated keys the last wins.
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
+    let text = checked_text(bytes, limits)?;
+    Ok(read::Reader::new(&text, limits, Duplicates::Replace).read()?.0)
+}
+
+/// Reads one JSON value and reports repeated keys, of which the last wins.
+pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Error> {
+    parse_with(bytes, limits, Duplicates::Replace)
+}
+
+/// Reads one JSON value and reports repeated keys; `duplicates` says what they do.
+pub fn parse_with(bytes: &[u8], limits: &Limits, duplicates: Duplicates) -> Result<Parsed, Error> {
+    let text = checked_text(bytes, limits)?;
+    let (value, has_duplicates) = read::Reader::new(&text, limits, duplicates).read()?;
+    let findings = match has_duplicates {
+        // Looking for the places costs a set of keys for each map: only texts that have something to report pay for it.
+        true => read::Reader::new(&text, limits, duplicates).find_duplicates()?,
+        false => Vec::new(),
+    };
+    Ok(Parsed { value, findings })
+}
+
+/// The input as text, each byte that is no UTF-8 replaced by U+FFFD as Go does.
+fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, str>, Error> {
+    if bytes.len() > limits.max_bytes {
+        return Err(Error::TooLarge {
+            size: bytes.len(),
+            limit: limits.max_bytes,
+        });
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut text = String::with_capacity(bytes.len() + 64);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Ok(Cow::Owned(text))
+}

@@ -1,0 +1,548 @@
+//! The JSON reader: one pass over the text with a stack of open containers, so that depth costs no call stack.
+//!
+//! Members of all open containers lie on two shared stacks, `items` and `entries`. Closing a container cuts its members
+//! off into an allocation of the exact size.
+
+use std::collections::HashSet;
+
+use crate::finding::MAX_FINDINGS;
+use crate::{Duplicates, Entry, Error, Finding, Limits, List, Map, Position, SmolStr, Value};
+
+/// An open list or map, with the place of its first member on `items` or `entries`.
+enum Frame {
+    List {
+        first: usize,
+    },
+    /// `sorted` as long as each key was greater than the one before it.
+    Map {
+        first: usize,
+        sorted: bool,
+    },
+}
+
+pub(super) struct Reader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    limits: &'a Limits,
+    nodes: usize,
+    duplicates: Duplicates,
+    has_duplicates: bool,
+    frames: Vec<Frame>,
+    items: Vec<Value>,
+    /// The last entry of each open map holds the key whose value is being read.
+    entries: Vec<Entry>,
+    unescaped: String,
+    tracker: Option<Tracker>,
+}
+
+/// Finds repeated keys in the order of the text.
+#[derive(Default)]
+struct Tracker {
+    /// The keys so far of each open map.
+    seen: Vec<HashSet<SmolStr>>,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a str, limits: &'a Limits, duplicates: Duplicates) -> Self {
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            at: 0,
+            limits,
+            nodes: 0,
+            duplicates,
+            has_duplicates: false,
+            frames: Vec::with_capacity(16),
+            items: Vec::with_capacity(16),
+            entries: Vec::with_capacity(64),
+            unescaped: String::new(),
+            tracker: None,
+        }
+    }
+
+    /// The value that the text holds, and whether a map had a key twice.
+    pub(super) fn read(mut self) -> Result<(Value, bool), Error> {
+        let value = self.document()?;
+        Ok((value, self.has_duplicates))
+    }
+
+    /// The repeated keys.
+    pub(super) fn find_duplicates(mut self) -> Result<Vec<Finding>, Error> {
+        self.tracker = Some(Tracker::default());
+        self.document()?;
+        Ok(self.tracker.map(|tracker| tracker.findings).unwrap_or_default())
+    }
+
+    fn document(&mut self) -> Result<Value, Error> {
+        loop {
+            let Some(mut value) = self.value_or_open()? else {
+                continue;
+            };
+            // A value is complete: hand it to its container, which may end with it, and so on outwards.
+            loop {
+                self.skip_space();
+                match self.frames.last() {
+                    None => {
+                        return match self.peek() {
+                            None => Ok(value),
+                            Some(_) => Err(self.unexpected("after top-level value")),
+                        };
+                    }
+                    Some(Frame::List { first }) => {
+                        let first = *first;
+                        self.items.push(value);
+                        match self.peek() {
+                            Some(b',') => {
+                                self.at += 1;
+                                break;
+                            }
+                            Some(b']') => {
+                                self.at += 1;
+                                self.frames.pop();
+                                value = Value::List(List::from(self.items.split_off(first)));
+                            }
+                            _ => return Err(self.unexpected("after array element")),
+                        }
+                    }
+                    Some(Frame::Map { first, sorted }) => {
+                        let (first, sorted) = (*first, *sorted);
+                        if let Some((_, slot)) = self.entries.last_mut() {
+                            *slot = value;
+                        }
+                        match self.peek() {
+                            Some(b',') => {
+                                self.at += 1;
+                                self.key()?;
+                                break;
+                            }
+                            Some(b'}') => {
+                                self.at += 1;
+                                self.frames.pop();
+                                value = Value::Map(self.close_map(first, sorted));
+                            }
+                            _ => return Err(self.unexpected("after object key:value pair")),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads a scalar or an empty container, or opens a container and goes to its first value (`None`).
+    fn value_or_open(&mut self) -> Result<Option<Value>, Error> {
+        self.skip_space();
+        self.nodes += 1;
+        if self.nodes > self.limits.max_nodes {
+            return Err(Error::TooManyNodes {
+                limit: self.limits.max_nodes,
+                position: self.position(),
+            });
+        }
+        let value = match self.peek() {
+            Some(b'"') => Value::String(self.string()?),
+            Some(b'{') => {
+                self.check_depth()?;
+                self.at += 1;
+                self.skip_space();
+                if self.peek() != Some(b'}') {
+                    self.frames.push(Frame::Map {
+                        first: self.entries.len(),
+                        sorted: true,
+                    });
+                    if let Some(tracker) = &mut self.tracker {
+                        tracker.seen.push(HashSet::new());
+                    }
+                    self.key()?;
+                    return Ok(None);
+                }
+                self.at += 1;
+                Value::Map(Map::new())
+            }
+            Some(b'[') => {
+                self.check_depth()?;
+                self.at += 1;
+                self.skip_space();
+                if self.peek() != Some(b']') {
+                    self.frames.push(Frame::List {
+                        first: self.items.len(),
+                    });
+                    return Ok(None);
+                }
+                self.at += 1;
+                Value::List(List::new())
+            }
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b't') => self.literal("true", Value::Bool(true))?,
+            Some(b'f') => self.literal("false", Value::Bool(false))?,
+            Some(b'n') => self.literal("null", Value::Null)?,
+            _ => return Err(self.unexpected("looking for beginning of value")),
+        };
+        Ok(Some(value))
+    }
+
+    /// Reads a key and its colon, and puts it on `entries` to wait for its value.
+    fn key(&mut self) -> Result<(), Error> {
+        self.skip_space();
+        if self.peek() != Some(b'"') {
+            return Err(self.unexpected("looking for beginning of object key string"));
+        }
+        let key = self.string()?;
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return Err(self.unexpected("after object key"));
+        }
+        self.at += 1;
+        if self.tracker.is_some() {
+            self.track(&key);
+        }
+        if let Some(Frame::Map {
+            first,
+            sorted: sorted @ true,
+        }) = self.frames.last_mut()
+        {
+            *sorted = self.entries[*first..].last().is_none_or(|(before, _)| *before < key);
+        }
+        self.entries.push((key, Value::Null));
+        Ok(())
+    }
+
+    fn close_map(&mut self, first: usize, sorted: bool) -> Map {
+        if let Some(tracker) = &mut self.tracker {
+            tracker.seen.pop();
+        }
+        let mut entries = self.entries.split_off(first);
+        if !sorted {
+            // A stable sort keeps entries of one key in their order.
+            entries.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
+            let count = entries.len();
+            let duplicates = self.duplicates;
+            entries.dedup_by(|later, earlier| {
+                let same = later.0 == earlier.0;
+                if same {
+                    let value = std::mem::take(&mut later.1);
+                    match duplicates {
+                        Duplicates::Replace => earlier.1 = value,
+                        Duplicates::Merge => merge(&mut earlier.1, value),
+                    }
+                }
+                same
+            });
+            self.has_duplicates |= entries.len() < count;
+        }
+        Map::from_sorted(entries)
+    }
+
+    /// Reads the string that begins here.
+    fn string(&mut self) -> Result<SmolStr, Error> {
+        let start = self.at + 1;
+        let end = start + plain_run(&self.bytes[start..]);
+        self.at = end;
+        if self.peek() == Some(b'"') {
+            self.at += 1;
+            return Ok(SmolStr::new(&self.text[start..end]));
+        }
+        self.unescaped.clear();
+        self.unescaped.push_str(&self.text[start..end]);
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(SmolStr::new(&self.unescaped));
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    let character = self.escape()?;
+                    self.unescaped.push(character);
+                }
+                _ => return Err(self.unexpected("in string literal")),
+            }
+            let run = plain_run(&self.bytes[self.at..]);
+            self.unescaped.push_str(&self.text[self.at..self.at + run]);
+            self.at += run;
+        }
+    }
+
+    /// Reads what follows a backslash.
+    fn escape(&mut self) -> Result<char, Error> {
+        let character = match self.peek() {
+            Some(escaped @ (b'"' | b'\\' | b'/')) => char::from(escaped),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                self.at += 1;
+                let unit = self.hex4()?;
+                return Ok(self.surrogates(unit));
+            }
+            _ => return Err(self.unexpected("in string escape code")),
+        };
+        self.at += 1;
+        Ok(character)
+    }
+
+    fn hex4(&mut self) -> Result<u32, Error> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
+            let Some(digit) = digit else {
+                return Err(self.unexpected("in \\u hexadecimal character escape"));
+            };
+            unit = unit << 4 | digit;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+
+    /// The character of a UTF-16 unit, with that of a following escape if the two are a pair.
+    fn surrogates(&mut self, unit: u32) -> char {
+        if let (0xD800..0xDC00, Some([b'\\', b'u', digits @ ..])) = (unit, self.bytes.get(self.at..self.at + 6)) {
+            let low = std::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+            if let Some(low @ 0xDC00..0xE000) = low {
+                self.at += 6;
+                let code = 0x10000 + ((unit - 0xD800) << 10 | (low - 0xDC00));
+                return char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn number(&mut self) -> Result<Value, Error> {
+        let start = self.at;
+        let negative = self.peek() == Some(b'-');
+        self.at += usize::from(negative);
+        let digits = self.at;
+        let mut integer: Option<u64> = Some(0);
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            integer = integer.and_then(|n| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+            self.at += 1;
+            if integer == Some(0) {
+                // After a leading zero no digit may follow.
+                break;
+            }
+        }
+        if self.at == digits {
+            return Err(self.unexpected("in numeric literal"));
+        }
+        let mut is_integer = true;
+        if self.peek() == Some(b'.') {
+            is_integer = false;
+            self.at += 1;
+            self.digits("after decimal point in numeric literal")?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            is_integer = false;
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits("in exponent of numeric literal")?;
+        }
+        if let (true, Some(magnitude)) = (is_integer, integer) {
+            match negative {
+                false => return Ok(Value::from(magnitude)),
+                true if magnitude <= i64::MIN.unsigned_abs() => {
+                    return Ok(Value::Int(0_i64.wrapping_sub_unsigned(magnitude)));
+                }
+                true => {}
+            }
+        }
+        let text = &self.text[start..self.at];
+        match text.parse::<f64>() {
+            Ok(float) if float.is_finite() => Ok(Value::Float(float)),
+            _ => {
+                let message = format!("json: cannot unmarshal number {text} into Go value of type float64");
+                Err(Error::Json {
+                    message,
+                    position: Position::of(self.bytes, start),
+                })
+            }
+        }
+    }
+
+    /// Passes one digit or more.
+    fn digits(&mut self, context: &str) -> Result<(), Error> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        match self.at > start {
+            true => Ok(()),
+            false => Err(self.unexpected(context)),
+        }
+    }
+
+    fn literal(&mut self, word: &str, value: Value) -> Result<Value, Error> {
+        for expected in word.bytes() {
+            if self.peek() != Some(expected) {
+                return Err(self.unexpected(&format!("in literal {word} (expecting '{}')", char::from(expected))));
+            }
+            self.at += 1;
+        }
+        Ok(value)
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn check_depth(&self) -> Result<(), Error> {
+        match self.frames.len() < self.limits.max_depth {
+            true => Ok(()),
+            false => Err(Error::TooDeep {
+                limit: self.limits.max_depth,
+                position: self.position(),
+            }),
+        }
+    }
+
+    fn position(&self) -> Position {
+        Position::of(self.bytes, self.at)
+    }
+
+    /// The error for the byte that stands here, or for the end of the text.
+    fn unexpected(&self, context: &str) -> Error {
+        let message = match self.peek() {
+            None => "unexpected end of JSON input".to_owned(),
+            Some(byte) => format!("invalid character {} {context}", quoted(byte)),
+        };
+        Error::Json {
+            message,
+            position: self.position(),
+        }
+    }
+
+    /// Notes `key` for the innermost map and reports it if it was there before.
+    fn track(&mut self, key: &SmolStr) {
+        let Some(tracker) = &mut self.tracker else { return };
+        let is_new = tracker.seen.last_mut().is_none_or(|seen| seen.insert(key.clone()));
+        if is_new || tracker.findings.len() >= MAX_FINDINGS {
+            return;
+        }
+        let finding = Finding::DuplicateField {
+            path: path(&self.frames, &self.items, &self.entries, key),
+        };
+        if !tracker.findings.contains(&finding) {
+            tracker.findings.push(finding);
+        }
+    }
+}
+
+/// The path of `key` in the innermost of the open containers.
+fn path(frames: &[Frame], items: &[Value], entries: &[Entry], key: &str) -> String {
+    use std::fmt::Write;
+
+    let mut path = String::new();
+    let Some((_, outer)) = frames.split_last() else {
+        return key.to_owned();
+    };
+    for (at, frame) in outer.iter().enumerate() {
+        // The members of a container end where those of the next one of its sort begin.
+        match frame {
+            Frame::List { first } => {
+                let end = frames[at + 1..].iter().find_map(|frame| match frame {
+                    Frame::List { first } => Some(*first),
+                    Frame::Map { .. } => None,
+                });
+                let _ = write!(path, "[{}]", end.unwrap_or(items.len()) - first);
+            }
+            Frame::Map { .. } => {
+                let end = frames[at + 1..].iter().find_map(|frame| match frame {
+                    Frame::Map { first, .. } => Some(*first),
+                    Frame::List { .. } => None,
+                });
+                let waiting = end
+                    .unwrap_or(entries.len())
+                    .checked_sub(1)
+                    .and_then(|last| entries.get(last));
+                push_key(&mut path, waiting.map_or("", |(key, _)| key));
+            }
+        }
+    }
+    push_key(&mut path, key);
+    path
+}
+
+fn push_key(path: &mut String, key: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(key);
+}
+
+/// Puts `later` over `earlier`, maps entry by entry.
+fn merge(earlier: &mut Value, later: Value) {
+    match (earlier, later) {
+        (Value::Map(earlier), Value::Map(later)) => {
+            for (key, value) in later.into_entries() {
+                match earlier.get_mut(&key) {
+                    Some(slot) => merge(slot, value),
+                    None => {
+                        earlier.insert(key, value);
+                    }
+                }
+            }
+        }
+        (earlier, later) => *earlier = later,
+    }
+}
+
+/// How many bytes from the start are neither quote, backslash nor control character.
+fn plain_run(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHS: u64 = ONES << 7;
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut run = 0;
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        // Each term has the high bit set in the lowest byte that matches, and maybe in bytes above it.
+        let quote = word ^ (ONES * b'"' as u64);
+        let backslash = word ^ (ONES * b'\\' as u64);
+        let stops = (quote.wrapping_sub(ONES) & !quote)
+            | (backslash.wrapping_sub(ONES) & !backslash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        let stops = stops & HIGHS;
+        if stops != 0 {
+            return run + stops.trailing_zeros() as usize / 8;
+        }
+        run += 8;
+    }
+    let rest = &bytes[run..];
+    run + rest
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
+        .unwrap_or(rest.len())
+}
+
+/// A byte in single quotes as Go's `encoding/json` shows it.
+fn quoted(byte: u8) -> String {
+    match byte {
+        b'\'' => r"'\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        b'\\' => r"'\\'".to_owned(),
+        0x07 => r"'\a'".to_owned(),
+        0x08 => r"'\b'".to_owned(),
+        0x0b => r"'\v'".to_owned(),
+        0x0c => r"'\f'".to_owned(),
+        b'\n' => r"'\n'".to_owned(),
+        b'\r' => r"'\r'".to_owned(),
+        b'\t' => r"'\t'".to_owned(),
+        0..0x20 | 0x7f => format!("'\\x{byte:02x}'"),
+        0x80..=0xa0 | 0xad => format!("'\\u{byte:04x}'"),
+        _ => format!("'{}'", char::from(byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

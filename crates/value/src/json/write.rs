@@ -1,0 +1,236 @@
+//! The JSON writer.
+
+use std::io::Write;
+
+use crate::Value;
+
+/// Appends the compact form of `value` to `out`. There is no line break at the end.
+pub fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(number) => out.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes()),
+        Value::UInt(number) => out.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes()),
+        Value::Float(number) => write_float(*number, out),
+        Value::String(text) => write_string(text, out),
+        Value::List(list) => {
+            out.push(b'[');
+            for (at, item) in list.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Map(map) => {
+            out.push(b'{');
+            for (at, (key, value)) in map.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_string(key, out);
+                out.push(b':');
+                write(value, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// Appends the form of `value` with a member a line to `out`, each level set off by `indent`: `pretty=true` of the API
+/// has two blanks. There is no line break at the end.
+pub fn write_pretty(value: &Value, indent: &str, out: &mut Vec<u8>) {
+    write_indented(value, indent, 0, out);
+}
+
+/// The compact form of `value`.
+pub fn to_vec(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    write(value, &mut out);
+    out
+}
+
+/// The compact form of `value`.
+pub fn to_string(value: &Value) -> String {
+    // Writing makes nothing but UTF-8.
+    String::from_utf8(to_vec(value)).unwrap_or_default()
+}
+
+fn write_indented(value: &Value, indent: &str, level: usize, out: &mut Vec<u8>) {
+    match value {
+        Value::List(list) if !list.is_empty() => {
+            out.push(b'[');
+            for (at, item) in list.iter().enumerate() {
+                start_line(at > 0, indent, level + 1, out);
+                write_indented(item, indent, level + 1, out);
+            }
+            start_line(false, indent, level, out);
+            out.push(b']');
+        }
+        Value::Map(map) if !map.is_empty() => {
+            out.push(b'{');
+            for (at, (key, value)) in map.iter().enumerate() {
+                start_line(at > 0, indent, level + 1, out);
+                write_string(key, out);
+                out.extend_from_slice(b": ");
+                write_indented(value, indent, level + 1, out);
+            }
+            start_line(false, indent, level, out);
+            out.push(b'}');
+        }
+        _ => write(value, out),
+    }
+}
+
+fn start_line(comma: bool, indent: &str, level: usize, out: &mut Vec<u8>) {
+    if comma {
+        out.push(b',');
+    }
+    out.push(b'\n');
+    for _ in 0..level {
+        out.extend_from_slice(indent.as_bytes());
+    }
+}
+
+/// Appends a float as Go's `encoding/json` does: the shortest digits that read back the same, with an exponent below
+/// 1e-6 and from 1e21.
+pub fn write_float(number: f64, out: &mut Vec<u8>) {
+    let magnitude = number.abs();
+    // Writing to a vector cannot fail.
+    if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
+        let _ = write!(out, "{number}");
+    } else {
+        let start = out.len();
+        let _ = write!(out, "{number:e}");
+        // Go puts a sign before every exponent.
+        if let Some(at) = out[start..].iter().position(|byte| *byte == b'e')
+            && out.get(start + at + 1) != Some(&b'-')
+        {
+            out.insert(start + at + 1, b'+');
+        }
+    }
+}
+
+/// Appends a string in quotes, escaped so that it is also safe within HTML.
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 2);
+    out.push(b'"');
+    let mut written = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        let escape = ESCAPES[usize::from(*byte)];
+        if escape == 0 {
+            continue;
+        }
+        // U+2028 and U+2029 are the only characters beyond ASCII that are escaped: E2 80 A8 and E2 80 A9.
+        let (length, digits) = match (escape, bytes.get(at + 1), bytes.get(at + 2)) {
+            (SEPARATOR, Some(0x80), Some(last @ (0xA8 | 0xA9))) => {
+                (3, [b'2', b'0', b'2', HEX[usize::from(last & 0xF)]])
+            }
+            (SEPARATOR, ..) => continue,
+            _ => (
+                1,
+                [b'0', b'0', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 0xF)]],
+            ),
+        };
+        out.extend_from_slice(&bytes[written..at]);
+        out.push(b'\\');
+        match escape {
+            UNICODE | SEPARATOR => {
+                out.push(b'u');
+                out.extend_from_slice(&digits);
+            }
+            short => out.push(short),
+        }
+        written = at + length;
+    }
+    out.extend_from_slice(&bytes[written..]);
+    out.push(b'"');
+}
+
+const UNICODE: u8 = b'u';
+const SEPARATOR: u8 = b's';
+
+/// What follows the backslash for each byte; zero for bytes that stand for themselves.
+const ESCAPES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        table[control] = UNICODE;
+        control += 1;
+    }
+    table[0x08] = b'b';
+    table[0x0c] = b'f';
+    table[b'\n' as usize] = b'n';
+    table[b'\r' as usize] = b'r';
+    table[b'\t' as usize] = b't';
+    table[b'"' as usize] = b'"';
+    table[b'\\' as usize] = b'\\';
+    table[b'<' as usize] = UNICODE;
+    table[b'>' as usize] = UNICODE;
+    table[b'&' as usize] = UNICODE;
+    table[0xE2] = SEPARATOR;
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, json};
+
+    #[test]
+    fn floats_are_printed_as_go_prints_them() {
+        let cases = [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (1.5, "1.5"),
+            (1e-6, "0.000001"),
+            (1e-7, "1e-7"),
+            (1.25e-10, "1.25e-10"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-2.5e300, "-2.5e+300"),
+            (9007199254740992.0, "9007199254740992"),
+            (0.1, "0.1"),
+        ];
+        for (number, expected) in cases {
+            assert_eq!(json::to_string(&Value::Float(number)), expected);
+        }
+    }
+
+    #[test]
+    fn strings_are_escaped_for_html_too() {
+        let text = "q\"\\<&>\u{8}\u{c}\n\r\t\u{1}\u{7f}é\u{2028}\u{2029}\u{202a}🚀";
+        let expected =
+            r#""q\"\\\u003c\u0026\u003e\b\f\n\r\t\u0001"#.to_owned() + "\u{7f}é" + r"\u2028\u2029" + "\u{202a}🚀\"";
+        assert_eq!(json::to_string(&Value::from(text)), expected);
+    }
+
+    #[test]
+    fn pretty_form_has_a_member_a_line_and_keeps_empty_containers_closed() {
+        let value = json::parse(br#"{"b":[1,{"c":null}],"a":{},"d":[]}"#, &Limits::default()).unwrap();
+        let mut out = Vec::new();
+        write_pretty(&value, "  ", &mut out);
+        let expected = "{\n  \"a\": {},\n  \"b\": [\n    1,\n    {\n      \"c\": null\n    }\n  ],\n  \"d\": []\n}";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn integers_are_printed_exactly() {
+        for text in [
+            "-9223372036854775808",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551615",
+        ] {
+            assert_eq!(
+                json::to_string(&json::parse(text.as_bytes(), &Limits::default()).unwrap()),
+                text
+            );
+        }
+    }
+}
