@@ -1,4 +1,53 @@
 #![forbid(unsafe_code)]
-//! `cargo xtask`: the habits of the project.
+//! `cargo xtask`: the habits of the project as commands.
 
-fn main() {}
+mod bench;
+mod habits;
+mod server;
+mod traces;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The habits of the project")]
+struct Arguments {
+    #[command(subcommand)]
+    habit: Habit,
+}
+
+#[derive(Subcommand)]
+enum Habit {
+    /// Check formatting and lints, as .ci/run does.
+    Lint,
+    /// Run the tests of the workspace; with --slow those that take minutes too.
+    Test {
+        /// Run the ignored tests as well: the long kill tests and the like.
+        #[arg(long)]
+        slow: bool,
+    },
+    /// Check licences, sources, advisories and duplicate versions of dependencies with cargo-deny.
+    Deny,
+    /// Replay recorded exchanges against the server and compare with the list of those known to pass.
+    Traces(traces::Arguments),
+    /// Start a release server and measure it.
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().habit {
+        Habit::Lint => habits::lint(),
+        Habit::Test { slow } => habits::test(slow),
+        Habit::Deny => habits::deny(),
+        Habit::Traces(arguments) => traces::run(&arguments),
+        Habit::Bench(arguments) => bench::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            habits::complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

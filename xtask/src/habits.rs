@@ -1,0 +1,69 @@
+//! The habits that only call other programs.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_owned)
+        .unwrap_or_default()
+}
+
+/// The folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` beside the repository. `None` where
+/// there is none.
+pub(crate) fn shared() -> Option<PathBuf> {
+    let named = std::env::var_os("HOLDFAST_SHARED").map(PathBuf::from);
+    named
+        .or_else(|| root().parent().map(|parent| parent.join("shared")))
+        .filter(|folder| folder.is_dir())
+}
+
+/// Writes a line for the person who called.
+pub(crate) fn say(line: &str) {
+    // Whoever closed the pipe does not want to read more.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Writes a line about what went wrong.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "xtask: {line}");
+}
+
+/// Runs `cargo` with these arguments at the root of the repository.
+pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
+    say(&format!("cargo {}", arguments.join(" ")));
+    let status = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root())
+        .status()
+        .context("cargo")?;
+    ensure!(status.success(), "cargo {} failed", arguments.join(" "));
+    Ok(())
+}
+
+pub(crate) fn lint() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+pub(crate) fn test(slow: bool) -> Result<()> {
+    cargo(&["test", "--workspace"])?;
+    if slow {
+        cargo(&["test", "--workspace", "--release", "--", "--ignored"])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn deny() -> Result<()> {
+    let installed = Command::new(env!("CARGO"))
+        .args(["deny", "--version"])
+        .output()
+        .is_ok_and(|out| out.status.success());
+    ensure!(installed, "cargo-deny is missing: cargo install --locked cargo-deny");
+    cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])
+}

@@ -1,0 +1,125 @@
+//! Replays exchanges that were recorded from the reference, and guards what has passed once.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::habits::{root, say, shared};
+use crate::server::Server;
+
+/// The traces that are known to pass, one a line, sorted.
+const KNOWN: &str = "tests/traces/passing.txt";
+
+/// The folders of traces, and whether they can be replayed side by side. Those that cannot change what all others see.
+const SUITES: [&str; 4] = ["ssa", "concepts", "kinds", "extension"];
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Write the list of passing traces anew.
+    #[arg(long)]
+    bless: bool,
+    /// Replay these suites alone (ssa, concepts, kinds, extension); nothing is compared with the list then.
+    suites: Vec<String>,
+    /// Show the differences of this many failing traces of each suite.
+    #[arg(long, default_value_t = 0)]
+    show: usize,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Some(shared) = shared() else {
+        say("traces: passed over, there is no shared folder");
+        return Ok(());
+    };
+    Server::build()?;
+    let mut server = Server::start(&[])?;
+    let mut passing = BTreeSet::new();
+    for suite in SUITES {
+        if arguments.suites.is_empty() || arguments.suites.iter().any(|name| name == suite) {
+            passing.extend(replay(&shared, suite, &server, arguments.show)?);
+            ensure!(
+                server.running(),
+                "the server ended during {suite}:\n{}",
+                server.log_tail()
+            );
+        }
+    }
+    if !arguments.suites.is_empty() {
+        return Ok(());
+    }
+    let list = root().join(KNOWN);
+    if arguments.bless {
+        return write_list(&list, &passing);
+    }
+    compare(&read_list(&list)?, &passing)
+}
+
+/// Replays one suite and gives the names of the traces that pass.
+fn replay(shared: &Path, suite: &str, server: &Server, show: usize) -> Result<BTreeSet<String>> {
+    let output = Command::new("python3")
+        .arg(shared.join("tools/traces.py"))
+        .args(["replay", "--verbose", "--jobs", "4", "--show", &show.to_string()])
+        .arg(format!("--server=https://{}", server.address))
+        .arg(shared.join("traces").join(suite))
+        .output()
+        .context("python3 traces.py")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut passing = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("ok ") {
+            passing.insert(name.trim().to_owned());
+        } else if line.starts_with("steps: ") || line.ends_with(" failed") {
+            say(&format!("{suite}: {line}"));
+        } else if show > 0 {
+            say(line);
+        }
+    }
+    if text.lines().all(|line| !line.starts_with("steps: ")) {
+        bail!(
+            "the replay of {suite} broke off:\n{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(passing)
+}
+
+fn read_list(list: &PathBuf) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(list).with_context(|| list.display().to_string())?;
+    Ok(text
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect())
+}
+
+fn write_list(list: &PathBuf, passing: &BTreeSet<String>) -> Result<()> {
+    if let Some(folder) = list.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut text = String::new();
+    for name in passing {
+        text.push_str(name);
+        text.push('\n');
+    }
+    std::fs::write(list, text).with_context(|| list.display().to_string())?;
+    say(&format!("traces: {} pass, written to {KNOWN}", passing.len()));
+    Ok(())
+}
+
+fn compare(known: &BTreeSet<String>, passing: &BTreeSet<String>) -> Result<()> {
+    for name in passing.difference(known) {
+        say(&format!(
+            "traces: {name} passes now; `cargo xtask traces --bless` keeps it so"
+        ));
+    }
+    let lost: Vec<&str> = known.difference(passing).map(String::as_str).collect();
+    ensure!(
+        lost.is_empty(),
+        "{} traces that passed before fail now:\n  {}",
+        lost.len(),
+        lost.join("\n  ")
+    );
+    say(&format!("traces: all {} that passed before pass", known.len()));
+    Ok(())
+}
