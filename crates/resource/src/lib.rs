@@ -7,12 +7,15 @@
 //!
 //! Invariant: nothing here does I/O. What a strategy needs of other objects it asks of a [`Lookup`].
 
+mod field;
 mod field_error;
+pub mod metadata;
 mod names;
 mod registry;
 mod resource;
 mod strategy;
 
+pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use registry::{Registry, RegistryBuilder, Served};

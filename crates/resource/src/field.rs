@@ -1,0 +1,238 @@
+//! Reading an object for validation: a value together with the place it stands at.
+
+use holdfast_value::Value;
+
+use crate::{FieldError, FieldPath};
+
+/// A field of an object and where it stands. Walking down costs nothing but the look-ups; the text of the path is made
+/// only for a field that turns out to be wrong.
+///
+/// What is missing reads as the zero value of its type (`""`, no items, `false`), as the reference reads it, and so does
+/// `null`; a value of another type than asked for reads as missing, since types are checked before validation.
+#[derive(Clone, Copy)]
+pub struct Field<'v, 'p> {
+    value: Option<&'v Value>,
+    place: Place<'v, 'p>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'v, 'p> {
+    Root(&'p str),
+    Member(&'p Field<'v, 'p>, &'p str),
+    Item(&'p Field<'v, 'p>, usize),
+    Key(&'p Field<'v, 'p>, &'p str),
+}
+
+impl<'v, 'p> Field<'v, 'p> {
+    /// The object itself.
+    pub fn root(object: &'v Value) -> Self {
+        Self::placed(Some(object), "")
+    }
+
+    /// A value that stands at `path` of its object.
+    pub fn placed(value: Option<&'v Value>, path: &'p str) -> Self {
+        Self {
+            value: value.filter(|value| !value.is_null()),
+            place: Place::Root(path),
+        }
+    }
+
+    /// The member `name` of the map here.
+    pub fn child<'s>(&'s self, name: &'s str) -> Field<'v, 's> {
+        Field {
+            value: self
+                .value
+                .and_then(|value| value.get(name))
+                .filter(|value| !value.is_null()),
+            place: Place::Member(self, name),
+        }
+    }
+
+    /// The same value, shown as a member `name` of this field: for checks that report a value at a place of its own.
+    pub fn shown_as<'s>(&'s self, name: &'s str) -> Field<'v, 's> {
+        Field {
+            value: self.value,
+            place: Place::Member(self, name),
+        }
+    }
+
+    /// The entry `key` of the map here, shown as `field[key]`.
+    pub fn entry<'s>(&'s self, key: &'s str) -> Field<'v, 's> {
+        Field {
+            value: self
+                .value
+                .and_then(|value| value.get(key))
+                .filter(|value| !value.is_null()),
+            place: Place::Key(self, key),
+        }
+    }
+
+    /// The items of the list here, each with its place.
+    pub fn items<'s>(&'s self) -> impl Iterator<Item = Field<'v, 's>> {
+        self.slice().iter().enumerate().map(|(index, value)| Field {
+            value: Some(value),
+            place: Place::Item(self, index),
+        })
+    }
+
+    /// The entries of the map here, each shown as `field[key]`.
+    pub fn entries<'s>(&'s self) -> impl Iterator<Item = (&'v str, Field<'v, 's>)> {
+        let entries: &'v [_] = self.value.and_then(Value::as_map).map_or(&[], |map| map);
+        entries.iter().map(|(key, value)| {
+            let key: &'v str = key.as_str();
+            let field = Field {
+                value: Some(value),
+                place: Place::Key(self, key),
+            };
+            (key, field)
+        })
+    }
+
+    /// The value, if the field is set.
+    pub fn value(&self) -> Option<&'v Value> {
+        self.value
+    }
+
+    /// Whether the field is set, be it to an empty value.
+    pub fn is_set(&self) -> bool {
+        self.value.is_some()
+    }
+
+    /// The text here; empty if there is none.
+    pub fn text(&self) -> &'v str {
+        self.value.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The whole number here, if there is one.
+    pub fn number(&self) -> Option<i64> {
+        self.value.and_then(Value::as_i64)
+    }
+
+    /// Whether `true` stands here.
+    pub fn is_true(&self) -> bool {
+        self.value.and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// The items of the list here; none if there is no list.
+    pub fn slice(&self) -> &'v [Value] {
+        self.value.and_then(Value::as_list).map_or(&[], |list| list)
+    }
+
+    /// How many items the list or entries the map here has.
+    pub fn len(&self) -> usize {
+        match self.value {
+            Some(Value::List(list)) => list.len(),
+            Some(Value::Map(map)) => map.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether there is no item and no entry here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the field stands.
+    pub fn path(&self) -> FieldPath {
+        match self.place {
+            Place::Root(path) => FieldPath::new(path),
+            Place::Member(parent, name) => parent.path().child(name),
+            Place::Item(parent, index) => parent.path().index(index),
+            Place::Key(parent, key) => parent.path().key(key),
+        }
+    }
+
+    /// That the field must be set.
+    pub fn required(&self, detail: impl Into<String>) -> FieldError {
+        FieldError::required(&self.path(), detail)
+    }
+
+    /// That the field holds what it may not hold; `null` is shown where it is missing.
+    pub fn invalid(&self, detail: impl Into<String>) -> FieldError {
+        FieldError::invalid(&self.path(), self.value.cloned().unwrap_or_default(), detail)
+    }
+
+    /// That the text here is wrong; `""` is shown where it is missing.
+    pub fn invalid_text(&self, detail: impl Into<String>) -> FieldError {
+        FieldError::invalid(&self.path(), self.text(), detail)
+    }
+
+    /// That the field is wrong, with `value` shown as the wrong value.
+    pub fn invalid_as(&self, value: impl Into<Value>, detail: impl Into<String>) -> FieldError {
+        FieldError::invalid(&self.path(), value, detail)
+    }
+
+    /// That the text here is none of `supported`; `""` is shown where it is missing.
+    pub fn not_supported(&self, supported: &[&str]) -> FieldError {
+        FieldError::not_supported(&self.path(), self.text(), supported)
+    }
+
+    /// That what stands here stood in the list before.
+    pub fn duplicate(&self) -> FieldError {
+        FieldError::duplicate(&self.path(), self.value.cloned().unwrap_or_default())
+    }
+
+    /// That the field may not be set or changed.
+    pub fn forbidden(&self, detail: impl Into<String>) -> FieldError {
+        FieldError::forbidden(&self.path(), detail)
+    }
+
+    /// That what the field names is not there.
+    pub fn not_found(&self) -> FieldError {
+        FieldError::not_found(&self.path(), self.value.cloned().unwrap_or_default())
+    }
+
+    /// That the text here is longer than `max` bytes.
+    pub fn too_long(&self, max: usize) -> FieldError {
+        FieldError::too_long(&self.path(), max)
+    }
+
+    /// That there are more than `max` items or entries here.
+    pub fn too_many(&self, max: usize) -> FieldError {
+        FieldError::too_many(&self.path(), self.len(), max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_knows_where_it_stands() {
+        let mut object = Value::empty_map();
+        object.set_at(
+            &["spec", "containers"],
+            Value::from(vec![Value::empty_map(), {
+                let mut container = Value::empty_map();
+                container.set_at(&["limits", "cpu"], Value::from("1"));
+                container
+            }]),
+        );
+        let root = Field::root(&object);
+        let spec = root.child("spec");
+        let containers = spec.child("containers");
+        let paths: Vec<String> = containers
+            .items()
+            .flat_map(|container| {
+                let limits = container.child("limits");
+                limits
+                    .entries()
+                    .map(|(_, limit)| limit.invalid("odd").to_string())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(paths, ["spec.containers[1].limits[cpu]: Invalid value: \"1\": odd"]);
+    }
+
+    #[test]
+    fn what_is_missing_reads_as_zero() {
+        let object = Value::empty_map();
+        let root = Field::root(&object);
+        let missing = root.child("a");
+        let below = missing.child("b");
+        assert!(!below.is_set() && below.is_empty() && !below.is_true());
+        assert_eq!((below.text(), below.number(), below.items().count()), ("", None, 0));
+        assert_eq!(below.invalid("x").to_string(), "a.b: Invalid value: null: x");
+        assert_eq!(below.invalid_text("x").to_string(), "a.b: Invalid value: \"\": x");
+    }
+}

@@ -1,0 +1,241 @@
+//! Forms of text that many fields share: DNS names, qualified names, label values, keys of configuration.
+//!
+//! Each function says what is wrong with a text, in the words that clients see; nothing when it is well-formed.
+//! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
+
+use std::borrow::Cow;
+
+/// What is wrong with a text; empty when nothing is.
+pub type Faults = Vec<Cow<'static, str>>;
+
+const DNS_LABEL_LENGTH: usize = 63;
+const DNS_SUBDOMAIN_LENGTH: usize = 253;
+const NAME_PART_LENGTH: usize = 63;
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
+     start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+     end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+     character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is \
+     '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const WILDCARD_SUBDOMAIN: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which \
+     must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. \
+     '*.example.com', regex used for validation is \
+     '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const NAME_PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const TWO_SLASHES: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+     start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
+     is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+     'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
+/// A DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
+pub fn dns_label(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > DNS_LABEL_LENGTH {
+        faults.push("must be no more than 63 characters".into());
+    }
+    if !is_label(text.as_bytes()) {
+        // A subdomain where a label is asked for is a mistake of its own.
+        faults.push(
+            if is_subdomain(text) {
+                "must not contain dots"
+            } else {
+                LABEL
+            }
+            .into(),
+        );
+    }
+    faults
+}
+
+/// A DNS label of RFC 1035: as [`dns_label`], and begins with a letter.
+pub fn dns_label_1035(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > DNS_LABEL_LENGTH {
+        faults.push("must be no more than 63 characters".into());
+    }
+    if !is_label(text.as_bytes()) || text.starts_with(|first: char| first.is_ascii_digit()) {
+        faults.push(LABEL_1035.into());
+    }
+    faults
+}
+
+/// A DNS subdomain of RFC 1123: DNS labels with dots between them, at most 253 characters.
+pub fn dns_subdomain(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > DNS_SUBDOMAIN_LENGTH {
+        faults.push("must be no more than 253 characters".into());
+    }
+    if !is_subdomain(text) {
+        faults.push(SUBDOMAIN.into());
+    }
+    faults
+}
+
+/// A DNS subdomain below `*.`.
+pub fn wildcard_subdomain(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > DNS_SUBDOMAIN_LENGTH {
+        faults.push("must be no more than 253 characters".into());
+    }
+    if !text.strip_prefix("*.").is_some_and(is_subdomain) {
+        faults.push(WILDCARD_SUBDOMAIN.into());
+    }
+    faults
+}
+
+/// A qualified name such as `example.com/MyName` or `MyName`: the keys of labels and annotations, taints, conditions.
+pub fn qualified_name(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    let name = match text.split_once('/') {
+        None => text,
+        Some((_, name)) if name.contains('/') => return vec![TWO_SLASHES.into()],
+        Some(("", name)) => {
+            faults.push("prefix part must be non-empty".into());
+            name
+        }
+        Some((prefix, name)) => {
+            let wrong = dns_subdomain(prefix);
+            faults.extend(wrong.into_iter().map(|fault| format!("prefix part {fault}").into()));
+            name
+        }
+    };
+    if name.is_empty() {
+        faults.push("name part must be non-empty".into());
+    } else if name.len() > NAME_PART_LENGTH {
+        faults.push("name part must be no more than 63 bytes".into());
+    }
+    if !is_name_part(name.as_bytes()) {
+        faults.push(NAME_PART.into());
+    }
+    faults
+}
+
+/// The value of a label: empty, or like the name part of a qualified name.
+pub fn label_value(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > NAME_PART_LENGTH {
+        faults.push("must be no more than 63 bytes".into());
+    }
+    if !text.is_empty() && !is_name_part(text.as_bytes()) {
+        faults.push(LABEL_VALUE.into());
+    }
+    faults
+}
+
+/// A key of a ConfigMap or Secret, which can be the name of a file.
+pub fn config_key(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > DNS_SUBDOMAIN_LENGTH {
+        faults.push("must be no more than 253 characters".into());
+    }
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if text.is_empty() || !text.as_bytes().iter().all(allowed) {
+        faults.push(CONFIG_KEY.into());
+    }
+    match text {
+        "." => faults.push("must not be '.'".into()),
+        ".." => faults.push("must not be '..'".into()),
+        _ if text.starts_with("..") => faults.push("must not start with '..'".into()),
+        _ => {}
+    }
+    faults
+}
+
+/// A name that can be a segment of a path.
+pub fn path_segment(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    match text {
+        "." => return vec!["may not be '.'".into()],
+        ".." => return vec!["may not be '..'".into()],
+        _ => {}
+    }
+    if text.contains('/') {
+        faults.push("may not contain '/'".into());
+    }
+    if text.contains('%') {
+        faults.push("may not contain '%'".into());
+    }
+    faults
+}
+
+fn is_lower_alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+fn is_label(text: &[u8]) -> bool {
+    let ([first, .., last] | [first @ last]) = text else {
+        return false;
+    };
+    is_lower_alphanumeric(*first)
+        && is_lower_alphanumeric(*last)
+        && text.iter().all(|&byte| is_lower_alphanumeric(byte) || byte == b'-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(|label| is_label(label.as_bytes()))
+}
+
+fn is_name_part(text: &[u8]) -> bool {
+    let ([first, .., last] | [first @ last]) = text else {
+        return false;
+    };
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && text.iter().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_subdomains_are_told_apart() {
+        assert!(dns_label("my-name-1").is_empty());
+        assert!(dns_label("1").is_empty());
+        assert_eq!(dns_label("a.b"), ["must not contain dots"]);
+        assert_eq!(dns_label("Bad_"), [LABEL]);
+        assert_eq!(dns_label(""), [LABEL]);
+        assert_eq!(dns_label(&"a".repeat(64)), ["must be no more than 63 characters"]);
+        assert!(dns_subdomain("a.b-c.d").is_empty());
+        assert_eq!(dns_subdomain("a..b"), [SUBDOMAIN]);
+        assert_eq!(dns_subdomain("-a"), [SUBDOMAIN]);
+        assert_eq!(dns_label_1035("1a"), [LABEL_1035]);
+        assert!(wildcard_subdomain("*.example.com").is_empty());
+        assert_eq!(wildcard_subdomain("*"), [WILDCARD_SUBDOMAIN]);
+    }
+
+    #[test]
+    fn qualified_names_have_one_prefix_and_a_name() {
+        for good in ["MyName", "example.com/MyName", "a", "a_b.c-d"] {
+            assert!(qualified_name(good).is_empty(), "{good}");
+        }
+        assert_eq!(qualified_name(""), ["name part must be non-empty", NAME_PART]);
+        assert_eq!(qualified_name("/a"), ["prefix part must be non-empty"]);
+        assert_eq!(qualified_name("a/b/c"), [TWO_SLASHES]);
+        assert_eq!(qualified_name("Bad_/a"), [format!("prefix part {SUBDOMAIN}")]);
+        assert_eq!(qualified_name("a b"), [NAME_PART]);
+        assert_eq!(
+            qualified_name(&"a".repeat(64)),
+            ["name part must be no more than 63 bytes"]
+        );
+    }
+
+    #[test]
+    fn keys_of_configuration_can_be_files() {
+        for good in ["a", ".hidden", "A_b-c.d", "..."] {
+            assert_eq!(config_key(good).is_empty(), good != "...", "{good}");
+        }
+        assert_eq!(config_key(".."), ["must not be '..'"]);
+        assert_eq!(config_key("bad key"), [CONFIG_KEY]);
+        assert_eq!(path_segment("a/b%"), ["may not contain '/'", "may not contain '%'"]);
+    }
+}
