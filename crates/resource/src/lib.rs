@@ -13,6 +13,7 @@ pub mod metadata;
 mod names;
 mod registry;
 mod resource;
+pub mod selector;
 mod strategy;
 
 pub use field::Field;

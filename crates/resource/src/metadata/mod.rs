@@ -2,3 +2,7 @@
 
 pub mod formats;
 pub mod labels;
+mod name;
+mod validation;
+
+pub use validation::{validate_field_manager, validate_metadata, validate_metadata_update};

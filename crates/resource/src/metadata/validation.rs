@@ -1,0 +1,376 @@
+//! What is wrong with the metadata of an object, whatever its kind, in the order and the words of the reference.
+
+use std::collections::BTreeSet;
+
+use holdfast_value::{SmolStr, Value};
+
+use super::formats;
+use crate::{FieldError, FieldPath, GroupVersion, Resource};
+
+/// All annotations of an object together may have this many bytes, keys and values.
+const ANNOTATIONS_MAX: usize = 256 * 1024;
+
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+/// The most bytes that the name of a field manager may have.
+const MANAGER_MAX: usize = 128;
+
+/// What is wrong with the metadata of an object that is to be created.
+pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    let root = FieldPath::new("metadata");
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let text = |field: &str| metadata.str_at(&[field]).unwrap_or_default();
+    let mut errors = Vec::new();
+
+    let (name, generate_name) = (text("name"), text("generateName"));
+    if !generate_name.is_empty() {
+        let field = root.child("generateName");
+        let wrong = resource.rules.name.check_prefix(generate_name);
+        errors.extend(
+            wrong
+                .into_iter()
+                .map(|text| FieldError::invalid(&field, generate_name, text)),
+        );
+    }
+    if name.is_empty() {
+        errors.push(FieldError::required(
+            &root.child("name"),
+            "name or generateName is required",
+        ));
+    } else {
+        let field = root.child("name");
+        let wrong = resource.rules.name.check(name);
+        errors.extend(wrong.into_iter().map(|text| FieldError::invalid(&field, name, text)));
+    }
+    if resource.namespaced() {
+        let (field, namespace) = (root.child("namespace"), text("namespace"));
+        if namespace.is_empty() {
+            errors.push(FieldError::required(&field, ""));
+        } else {
+            let wrong = formats::dns_label(namespace);
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|text| FieldError::invalid(&field, namespace, text)),
+            );
+        }
+    }
+    if metadata
+        .get("generation")
+        .and_then(Value::as_i64)
+        .is_some_and(|generation| generation < 0)
+    {
+        let field = root.child("generation");
+        let generation = metadata.get("generation").cloned().unwrap_or_default();
+        errors.push(FieldError::invalid(
+            &field,
+            generation,
+            "must be greater than or equal to 0",
+        ));
+    }
+    labels(&root, metadata, &mut errors);
+    annotations(&root, metadata, &mut errors);
+    owner_references(&root, metadata, &mut errors);
+    finalizers(&root, metadata, &mut errors);
+    managed_fields(&root, metadata, &mut errors);
+    finalizer_names(&root, metadata, &mut errors);
+    errors
+}
+
+/// What is wrong with the metadata of an object that is to take the place of `old`.
+///
+/// The reference checks metadata once for all kinds and once more in nearly every kind's own validation, so that clients
+/// see each of these errors twice; so it is here.
+pub fn validate_metadata_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    let root = FieldPath::new("metadata");
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let old = old.get("metadata").unwrap_or(&Value::Null);
+    let mut errors = Vec::new();
+
+    if old.get("deletionTimestamp").is_some() {
+        no_new_finalizers(&root, metadata, old, &mut errors);
+    }
+    let generation = |metadata: &Value| metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();
+    if generation(metadata) < generation(old) {
+        let (field, value) = (root.child("generation"), generation(metadata));
+        errors.push(FieldError::invalid(&field, value, "must not be decremented"));
+    }
+    for name in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        if metadata.get(name) != old.get(name) {
+            let value = metadata.get(name).cloned().unwrap_or_default();
+            errors.push(FieldError::invalid(&root.child(name), value, "field is immutable"));
+        }
+    }
+    labels(&root, metadata, &mut errors);
+    annotations(&root, metadata, &mut errors);
+    owner_references(&root, metadata, &mut errors);
+    managed_fields(&root, metadata, &mut errors);
+    let again = errors.clone();
+    errors.extend(again);
+    finalizer_names(&root, metadata, &mut errors);
+    errors
+}
+
+fn labels(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    let Some(labels) = metadata.get("labels").and_then(Value::as_map) else {
+        return;
+    };
+    let field = root.child("labels");
+    for (key, value) in labels {
+        let wrong = formats::qualified_name(key);
+        errors.extend(
+            wrong
+                .into_iter()
+                .map(|text| FieldError::invalid(&field, key.clone(), text)),
+        );
+        let value = value.as_str().unwrap_or_default();
+        let wrong = formats::label_value(value);
+        errors.extend(wrong.into_iter().map(|text| FieldError::invalid(&field, value, text)));
+    }
+}
+
+fn annotations(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    let Some(annotations) = metadata.get("annotations").and_then(Value::as_map) else {
+        return;
+    };
+    let field = root.child("annotations");
+    let mut size = 0;
+    for (key, value) in annotations {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        // Annotation keys may have capitals where label keys may not.
+        let wrong = if key.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            formats::qualified_name(&key.to_lowercase())
+        } else {
+            formats::qualified_name(key)
+        };
+        errors.extend(
+            wrong
+                .into_iter()
+                .map(|text| FieldError::invalid(&field, key.clone(), text)),
+        );
+    }
+    if size > ANNOTATIONS_MAX {
+        errors.push(FieldError::too_long(&field, ANNOTATIONS_MAX));
+    }
+}
+
+fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    let Some(references) = metadata.get("ownerReferences").and_then(Value::as_list) else {
+        return;
+    };
+    let field = root.child("ownerReferences");
+    let mut controller: Option<String> = None;
+    for reference in references {
+        let text = |name: &str| reference.str_at(&[name]).unwrap_or_default();
+        let group_version = GroupVersion::parse(text("apiVersion"));
+        if group_version.is_none() {
+            let detail = "version must not be empty";
+            errors.push(FieldError::invalid(
+                &field.child("apiVersion"),
+                text("apiVersion"),
+                detail,
+            ));
+        }
+        for name in ["kind", "name", "uid"] {
+            if text(name).is_empty() {
+                errors.push(FieldError::invalid(&field.child(name), "", "must not be empty"));
+            }
+        }
+        if text("kind") == "Event" && text("apiVersion") == "v1" {
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid(&field, reference.clone(), detail));
+        }
+        if reference.get("controller").and_then(Value::as_bool) == Some(true) {
+            let this = format!("{}/{}", text("kind"), text("name"));
+            match &controller {
+                None => controller = Some(this),
+                Some(first) => errors.push(FieldError::invalid(
+                    &field,
+                    Value::List(references.clone()),
+                    format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                    ),
+                )),
+            }
+        }
+    }
+}
+
+/// The form of finalizers as the reference checks it of new objects: the path has no index here.
+fn finalizers(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    let field = root.child("finalizers");
+    let (mut orphan, mut foreground) = (false, false);
+    for finalizer in texts(metadata, "finalizers") {
+        let wrong = formats::qualified_name(finalizer);
+        errors.extend(
+            wrong
+                .into_iter()
+                .map(|text| FieldError::invalid(&field, finalizer.clone(), text)),
+        );
+        orphan |= finalizer == "orphan";
+        foreground |= finalizer == "foregroundDeletion";
+    }
+    if orphan && foreground {
+        let value = metadata.get("finalizers").cloned().unwrap_or_default();
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid(&field, value, detail));
+    }
+}
+
+/// No finalizer is taken without a domain but the standard ones.
+fn finalizer_names(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    for (at, finalizer) in texts(metadata, "finalizers").enumerate() {
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
+            let field = root.child("finalizers").index(at);
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(&field, finalizer.clone(), detail));
+        }
+    }
+}
+
+fn no_new_finalizers(root: &FieldPath, metadata: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let before: BTreeSet<&SmolStr> = texts(old, "finalizers").collect();
+    let added: BTreeSet<&SmolStr> = texts(metadata, "finalizers")
+        .filter(|name| !before.contains(name))
+        .collect();
+    if !added.is_empty() {
+        let names: Vec<String> = added.iter().map(|name| format!("{name:?}")).collect();
+        errors.push(FieldError::forbidden(
+            &root.child("finalizers"),
+            format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                names.join(", ")
+            ),
+        ));
+    }
+}
+
+fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    let Some(entries) = metadata.get("managedFields").and_then(Value::as_list) else {
+        return;
+    };
+    for (at, entry) in entries.iter().enumerate() {
+        let field = root.child("managedFields").index(at);
+        let operation = entry.str_at(&["operation"]).unwrap_or_default();
+        if !matches!(operation, "Apply" | "Update") {
+            let detail = "must be `Apply` or `Update`";
+            errors.push(FieldError::invalid(&field.child("operation"), operation, detail));
+        }
+        let fields_type = entry.str_at(&["fieldsType"]).unwrap_or_default();
+        if !fields_type.is_empty() && fields_type != "FieldsV1" {
+            errors.push(FieldError::invalid(
+                &field.child("fieldsType"),
+                fields_type,
+                "must be `FieldsV1`",
+            ));
+        }
+        let manager = entry.str_at(&["manager"]).unwrap_or_default();
+        errors.extend(validate_field_manager(&field.child("manager"), manager));
+    }
+}
+
+/// What is wrong with the name of a field manager.
+pub fn validate_field_manager(field: &FieldPath, manager: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if manager.len() > MANAGER_MAX {
+        errors.push(FieldError::too_long(field, MANAGER_MAX));
+    }
+    for (at, letter) in manager.char_indices() {
+        if !is_printable(letter) {
+            let detail = format!("invalid character U+{:04X} (at position {at})", letter as u32);
+            errors.push(FieldError::invalid(field, manager, detail));
+        }
+    }
+    errors
+}
+
+/// Whether a letter shows: neither a control character nor a space other than the ASCII one.
+fn is_printable(letter: char) -> bool {
+    letter == ' ' || (!letter.is_control() && !letter.is_whitespace())
+}
+
+fn texts<'a>(metadata: &'a Value, field: &str) -> impl Iterator<Item = &'a SmolStr> + use<'a> {
+    metadata
+        .get(field)
+        .and_then(Value::as_list)
+        .into_iter()
+        .flat_map(|list| list.iter())
+        .filter_map(|item| match item {
+            Value::String(text) => Some(text),
+            _ => None,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(json: &str) -> Value {
+        holdfast_value::json::from_slice(json.as_bytes()).unwrap()
+    }
+
+    fn texts_of(check: impl Fn(&FieldPath, &Value, &mut Vec<FieldError>), json: &str) -> Vec<String> {
+        let mut errors = Vec::new();
+        check(&FieldPath::new("metadata"), &metadata(json), &mut errors);
+        errors.iter().map(FieldError::to_string).collect()
+    }
+
+    #[test]
+    fn owner_references_need_a_uid_and_one_controller() {
+        let missing = texts_of(owner_references, r#"{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x"}]}"#);
+        assert_eq!(missing, ["metadata.ownerReferences.uid: Invalid value: \"\": must not be empty"]);
+        let two = texts_of(
+            owner_references,
+            r#"{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x","uid":"1","controller":true},
+                {"apiVersion":"v1","kind":"B","name":"y","uid":"2","controller":true}]}"#,
+        );
+        assert_eq!(two.len(), 1);
+        assert!(two[0].ends_with("Found \"true\" in references for A/x and B/y"), "{}", two[0]);
+    }
+
+    #[test]
+    fn a_finalizer_without_a_domain_must_be_a_standard_one() {
+        let json = r#"{"finalizers":["kubernetes","example.com/a","plain"]}"#;
+        assert_eq!(
+            texts_of(finalizer_names, json),
+            ["metadata.finalizers[2]: Invalid value: \"plain\": name is neither a standard finalizer name nor is it fully qualified"]
+        );
+    }
+
+    #[test]
+    fn an_object_that_goes_takes_no_new_finalizer() {
+        let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
+        let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
+        let errors = validate_metadata_update(&new, &old);
+        assert_eq!(
+            errors[0].to_string(),
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
+        );
+    }
+
+    #[test]
+    fn a_change_of_the_uid_is_told_twice() {
+        let errors = validate_metadata_update(
+            &metadata(r#"{"metadata":{"uid":"2"}}"#),
+            &metadata(r#"{"metadata":{"uid":"1"}}"#),
+        );
+        let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+        assert_eq!(texts, ["metadata.uid: Invalid value: \"2\": field is immutable"; 2]);
+    }
+
+    #[test]
+    fn annotations_have_a_size_in_total() {
+        let json = format!(r#"{{"annotations":{{"a":"{}","B/c d":""}}}}"#, "x".repeat(ANNOTATIONS_MAX));
+        let texts = texts_of(annotations, &json);
+        assert_eq!(texts.len(), 2);
+        assert_eq!(texts[1], "metadata.annotations: Too long: may not be more than 262144 bytes");
+    }
+}

@@ -1,0 +1,257 @@
+//! Field selectors: `metadata.name`, `metadata.namespace` and the few fields that a kind lists.
+
+use holdfast_value::{SmolStr, Value};
+use smol_str::ToSmolStr;
+
+use super::SelectorError;
+use crate::Resource;
+
+/// Requirements on fields of an object, all of which must hold. The empty selector matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    requirements: Vec<FieldRequirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FieldRequirement {
+    field: SmolStr,
+    equal: bool,
+    value: SmolStr,
+}
+
+impl FieldSelector {
+    /// Reads the text of a `fieldSelector` parameter, such as `status.phase!=Running,spec.nodeName=a`.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut requirements = Vec::new();
+        for term in terms(text) {
+            if term.is_empty() {
+                continue;
+            }
+            let Some((field, equal, value)) = split(term) else {
+                return Err(SelectorError(format!(
+                    "invalid selector: '{text}'; can't understand '{term}'"
+                )));
+            };
+            requirements.push(FieldRequirement {
+                field: SmolStr::new(field),
+                equal,
+                value: unescape(value)?,
+            });
+        }
+        Ok(Self { requirements })
+    }
+
+    /// Refuses fields that objects of the resource cannot be selected by, and puts the names that are stored in the
+    /// place of others for the same field.
+    pub fn resolve(mut self, resource: &Resource) -> Result<Self, SelectorError> {
+        for requirement in &mut self.requirements {
+            let field = requirement.field.as_str();
+            let known = match field {
+                "metadata.name" => true,
+                "metadata.namespace" => resource.rules.namespace_selector,
+                _ => resource.rules.field_selectors.iter().any(|known| known == field),
+            };
+            if !known {
+                return Err(SelectorError(unknown_field(resource, field)));
+            }
+            if field == "spec.host" {
+                requirement.field = SmolStr::new_static("spec.nodeName");
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether this matches everything.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// The name that objects must have, where the selector asks for one.
+    pub fn name(&self) -> Option<&str> {
+        self.exact("metadata.name")
+    }
+
+    /// The namespace that objects must be in, where the selector asks for one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.exact("metadata.namespace")
+    }
+
+    /// Whether fields match; `field` gives the text of one.
+    pub fn matches<'a>(&self, field: impl Fn(&str) -> &'a str) -> bool {
+        self.requirements
+            .iter()
+            .all(|requirement| (field(&requirement.field) == requirement.value) == requirement.equal)
+    }
+
+    fn exact(&self, field: &str) -> Option<&str> {
+        self.requirements
+            .iter()
+            .find(|requirement| requirement.equal && requirement.field == field)
+            .map(|requirement| requirement.value.as_str())
+    }
+}
+
+/// The text of each field beyond name and namespace that objects of the resource can be selected by, in the order of the
+/// descriptor.
+pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, SmolStr)> {
+    let fields = resource.rules.field_selectors.iter();
+    fields.map(|field| (field.clone(), field_text(field, object))).collect()
+}
+
+/// Fields whose text is not simply what stands at their path: what they are called, where they stand instead (the first
+/// of these that holds something counts), and their text when nothing stands there.
+const FIELD_RULES: [(&str, &[&str], &str); 7] = [
+    ("source", &["source.component", "reportingComponent"], ""),
+    ("reportingComponent", &["reportingComponent", "reportingController"], ""),
+    ("spec.host", &["spec.nodeName"], ""),
+    ("spec.hostNetwork", &["spec.hostNetwork"], "false"),
+    ("spec.unschedulable", &["spec.unschedulable"], "false"),
+    ("status.successful", &["status.succeeded"], "0"),
+    ("status.replicas", &["status.replicas"], "0"),
+];
+
+fn field_text(field: &str, object: &Value) -> SmolStr {
+    let (paths, missing): (&[&str], &str) = FIELD_RULES
+        .iter()
+        .find(|(name, ..)| *name == field)
+        .map_or((&[], ""), |(_, paths, missing)| (paths, missing));
+    let found = if paths.is_empty() {
+        text_at(object, field)
+    } else {
+        paths.iter().find_map(|path| text_at(object, path))
+    };
+    found.unwrap_or_else(|| SmolStr::new(missing))
+}
+
+fn text_at(object: &Value, path: &str) -> Option<SmolStr> {
+    match path.split('.').try_fold(object, |node, key| node.get(key))? {
+        Value::String(text) if text.is_empty() => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Null => None,
+        other => Some(other.to_smolstr()),
+    }
+}
+
+fn unknown_field(resource: &Resource, field: &str) -> String {
+    // The reference's kinds with fields of their own word this differently from those without.
+    if resource.rules.field_selectors.is_empty() && resource.rules.namespace_selector {
+        format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    } else {
+        format!("field label not supported: {field}")
+    }
+}
+
+/// The parts between commas; a comma behind a backslash is no end.
+fn terms(text: &str) -> Vec<&str> {
+    let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+/// Field, whether it must be equal, and the value as written.
+fn split(term: &str) -> Option<(&str, bool, &str)> {
+    let at = term.find(['=', '!'])?;
+    term.match_indices(['=', '!'])
+        .map(|(at, _)| at)
+        .chain([at])
+        .find_map(|at| {
+            let (field, rest) = term.split_at(at);
+            [("!=", false), ("==", true), ("=", true)]
+                .iter()
+                .find_map(|(sign, equal)| Some((field, *equal, rest.strip_prefix(sign)?)))
+        })
+}
+
+fn unescape(value: &str) -> Result<SmolStr, SelectorError> {
+    if !value.contains(['\\', ',', '=']) {
+        return Ok(SmolStr::new(value));
+    }
+    let invalid =
+        |sequence: &str| SelectorError(format!("invalid field selector: invalid escape sequence: {sequence}"));
+    let (mut text, mut letters) = (String::with_capacity(value.len()), value.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => text.push(escaped),
+                Some(other) => return Err(invalid(&format!("\\{other}"))),
+                None => return Err(invalid("\\")),
+            },
+            ',' | '=' => {
+                let code = letter as u32;
+                return Err(SelectorError(format!(
+                    "invalid field selector: unescaped character in value: {code}"
+                )));
+            }
+            other => text.push(other),
+        }
+    }
+    Ok(SmolStr::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(selector: &str, fields: &[(&str, &'static str)]) -> bool {
+        FieldSelector::parse(selector).unwrap().matches(|field| {
+            fields
+                .iter()
+                .find(|(name, _)| *name == field)
+                .map(|(_, value)| *value)
+                .unwrap_or_default()
+        })
+    }
+
+    #[test]
+    fn equal_and_unequal_fields_are_told_apart() {
+        let fields = [("a.b", "x"), ("c", "1,2")];
+        for selector in [
+            "",
+            "a.b=x",
+            "a.b==x",
+            "a.b!=y",
+            "a.b=x,c!=3",
+            "missing=",
+            r"c=1\,2",
+            ",a.b=x,",
+        ] {
+            assert!(matches(selector, &fields), "{selector}");
+        }
+        for selector in ["a.b!=x", "a.b=y", "missing!=", "a.b=x,c=1"] {
+            assert!(!matches(selector, &fields), "{selector}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_in_the_words_of_the_reference() {
+        let cases = [
+            (
+                "metadata.name",
+                "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+            ),
+            (r"a=b\", r"invalid field selector: invalid escape sequence: \"),
+            (r"a=b\c", r"invalid field selector: invalid escape sequence: \c"),
+            ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+        ];
+        for (selector, message) in cases {
+            assert_eq!(FieldSelector::parse(selector).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn an_exact_name_can_be_asked_for() {
+        let selector = FieldSelector::parse("metadata.name=a,metadata.namespace!=b").unwrap();
+        assert_eq!((selector.name(), selector.namespace()), (Some("a"), None));
+    }
+}
