@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     fn metadata(json: &str) -> Value {
-        holdfast_value::json::from_slice(json.as_bytes()).unwrap()
+        holdfast_value::json::parse(json.as_bytes(), &holdfast_value::Limits::TRUSTED).unwrap()
     }
 
     fn texts_of(check: impl Fn(&FieldPath, &Value, &mut Vec<FieldError>), json: &str) -> Vec<String> {
@@ -325,15 +325,25 @@ mod tests {
 
     #[test]
     fn owner_references_need_a_uid_and_one_controller() {
-        let missing = texts_of(owner_references, r#"{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x"}]}"#);
-        assert_eq!(missing, ["metadata.ownerReferences.uid: Invalid value: \"\": must not be empty"]);
+        let missing = texts_of(
+            owner_references,
+            r#"{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x"}]}"#,
+        );
+        assert_eq!(
+            missing,
+            ["metadata.ownerReferences.uid: Invalid value: \"\": must not be empty"]
+        );
         let two = texts_of(
             owner_references,
             r#"{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x","uid":"1","controller":true},
                 {"apiVersion":"v1","kind":"B","name":"y","uid":"2","controller":true}]}"#,
         );
         assert_eq!(two.len(), 1);
-        assert!(two[0].ends_with("Found \"true\" in references for A/x and B/y"), "{}", two[0]);
+        assert!(
+            two[0].ends_with("Found \"true\" in references for A/x and B/y"),
+            "{}",
+            two[0]
+        );
     }
 
     #[test]
@@ -341,7 +351,9 @@ mod tests {
         let json = r#"{"finalizers":["kubernetes","example.com/a","plain"]}"#;
         assert_eq!(
             texts_of(finalizer_names, json),
-            ["metadata.finalizers[2]: Invalid value: \"plain\": name is neither a standard finalizer name nor is it fully qualified"]
+            [
+                "metadata.finalizers[2]: Invalid value: \"plain\": name is neither a standard finalizer name nor is it fully qualified"
+            ]
         );
     }
 
@@ -368,9 +380,15 @@ mod tests {
 
     #[test]
     fn annotations_have_a_size_in_total() {
-        let json = format!(r#"{{"annotations":{{"a":"{}","B/c d":""}}}}"#, "x".repeat(ANNOTATIONS_MAX));
+        let json = format!(
+            r#"{{"annotations":{{"a":"{}","B/c d":""}}}}"#,
+            "x".repeat(ANNOTATIONS_MAX)
+        );
         let texts = texts_of(annotations, &json);
         assert_eq!(texts.len(), 2);
-        assert_eq!(texts[1], "metadata.annotations: Too long: may not be more than 262144 bytes");
+        assert_eq!(
+            texts[1],
+            "metadata.annotations: Too long: may not be more than 262144 bytes"
+        );
     }
 }
