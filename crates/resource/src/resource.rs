@@ -84,6 +84,9 @@ pub struct ResourceVersion {
     pub verbs: Vec<Verb>,
     /// The parts that have addresses of their own.
     pub subresources: Vec<Subresource>,
+    /// What a write to the object itself does not touch: the stored values stay, and the writer does not come to own
+    /// them. Paths of field names, such as `status`.
+    pub reset_fields: Vec<Vec<SmolStr>>,
 }
 
 impl ResourceVersion {
@@ -103,6 +106,8 @@ pub struct Subresource {
     pub verbs: Vec<Verb>,
     /// For `scale`: where the fields of a Scale stand in the parent object.
     pub scale: Option<ScaleFields>,
+    /// What a write to the subresource does not touch; as [`ResourceVersion::reset_fields`].
+    pub reset_fields: Vec<Vec<SmolStr>>,
 }
 
 /// Where the fields of a Scale stand in the object that is scaled; each is a list of field names.

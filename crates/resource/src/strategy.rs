@@ -60,6 +60,25 @@ pub trait Strategy: Send + Sync {
         })
     }
 
+    /// How many seconds an object of a kind with graceful deletion gets before it goes; 0 to go at once. `requested` is
+    /// what the client asks for.
+    fn grace_period(&self, object: &Value, requested: Option<i64>) -> i64 {
+        let _ = object;
+        requested.unwrap_or_default()
+    }
+
+    /// Whether deletion of the object waits for something beyond `metadata.finalizers`, such as the `spec.finalizers` of a
+    /// namespace.
+    fn holds_deletion(&self, object: &Value) -> bool {
+        let _ = object;
+        false
+    }
+
+    /// Shapes an object whose deletion begins and that stays for now, such as by setting its phase.
+    fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
+        let _ = (context, object);
+    }
+
     /// Whether [`Strategy::observe`] wants to see the objects of the kind.
     fn observes(&self) -> bool {
         false
