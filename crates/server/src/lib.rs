@@ -1,2 +1,20 @@
 #![forbid(unsafe_code)]
-//! See the package description; the rooms of the project are in `ARCHITECTURE.md`.
+//! The Kubernetes-compatible HTTP server.
+//!
+//! A request goes through these rooms in turn: the connection, authentication (who asks), the request info (what about),
+//! authorization (may they), the router (which resource and verb), and a handler. Handlers know resources as data alone.
+
+pub mod body;
+mod handlers;
+pub mod negotiation;
+pub mod options;
+pub mod query;
+pub mod request;
+pub mod request_info;
+pub mod response;
+pub mod router;
+pub mod state;
+pub mod status;
+pub mod user;
+
+pub use status::ApiError;

@@ -1,0 +1,185 @@
+//! Bodies of requests and answers.
+//!
+//! An answer is most often bytes that exist already: an object as it is stored, or the pieces of a list. They go out as
+//! they are, without being copied together. A watch is a stream whose pieces come as events do.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream::BoxStream;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use crate::ApiError;
+
+/// The most bytes that the body of a request may have.
+pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
+
+/// The body of a request, not read yet.
+pub struct RequestBody {
+    source: http_body_util::combinators::UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
+    read_timeout: Duration,
+}
+
+impl RequestBody {
+    /// The body `source`; reading it may take `read_timeout` in all.
+    pub fn new<B>(source: B, read_timeout: Duration) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let source = source.map_err(Into::into).boxed_unsync();
+        Self { source, read_timeout }
+    }
+
+    /// A body of these bytes.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        let source = http_body_util::Full::new(bytes.into());
+        Self::new(source, Duration::MAX)
+    }
+
+    /// Reads the whole body.
+    ///
+    /// # Errors
+    /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow.
+    pub async fn read(self) -> Result<Bytes, ApiError> {
+        // A length that the client states is judged before anything is read.
+        if self.source.size_hint().lower() > MAX_REQUEST_BYTES as u64 {
+            return Err(ApiError::too_large(MAX_REQUEST_BYTES));
+        }
+        let whole = Limited::new(self.source, MAX_REQUEST_BYTES).collect();
+        match tokio::time::timeout(self.read_timeout, whole).await {
+            Err(_) => Err(ApiError::slow_body()),
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::too_large(MAX_REQUEST_BYTES)),
+            Ok(Err(error)) => Err(ApiError::bad_request(error.to_string())),
+        }
+    }
+}
+
+/// The body of an answer.
+pub enum ResponseBody {
+    /// Nothing, or one run of bytes.
+    Full(Option<Bytes>),
+    /// Runs of bytes, sent one after the other.
+    Chunks {
+        /// What is still to be sent.
+        rest: std::vec::IntoIter<Bytes>,
+        /// The bytes still to be sent.
+        remaining: u64,
+    },
+    /// Runs of bytes that come when they come; the answer ends with the stream.
+    Stream(BoxStream<'static, Bytes>),
+}
+
+impl ResponseBody {
+    /// A body without bytes.
+    pub fn empty() -> Self {
+        Self::Full(None)
+    }
+
+    /// A body of runs of bytes, none of which is copied. Its length is known.
+    pub fn chunks(chunks: Vec<Bytes>) -> Self {
+        let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Self::Chunks {
+            rest: chunks.into_iter(),
+            remaining,
+        }
+    }
+
+    /// A body that comes as `stream` gives it.
+    pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(stream))
+    }
+
+    /// The length in bytes, where it is known.
+    pub fn length(&self) -> Option<u64> {
+        match self {
+            Self::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Chunks { remaining, .. } => Some(*remaining),
+            Self::Stream(_) => None,
+        }
+    }
+}
+
+impl From<Bytes> for ResponseBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::Full(if bytes.is_empty() { None } else { Some(bytes) })
+    }
+}
+
+impl From<Vec<u8>> for ResponseBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match self.get_mut() {
+            Self::Full(bytes) => bytes.take(),
+            Self::Chunks { rest, remaining } => {
+                let next = rest.next();
+                *remaining -= next.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                next
+            }
+            Self::Stream(stream) => match stream.as_mut().poll_next(cx) {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.length() == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn collect(body: ResponseBody) -> Bytes {
+        body.collect().await.unwrap().to_bytes()
+    }
+
+    #[tokio::test]
+    async fn chunks_are_sent_in_order_and_their_length_is_known() {
+        let body = ResponseBody::chunks(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"c")]);
+        assert_eq!(body.size_hint().exact(), Some(3));
+        assert_eq!(collect(body).await, "abc");
+        assert!(ResponseBody::empty().is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_body_above_the_limit_is_refused_with_and_without_a_stated_length() {
+        let stated = RequestBody::from_bytes(vec![b' '; MAX_REQUEST_BYTES + 1]);
+        let pieces = futures_util::stream::repeat(Bytes::from(vec![b' '; 1 << 20]));
+        let unstated = RequestBody::new(ResponseBody::stream(pieces), Duration::from_secs(60));
+        for body in [stated, unstated] {
+            let error = body.read().await.unwrap_err();
+            assert_eq!(error.to_string(), "Request entity too large: limit is 3145728");
+        }
+        let largest = RequestBody::from_bytes(vec![b' '; MAX_REQUEST_BYTES]);
+        assert_eq!(largest.read().await.unwrap().len(), MAX_REQUEST_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up() {
+        let body = ResponseBody::stream(futures_util::stream::pending());
+        let error = RequestBody::new(body, Duration::from_secs(5)).read().await.unwrap_err();
+        assert_eq!(error.code(), http::StatusCode::REQUEST_TIMEOUT);
+    }
+}

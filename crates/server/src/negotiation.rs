@@ -1,0 +1,436 @@
+//! What form the client wants its answer in, and what form its body has.
+//!
+//! The reference decides twice. First its router refuses a request that accepts none of the route's media types; that
+//! looks at bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and takes the
+//! first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
+
+use bytes::Bytes;
+use holdfast_value::{Value, json};
+use http::header::{self, HeaderMap, HeaderValue};
+
+use crate::ApiError;
+use crate::query::Query;
+
+/// How trees are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `application/json`.
+    #[default]
+    Json,
+    /// `application/yaml`.
+    Yaml,
+}
+
+impl Format {
+    /// The media type, as it stands in Content-Type.
+    pub fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(self.media_type())
+    }
+
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => JSON,
+            Self::Yaml => YAML,
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+
+/// The media types that messages name, as the reference does.
+pub const NAMED_TYPES: [&str; 3] = [JSON, YAML, "application/vnd.kubernetes.protobuf"];
+
+/// The media types that messages of routes name which can be watched.
+pub const NAMED_WATCH_TYPES: [&str; 5] = [
+    JSON,
+    YAML,
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+/// What is shown of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum View {
+    /// All of it.
+    #[default]
+    Whole,
+    /// A `Table` of `meta.k8s.io` with a row an object.
+    Table(MetaVersion),
+    /// Its `PartialObjectMetadata`.
+    PartialObject(MetaVersion),
+    /// The `PartialObjectMetadataList` of a list.
+    PartialList(MetaVersion),
+}
+
+/// The versions of `meta.k8s.io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MetaVersion {
+    /// `meta.k8s.io/v1`.
+    V1,
+    /// `meta.k8s.io/v1beta1`.
+    V1Beta1,
+}
+
+impl MetaVersion {
+    /// The text of `apiVersion`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Representation {
+    /// How it is written.
+    pub format: Format,
+    /// What is shown of the object.
+    pub view: View,
+    /// Whether JSON is indented.
+    pub pretty: bool,
+}
+
+impl Representation {
+    /// The form in which errors are told: that of the answer that was asked for as far as it can be read, else JSON.
+    pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
+        let clauses = clauses(headers);
+        let accepted = clauses.iter().find_map(|clause| clause.format());
+        Self {
+            format: accepted.unwrap_or_default(),
+            view: View::Whole,
+            pretty: pretty(headers, query),
+        }
+    }
+
+    /// The form of an answer that holds an object, a list or a `Status`.
+    ///
+    /// # Errors
+    /// 406 where the client accepts nothing that is served.
+    pub fn of_object(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
+        Self::negotiate(headers, query, true)
+    }
+
+    /// The form of an answer that can be shown in full only, such as a discovery document.
+    ///
+    /// # Errors
+    /// 406 where the client accepts nothing that is served.
+    pub fn of_document(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
+        Self::negotiate(headers, query, false)
+    }
+
+    fn negotiate(headers: &HeaderMap, query: &Query, views: bool) -> Result<Self, ApiError> {
+        let pretty = pretty(headers, query);
+        for clause in clauses(headers) {
+            let Some(format) = clause.format() else { continue };
+            let Some(view) = clause.view(format) else { continue };
+            if view != View::Whole && !views {
+                continue;
+            }
+            return Ok(Self { format, view, pretty });
+        }
+        let accepted = NAMED_TYPES.join(", ");
+        let message = format!("only the following media types are accepted: {accepted}");
+        Err(ApiError::not_acceptable(message))
+    }
+}
+
+/// Refuses a request that accepts none of the bare media types `produced`, as the reference's router does: quality and
+/// parameters do not count, and of the wildcards only `*/*` does.
+///
+/// # Errors
+/// 406 that names the types.
+pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
+    let accept = accept_text(headers);
+    if accept.is_empty() {
+        return Ok(());
+    }
+    let acceptable = accept.split(',').any(|clause| {
+        let bare = clause.split(';').next().unwrap_or_default().trim();
+        bare == "*/*" || produced.contains(&bare)
+    });
+    if acceptable {
+        Ok(())
+    } else {
+        Err(ApiError::no_representation(produced))
+    }
+}
+
+/// The clauses of the Accept header, best first.
+pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
+    let accept = accept_text(headers);
+    if accept.trim().is_empty() {
+        return vec![Clause::parse("*/*")];
+    }
+    let mut clauses: Vec<Clause> = accept.split(',').take(MAX_CLAUSES).map(Clause::parse).collect();
+    // The sort is stable: of equal clauses the first counts.
+    clauses.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
+    clauses
+}
+
+/// More clauses than any client sends.
+const MAX_CLAUSES: usize = 64;
+
+fn accept_text(headers: &HeaderMap) -> &str {
+    headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// A media type with its parameters, as one clause of an Accept header.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Clause {
+    media_type: String,
+    quality: f64,
+    parameters: Vec<(String, String)>,
+}
+
+impl Clause {
+    fn parse(text: &str) -> Self {
+        let mut parts = text.split(';');
+        let media_type = parts.next().unwrap_or_default().trim().to_owned();
+        let mut clause = Self {
+            media_type,
+            quality: 1.0,
+            parameters: Vec::new(),
+        };
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let (key, value) = (key.trim(), value.trim());
+            if key == "q" {
+                clause.quality = value.parse().unwrap_or(1.0);
+            } else {
+                clause.parameters.push((key.to_owned(), value.to_owned()));
+            }
+        }
+        clause
+    }
+
+    /// Quality first; of equal quality wildcards come last.
+    fn rank(&self) -> f64 {
+        let wildcard = match self.media_type.as_str() {
+            "*/*" => 2.0,
+            other if other.ends_with("/*") => 1.0,
+            _ => 0.0,
+        };
+        self.quality * 8.0 - wildcard
+    }
+
+    /// The value of the parameter `name`.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().rev().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The format that this clause accepts, if it is one that is served.
+    pub(crate) fn format(&self) -> Option<Format> {
+        match self.media_type.as_str() {
+            JSON | "*/*" | "application/*" => Some(Format::Json),
+            YAML => Some(Format::Yaml),
+            _ => None,
+        }
+    }
+
+    /// What the clause asks to be shown; `None` where nobody can show that.
+    fn view(&self, format: Format) -> Option<View> {
+        let [kind, group, version] = ["as", "g", "v"].map(|name| self.parameter(name));
+        if kind.is_none() && group.is_none() && version.is_none() {
+            return Some(View::Whole);
+        }
+        let version = match (group, version) {
+            (Some("meta.k8s.io"), Some("v1")) => MetaVersion::V1,
+            (Some("meta.k8s.io"), Some("v1beta1")) => MetaVersion::V1Beta1,
+            _ => return None,
+        };
+        match kind? {
+            "Table" if matches!(format, Format::Json | Format::Yaml) => Some(View::Table(version)),
+            "PartialObjectMetadata" => Some(View::PartialObject(version)),
+            "PartialObjectMetadataList" => Some(View::PartialList(version)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether JSON is to be indented: as `pretty` says, and for people's tools where it says nothing.
+fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
+        return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    agent.is_some_and(|agent| {
+        ["curl", "Wget", "Mozilla/5.0"]
+            .iter()
+            .any(|tool| agent.starts_with(tool))
+    })
+}
+
+/// The bytes of `value` in `format`.
+pub fn encode(value: &Value, format: Format, pretty: bool) -> Bytes {
+    match (format, pretty) {
+        (Format::Json, true) => {
+            let mut out = Vec::with_capacity(1024);
+            json::write_pretty(value, "  ", &mut out);
+            out.into()
+        }
+        (Format::Json | Format::Yaml, _) => json::to_vec(value).into(),
+    }
+}
+
+/// The content type of a body, without its parameters. Objects are read as JSON where there is none.
+///
+/// # Errors
+/// 415 where it is none that objects are read in.
+pub fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
+    let bare = content_type(headers).unwrap_or(JSON);
+    // The names of media types are read in any case here, while the router's check of patches is exact.
+    if bare.eq_ignore_ascii_case(JSON) {
+        Ok(Format::Json)
+    } else if bare.eq_ignore_ascii_case(YAML) {
+        Ok(Format::Yaml)
+    } else {
+        Err(ApiError::unsupported_body_type(&NAMED_TYPES))
+    }
+}
+
+/// The sorts of patches, by the content type of their bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchType {
+    /// `application/json-patch+json` (RFC 6902).
+    Json,
+    /// `application/merge-patch+json` (RFC 7396).
+    Merge,
+    /// `application/strategic-merge-patch+json`.
+    Strategic,
+    /// `application/apply-patch+yaml`: Server-Side Apply.
+    Apply,
+}
+
+/// The content types of patches, in the order in which messages name them.
+pub const PATCH_TYPES: [(&str, PatchType); 4] = [
+    ("application/json-patch+json", PatchType::Json),
+    ("application/merge-patch+json", PatchType::Merge),
+    ("application/strategic-merge-patch+json", PatchType::Strategic),
+    ("application/apply-patch+yaml", PatchType::Apply),
+];
+
+/// Which sort of patch a body is.
+///
+/// # Errors
+/// 415 where its content type is that of none.
+pub fn patch_type(headers: &HeaderMap) -> Result<PatchType, ApiError> {
+    let bare = content_type(headers).unwrap_or_default();
+    let found = PATCH_TYPES.iter().find(|(name, _)| *name == bare);
+    found
+        .map(|(_, sort)| *sort)
+        .ok_or_else(ApiError::unsupported_patch_type)
+}
+
+/// The bare content type of a body, if one is stated.
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let bare = text.split(';').next()?.trim();
+    (!bare.is_empty()).then_some(bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(accept: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
+        headers
+    }
+
+    fn object(accept: &str) -> Option<(Format, View)> {
+        let form = Representation::of_object(&headers(accept), &Query::default()).ok()?;
+        Some((form.format, form.view))
+    }
+
+    #[test]
+    fn the_first_clause_that_can_be_served_wins() {
+        const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let table = Some((Format::Json, View::Table(MetaVersion::V1)));
+        let whole = Some((Format::Json, View::Whole));
+        let cases = [
+            ("", whole),
+            ("*/*", whole),
+            ("application/yaml", Some((Format::Yaml, View::Whole))),
+            (TABLE, table),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io, application/json", table),
+            ("application/json;as=Gadget;g=meta.k8s.io;v=v1, application/json", whole),
+            ("application/json;as=Gadget;g=meta.k8s.io;v=v1", None),
+            ("application/json;as=Table;g=meta.k8s.io;v=v9", None),
+            ("application/json;as=Table;g=example.org;v=v1", None),
+            ("application/json;q=0.1, text/html;q=0.9", whole),
+            (
+                "application/json;q=0.1, application/yaml",
+                Some((Format::Yaml, View::Whole)),
+            ),
+            ("*/*, application/yaml", Some((Format::Yaml, View::Whole))),
+            ("application/vnd.kubernetes.protobuf,application/json", whole),
+            (
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
+                Some((Format::Json, View::PartialObject(MetaVersion::V1Beta1))),
+            ),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(object(accept), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_router_knows_bare_types_alone() {
+        let cases = [
+            ("text/html", false),
+            ("application/*", false),
+            ("text/html, application/json", true),
+            ("application/json;q=0.1", true),
+            ("*/*;q=0.1", true),
+            ("", true),
+        ];
+        for (accept, acceptable) in cases {
+            assert_eq!(
+                check_acceptable(&headers(accept), &NAMED_TYPES).is_ok(),
+                acceptable,
+                "{accept}"
+            );
+        }
+        let error = check_acceptable(&headers("text/html"), &NAMED_TYPES).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+        );
+    }
+
+    #[test]
+    fn patch_types_are_exact_but_for_parameters() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
+            patch_type(&headers).ok()
+        };
+        assert_eq!(
+            of("application/apply-patch+yaml; charset=utf-8"),
+            Some(PatchType::Apply)
+        );
+        assert_eq!(of("Application/Apply-Patch+YAML"), None);
+        assert_eq!(of("application/json"), None);
+        assert!(patch_type(&HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn pretty_follows_the_parameter_before_the_agent() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::USER_AGENT, HeaderValue::from_static("curl/8.1"));
+        assert!(pretty(&headers, &Query::default()));
+        assert!(!pretty(&headers, &Query::parse("pretty=false")));
+        assert!(pretty(&HeaderMap::new(), &Query::parse("pretty=1")));
+        assert!(!pretty(&HeaderMap::new(), &Query::parse("pretty=yes")));
+    }
+}

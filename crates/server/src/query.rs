@@ -1,0 +1,77 @@
+//! The query of a URL, decoded.
+
+use std::borrow::Cow;
+
+/// The parameters of a URL in their order, decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads the text behind the `?` as Go's `net/url` does: parts that cannot be read are left out.
+    pub fn parse(text: &str) -> Self {
+        let mut parameters = Vec::new();
+        for part in text.split('&').filter(|part| !part.is_empty() && !part.contains(';')) {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let (Some(key), Some(value)) = (decode(key, true), decode(value, true)) else {
+                continue;
+            };
+            parameters.push((key.into_owned(), value.into_owned()));
+        }
+        Self(parameters)
+    }
+
+    /// The first value of `name`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Every value of `name`.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        let same = move |parameter: &&(String, String)| parameter.0 == name;
+        self.0.iter().filter(same).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether there is no parameter at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Decodes `%41` and, in queries, `+`. `None` where an escape is broken or the bytes are no UTF-8.
+pub(crate) fn decode(text: &str, plus_is_blank: bool) -> Option<Cow<'_, str>> {
+    let special = |byte: u8| byte == b'%' || (plus_is_blank && byte == b'+');
+    if !text.bytes().any(special) {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
+                (high * 16 + low) as u8
+            }
+            b'+' if plus_is_blank => b' ',
+            other => other,
+        });
+    }
+    String::from_utf8(decoded).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_and_broken_ones_left_out() {
+        let query = Query::parse("a=1&b=x%20y+z&a=2&c&bad=%zz&d=%C3%A9&semi;colon=1&&");
+        assert_eq!(query.get("a"), Some("1"));
+        assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(query.get("b"), Some("x y z"));
+        assert_eq!(query.get("c"), Some(""));
+        assert_eq!(query.get("bad"), None);
+        assert_eq!(query.get("d"), Some("é"));
+    }
+}

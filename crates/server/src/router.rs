@@ -1,0 +1,165 @@
+//! From the path to the code that answers.
+//!
+//! The order of refusals is that of kube-apiserver: what the path does not have (404), what cannot be done with it (405),
+//! bodies that it does not read (415), answers that the client would not take (406). By then authentication and
+//! authorization have said yes.
+
+use std::sync::Arc;
+
+use holdfast_resource::{Registry, Served, Verb};
+use http::{HeaderMap, Method};
+use smol_str::SmolStr;
+
+use crate::ApiError;
+use crate::body::RequestBody;
+use crate::handlers;
+use crate::negotiation::{self, NAMED_TYPES, NAMED_WATCH_TYPES, Representation};
+use crate::request::ResourceRequest;
+use crate::request_info::{RequestInfo, ResourcePath};
+use crate::response::Response;
+use crate::state::Context;
+use crate::user::User;
+
+/// A request after authentication, before anything is known of its resource.
+pub struct Incoming {
+    /// The method.
+    pub method: Method,
+    /// What the path says.
+    pub info: RequestInfo,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// Who asks.
+    pub user: User,
+    /// The body, not read yet.
+    pub body: RequestBody,
+}
+
+/// Answers a request for a resource.
+///
+/// # Errors
+/// What the client is to be told of a failure.
+pub async fn serve_resource(
+    context: &Arc<Context>,
+    incoming: Incoming,
+    target: ResourcePath,
+) -> Result<Response, ApiError> {
+    let request = resource_request(context.registry(), incoming, target)?;
+    handlers::handle(context, request).await
+}
+
+/// Finds the resource that `target` names and checks that what is asked for can be done with it.
+///
+/// # Errors
+/// 404, 405, 415 or 406.
+pub fn resource_request(
+    registry: Arc<Registry>,
+    incoming: Incoming,
+    target: ResourcePath,
+) -> Result<ResourceRequest, ApiError> {
+    let Incoming {
+        method,
+        info,
+        headers,
+        user,
+        body,
+    } = incoming;
+    let place = Place::find(&registry, &target)?;
+    let verb = place.verb(&method, &info)?;
+    if verb == Verb::Patch {
+        negotiation::patch_type(&headers)?;
+    }
+    let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
+    let produced: &[&str] = if watchable { &NAMED_WATCH_TYPES } else { &NAMED_TYPES };
+    negotiation::check_acceptable(&headers, produced)?;
+    let representation = Representation::of_object(&headers, &info.query)?;
+    let Place {
+        served,
+        namespace,
+        name,
+        subresource,
+    } = place;
+    Ok(ResourceRequest {
+        registry,
+        served,
+        verb,
+        namespace,
+        name,
+        subresource,
+        query: info.query,
+        headers,
+        user,
+        representation,
+        body,
+    })
+}
+
+/// Where a path leads among the resources that are served.
+struct Place {
+    served: Served,
+    namespace: SmolStr,
+    name: SmolStr,
+    subresource: SmolStr,
+}
+
+impl Place {
+    fn find(registry: &Registry, target: &ResourcePath) -> Result<Self, ApiError> {
+        let served = registry
+            .served(&target.group, &target.version, &target.resource)
+            .ok_or_else(ApiError::unknown_resource)?;
+        // The path of a namespace has the namespace's name in both places; the object itself lives in none.
+        let of_namespace = target.group.is_empty() && target.resource == "namespaces";
+        let namespace = if of_namespace {
+            SmolStr::default()
+        } else {
+            target.namespace.clone()
+        };
+        let scope_fits = match (served.resource.namespaced(), namespace.is_empty()) {
+            (true, true) => target.name.is_empty(),
+            (false, false) => false,
+            _ => true,
+        };
+        let known = target.subresource.is_empty() || served.version().subresource(&target.subresource).is_some();
+        if !scope_fits || !known {
+            return Err(ApiError::unknown_resource());
+        }
+        Ok(Self {
+            served: served.clone(),
+            namespace,
+            name: target.name.clone(),
+            subresource: target.subresource.clone(),
+        })
+    }
+
+    /// What is to be done, if it can be done here.
+    fn verb(&self, method: &Method, info: &RequestInfo) -> Result<Verb, ApiError> {
+        // What access rules call `get` may come as HEAD, which nothing answers.
+        let named = if *method == Method::HEAD {
+            None
+        } else {
+            Verb::from_name(&info.verb)
+        };
+        let verb = named.ok_or_else(ApiError::method_not_allowed)?;
+        let allowed = match self.served.version().subresource(&self.subresource) {
+            Some(subresource) => subresource.verbs.contains(&verb),
+            None => {
+                let everywhere = self.namespace.is_empty() && self.served.resource.namespaced();
+                let reads = matches!(verb, Verb::List | Verb::Watch);
+                self.served.version().verbs.contains(&verb) && (reads || !everywhere) && self.addresses(verb)
+            }
+        };
+        if allowed {
+            Ok(verb)
+        } else {
+            Err(ApiError::method_not_allowed())
+        }
+    }
+
+    /// Whether the verb goes with what the path names: an object or a collection.
+    fn addresses(&self, verb: Verb) -> bool {
+        match verb {
+            Verb::Create | Verb::List | Verb::DeleteCollection => self.name.is_empty(),
+            Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => !self.name.is_empty(),
+            Verb::Watch => true,
+        }
+    }
+}

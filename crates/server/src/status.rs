@@ -1,0 +1,566 @@
+//! Errors as clients see them: the one place that maps what went wrong to a Kubernetes `Status`.
+//!
+//! A `Status` has a code, a reason for machines, a message for people and details. Clients rely on all of them, so the
+//! texts here are those of kube-apiserver. Other parts of the server make an [`ApiError`] by naming what happened.
+
+use std::fmt::{self, Write as _};
+
+use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
+use http::{Method, StatusCode};
+use serde::Serialize;
+use smol_str::SmolStr;
+
+/// A request that failed, as the `Status` that the client gets. One word in size, so that results stay small.
+#[derive(Clone, Debug)]
+pub struct ApiError(Box<Status>);
+
+/// The fields of a failed `Status`
+/// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The HTTP status code.
+    pub code: u16,
+    /// Why, in one CamelCase word; empty where the reference has no word for it.
+    pub reason: &'static str,
+    /// Why, for people.
+    pub message: String,
+    /// What it is about. `Some` of empty details is written as `{}`, which clients can tell from none.
+    pub details: Option<Details>,
+}
+
+/// What a `Status` is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Details {
+    /// The name of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The group of the resource.
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    pub group: SmolStr,
+    /// The plural name of the resource, or the kind in validation errors.
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    pub kind: SmolStr,
+    /// The uid of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// What exactly is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// After how many seconds to try again; 0 for no advice.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+/// One of the causes of a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Why, in one CamelCase word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The field it is about.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Details {
+    fn of(resource: &GroupResource, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.resource.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn of_causes(causes: Vec<Cause>) -> Self {
+        Self {
+            causes,
+            ..Self::default()
+        }
+    }
+}
+
+impl ApiError {
+    /// An error of any code, reason and message.
+    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>, details: Option<Details>) -> Self {
+        Self(Box::new(Status {
+            code: code.as_u16(),
+            reason,
+            message: message.into(),
+            details,
+        }))
+    }
+
+    /// 404: the object `name` is not there.
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        let message = format!("{resource} \"{name}\" not found");
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            message,
+            Some(Details::of(resource, name)),
+        )
+    }
+
+    /// 404: no resource or subresource of that name is served, or the path is none of the API's.
+    pub fn unknown_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message, Some(Details::default()))
+    }
+
+    /// 405: the address is there, but not with this method.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        let details = Some(Details::default());
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
+    }
+
+    /// 405: the kind does not take part in `action`, such as `patch` or `update`.
+    pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
+        let message = format!("{action} is not supported on resources of kind \"{resource}\"");
+        let details = Some(Details::of(resource, ""));
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
+    }
+
+    /// 409: an object of that name is there already.
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        let message = format!("{resource} \"{name}\" already exists");
+        let details = Some(Details::of(resource, name));
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details)
+    }
+
+    /// 409: an object of that name is there and waits for its finalizers.
+    pub fn already_exists_deleting(resource: &GroupResource, name: &str) -> Self {
+        let message = format!("object is being deleted: {resource} \"{name}\" already exists");
+        let details = Some(Details::of(resource, name));
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details)
+    }
+
+    /// 409: the write does not fit the object as it is now.
+    pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        Self::new(
+            StatusCode::CONFLICT,
+            "Conflict",
+            message,
+            Some(Details::of(resource, name)),
+        )
+    }
+
+    /// 409: the resource version that the client names is not that of the object.
+    pub fn modified(resource: &GroupResource, name: &str) -> Self {
+        const WHY: &str = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, WHY)
+    }
+
+    /// 409: other managers own fields that an apply changes. Each conflict is the manager as it is named in messages
+    /// (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager stand together.
+    pub fn apply_conflict(conflicts: &[(String, String)]) -> Self {
+        let mut message = String::from("Apply failed with ");
+        match conflicts {
+            [(manager, field)] => {
+                let _ = write!(message, "1 conflict: conflict with {manager}: {field}");
+            }
+            several => {
+                let _ = write!(message, "{} conflicts: ", several.len());
+                let mut last: Option<&str> = None;
+                for (manager, field) in several {
+                    if last != Some(manager) {
+                        let newline = if last.is_some() { "\n" } else { "" };
+                        let _ = write!(message, "{newline}conflicts with {manager}:");
+                        last = Some(manager);
+                    }
+                    let _ = write!(message, "\n- {field}");
+                }
+            }
+        }
+        let causes = conflicts.iter().map(|(manager, field)| Cause {
+            reason: "FieldManagerConflict".to_owned(),
+            message: format!("conflict with {manager}"),
+            field: field.clone(),
+        });
+        let details = Details::of_causes(causes.collect());
+        Self::new(StatusCode::CONFLICT, "Conflict", message, Some(details))
+    }
+
+    /// 422: fields of the object are wrong. `kind` is the kind of the object, whose name may be empty.
+    pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
+        let causes = errors.iter().map(|error| Cause {
+            reason: error.reason().to_owned(),
+            message: error.message(),
+            field: error.field.to_string(),
+        });
+        let details = Details {
+            name: name.to_owned(),
+            group: kind.group.clone(),
+            kind: kind.kind.clone(),
+            causes: causes.collect(),
+            ..Details::default()
+        };
+        let message = format!("{kind} \"{name}\" is invalid: {}", Aggregate(errors));
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, Some(details))
+    }
+
+    /// 422: query parameters are wrong; `options` is their kind in `meta.k8s.io`, such as `PatchOptions`.
+    pub fn invalid_options(options: &'static str, errors: &[FieldError]) -> Self {
+        let kind = GroupKind {
+            group: SmolStr::new_static("meta.k8s.io"),
+            kind: SmolStr::new_static(options),
+        };
+        Self::invalid(&kind, "", errors)
+    }
+
+    /// 422: a patch cannot be carried out on the object.
+    pub fn unprocessable_patch() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        let details = Some(Details::default());
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, details)
+    }
+
+    /// 403: the write is refused, by admission or by the kind itself. An empty name is left out of the message.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        Self::forbidden_with_causes(resource, name, why, Vec::new())
+    }
+
+    /// 403 as [`ApiError::forbidden`], with causes.
+    pub fn forbidden_with_causes(
+        resource: &GroupResource,
+        name: &str,
+        why: impl fmt::Display,
+        causes: Vec<Cause>,
+    ) -> Self {
+        let message = if name.is_empty() {
+            format!("{resource} is forbidden: {why}")
+        } else {
+            format!("{resource} \"{name}\" is forbidden: {why}")
+        };
+        let details = Details {
+            causes,
+            ..Details::of(resource, name)
+        };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(details))
+    }
+
+    /// 403: the path, which is no resource, is not for this user.
+    pub fn forbidden_path(user: &str, method: &Method, path: &str) -> Self {
+        let verb = method.as_str().to_ascii_lowercase();
+        let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(Details::default()))
+    }
+
+    /// 401: who asks is not known.
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", None)
+    }
+
+    /// 400: the request cannot be read.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message, None)
+    }
+
+    /// 406: the route makes none of the media types that the client accepts; it makes those of `available`.
+    pub fn no_representation(available: &[&str]) -> Self {
+        let message = format!(
+            "406: Not Acceptable\n\nAvailable representations: {}",
+            available.join(", ")
+        );
+        let details = Some(Details::default());
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, details)
+    }
+
+    /// 406: the object cannot be shown as the client asks; `message` says why.
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, None)
+    }
+
+    /// 415 of a PATCH: no patch has this content type.
+    pub fn unsupported_patch_type() -> Self {
+        let message = "415: Unsupported Media Type";
+        let details = Some(Details::default());
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+            details,
+        )
+    }
+
+    /// 415: bodies are read in the media types `supported` only.
+    pub fn unsupported_body_type(supported: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            supported.join(", ")
+        );
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+            None,
+        )
+    }
+
+    /// 413: the body has more than `limit` bytes.
+    pub fn too_large(limit: usize) -> Self {
+        Self::too_large_because(format_args!("limit is {limit}"))
+    }
+
+    /// 413 with the words `why` behind `Request entity too large: `.
+    pub fn too_large_because(why: impl fmt::Display) -> Self {
+        let message = format!("Request entity too large: {why}");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message, None)
+    }
+
+    /// 408: the body did not come in time.
+    pub fn slow_body() -> Self {
+        let message = "timed out reading the body of the request";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message, None)
+    }
+
+    /// 410: the resource version or the continue token is older than what is kept.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message, None)
+    }
+
+    /// 504: the work was not done in time.
+    pub fn timeout(message: impl Into<String>, retry_after_seconds: u32) -> Self {
+        let details = Details {
+            retry_after_seconds,
+            ..Details::default()
+        };
+        let message = format!("Timeout: {}", message.into());
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message, Some(details))
+    }
+
+    /// 504: the client asks for a resource version that is yet to come.
+    pub fn too_large_resource_version(wanted: u64, current: u64) -> Self {
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        let details = Details {
+            causes: vec![cause],
+            retry_after_seconds: 1,
+            ..Details::default()
+        };
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message, Some(details))
+    }
+
+    /// 429: come back after `retry_after_seconds`.
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
+        let details = Details {
+            retry_after_seconds,
+            ..Details::default()
+        };
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, Some(details))
+    }
+
+    /// 503: the server cannot do this now.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message, None)
+    }
+
+    /// 500 that the reference words `Internal error occurred: …`.
+    pub fn internal(why: impl Into<String>) -> Self {
+        let why = why.into();
+        let message = format!("Internal error occurred: {why}");
+        let cause = Cause {
+            message: why,
+            ..Cause::default()
+        };
+        let details = Details::of_causes(vec![cause]);
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            message,
+            Some(details),
+        )
+    }
+
+    /// 500 with a bare message and no reason: what the reference makes of an error that it has no `Status` for.
+    pub fn unclassified(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message, None)
+    }
+
+    /// What a kind or an admission plugin refused, in the frame of the object that is written.
+    pub fn refusal(refusal: Refusal, resource: &GroupResource, kind: &GroupKind, name: &str) -> Self {
+        match refusal {
+            Refusal::Invalid(errors) => Self::invalid(kind, name, &errors),
+            Refusal::Forbidden { message, causes } => {
+                let causes = causes
+                    .into_iter()
+                    .map(|(reason, message, field)| Cause { reason, message, field });
+                Self::forbidden_with_causes(resource, name, message, causes.collect())
+            }
+            Refusal::NotFound { resource, name } => Self::not_found(&resource, &name),
+            Refusal::Conflict(why) => Self::conflict(resource, name, why),
+            Refusal::BadRequest(message) => Self::bad_request(message),
+            Refusal::Internal(why) => Self::internal(why),
+        }
+    }
+
+    /// The `Status`.
+    pub fn status(&self) -> &Status {
+        &self.0
+    }
+
+    /// The `Status`, for change.
+    pub fn status_mut(&mut self) -> &mut Status {
+        &mut self.0
+    }
+
+    /// The HTTP status code.
+    pub fn code(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The reason, empty where there is none.
+    pub fn reason(&self) -> &'static str {
+        self.0.reason
+    }
+
+    /// The `Status` as JSON text, its fields in the order of the reference.
+    pub fn to_json(&self) -> Vec<u8> {
+        let document = Document {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Empty {},
+            status: "Failure",
+            message: &self.0.message,
+            reason: self.0.reason,
+            details: self.0.details.as_ref(),
+            code: self.0.code,
+        };
+        // Strings and numbers always have a JSON form.
+        serde_json::to_vec(&document).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: Empty,
+    status: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Details>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+/// Field errors in one text: a single one as it is, several in brackets, each text once.
+struct Aggregate<'a>(&'a [FieldError]);
+
+impl fmt::Display for Aggregate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut texts: Vec<String> = Vec::with_capacity(self.0.len());
+        for error in self.0 {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [] => f.write_str("<nil>"),
+            [only] => f.write_str(only),
+            several => write!(f, "[{}]", several.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_resource::FieldPath;
+
+    use super::*;
+
+    fn resource(group: &str, plural: &str) -> GroupResource {
+        GroupResource {
+            group: group.into(),
+            resource: plural.into(),
+        }
+    }
+
+    #[test]
+    fn not_found_names_the_resource_with_its_group() {
+        let error = ApiError::not_found(&resource("apps", "deployments"), "web");
+        assert_eq!(
+            String::from_utf8(error.to_json()).unwrap(),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"web\" not found","reason":"NotFound","details":{"name":"web","group":"apps","kind":"deployments"},"code":404}"#
+        );
+    }
+
+    #[test]
+    fn invalid_says_equal_texts_once_but_lists_every_cause() {
+        let kind = GroupKind {
+            group: "apps".into(),
+            kind: "Deployment".into(),
+        };
+        let (a, b) = (FieldPath::new("a"), FieldPath::new("b"));
+        let errors = [
+            FieldError::required(&a, ""),
+            FieldError::required(&a, ""),
+            FieldError::required(&b, ""),
+        ];
+        let error = ApiError::invalid(&kind, "web", &errors);
+        assert_eq!(
+            error.to_string(),
+            "Deployment.apps \"web\" is invalid: [a: Required value, b: Required value]"
+        );
+        assert_eq!(error.status().details.as_ref().unwrap().causes.len(), 3);
+        let single = ApiError::invalid(&kind, "", &errors[..2]);
+        assert_eq!(single.to_string(), "Deployment.apps \"\" is invalid: a: Required value");
+    }
+
+    #[test]
+    fn apply_conflicts_are_grouped_by_manager() {
+        let conflict = |manager: &str, field: &str| (manager.to_owned(), field.to_owned());
+        let one = ApiError::apply_conflict(&[conflict("\"other\" using v1", ".data.a")]);
+        assert_eq!(
+            one.to_string(),
+            "Apply failed with 1 conflict: conflict with \"other\" using v1: .data.a"
+        );
+        let several = ApiError::apply_conflict(&[
+            conflict("\"alpha\"", ".data.a"),
+            conflict("\"alpha\"", ".data.b"),
+            conflict("\"bravo\"", ".data.c"),
+        ]);
+        assert_eq!(
+            several.to_string(),
+            "Apply failed with 3 conflicts: conflicts with \"alpha\":\n- .data.a\n- .data.b\nconflicts with \"bravo\":\n- .data.c"
+        );
+    }
+
+    #[test]
+    fn an_unclassified_error_has_no_reason_and_no_details() {
+        let text = String::from_utf8(ApiError::unclassified("no luck").to_json()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no luck","code":500}"#
+        );
+    }
+}
