@@ -1,2 +1,57 @@
 #![forbid(unsafe_code)]
-//! See the package description; the rooms of the project are in `ARCHITECTURE.md`.
+//! A revisioned key-value store for an API server.
+//!
+//! Two parts, one upon the other. The [`Engine`] makes writes durable: [`Embedded`] keeps a log in one SQLite file. The
+//! [`State`] is everything in memory: an ordered map with copy-on-write snapshots, and the recent events. Reads and
+//! watches are served by the state alone and never touch the disk; [`Store`] is both together.
+//!
+//! There is one revision counter for all keys. A write is a [`Transaction`]: guards on the revisions of keys, and puts
+//! and deletes that all happen at one revision or not at all. It is acknowledged after it is durable.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! use holdfast_store::{Config, Store, Transaction, Value};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! let store = Store::open(Config::new(directory.path()), ())?;
+//! let web = Value::object(r#"{"metadata":{"name":"web","resourceVersion":""}}"#, 45);
+//! let key = "/registry/deployments/default/web";
+//!
+//! let created = store.commit(Transaction::new().guard(key, 0).put(key, web)).await?;
+//! let snapshot = store.snapshot();
+//! let entry = snapshot.get(key.as_bytes()).ok_or("absent")?;
+//! assert_eq!(entry.bytes(), r#"{"metadata":{"name":"web","resourceVersion":"2"}}"#);
+//!
+//! let mut watcher = store.watch("/registry/deployments/", 1)?;
+//! assert_eq!(watcher.next().await?.revision(), created.revision);
+//! # store.close().await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What is on the disk, and what is promised of it, is in `FORMAT.md` beside this crate's manifest.
+
+mod clock;
+mod embedded;
+mod engine;
+mod entry;
+mod error;
+mod history;
+mod key;
+mod state;
+mod store;
+mod transaction;
+mod watch;
+
+pub use clock::{Clock, SystemClock};
+pub use embedded::Embedded;
+pub use engine::{Engine, Pending};
+pub use entry::{Entry, Indexer, Value};
+pub use error::{CommitError, HistoryError, OpenError, StorageError};
+pub use history::{Event, EventKind};
+pub use key::{Key, Revision, table_by_segments};
+pub use state::{Draft, HistoryLimits, Publisher, Range, Snapshot, State};
+pub use store::{Config, Store};
+pub use transaction::{Committed, Guard, MAX_KEY, MAX_OPS, MAX_VALUE, Op, Transaction};
+pub use watch::Watcher;

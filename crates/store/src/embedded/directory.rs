@@ -1,0 +1,84 @@
+//! The data directory and its lock.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::OpenError;
+
+const LOCK: &str = "lock";
+const STORE: &str = "store.db";
+
+/// A data directory that this process has to itself for as long as the value lives.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    /// The lock is the system's, on the open file: it goes with the process, however that ends.
+    _lock: File,
+}
+
+impl Directory {
+    /// Takes the directory, making it if need be: readable by its owner alone, because secrets lie in it.
+    pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
+        let io = |error: io::Error| OpenError::Io {
+            path: path.to_owned(),
+            detail: error.to_string(),
+        };
+        if !path.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent).and_then(|parent| parent.sync_all()).map_err(io)?;
+            }
+        }
+        let mut lock = private(&path.join(LOCK)).map_err(io)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let read = lock.read_to_string(&mut holder).is_ok();
+                let holder = if read { holder.trim().parse().ok() } else { None };
+                return Err(OpenError::InUse {
+                    path: path.to_owned(),
+                    holder,
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        let pid = std::process::id();
+        let written = lock
+            .set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| writeln!(lock, "{pid}"));
+        // On a full disk the name of the holder is missing, which is no reason not to serve reads.
+        if let Err(error) = written {
+            tracing::warn!(directory = %path.display(), %error, "cannot write the process id to the lock file");
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// The store's file, which is made, empty, if it is absent.
+    pub(crate) fn store_file(&self) -> Result<PathBuf, OpenError> {
+        let path = self.path.join(STORE);
+        if !fs::exists(&path).unwrap_or(false) {
+            private(&path).map_err(|error| OpenError::Io {
+                path: path.clone(),
+                detail: error.to_string(),
+            })?;
+        }
+        Ok(path)
+    }
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}

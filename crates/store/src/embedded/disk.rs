@@ -1,0 +1,97 @@
+//! What the writer asks of a disk: a log of versions, written in durable steps. Cut out so that tests can put a failing
+//! disk in its place.
+
+use std::time::Duration;
+
+use crate::error::StorageError;
+use crate::key::Revision;
+
+/// Bits of a row's identity that say which operation of its transaction it is; [`crate::MAX_OPS`] fits.
+const POSITION_BITS: u32 = 10;
+
+/// The identity of one version of one key: its revision and its position in the transaction. Ordered as they happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RowId(pub(crate) i64);
+
+impl RowId {
+    pub(crate) fn new(revision: Revision, position: u16) -> Self {
+        Self((revision << POSITION_BITS | u64::from(position)).cast_signed())
+    }
+
+    /// The last identity that a row of `revision` can have.
+    pub(crate) fn last_of(revision: Revision) -> Self {
+        Self::new(revision, (1 << POSITION_BITS) - 1)
+    }
+
+    pub(crate) fn revision(self) -> Revision {
+        self.0.cast_unsigned() >> POSITION_BITS
+    }
+
+    pub(crate) fn position(self) -> u16 {
+        (self.0 & ((1 << POSITION_BITS) - 1)) as u16
+    }
+}
+
+/// One version, or the removal of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) id: RowId,
+    pub(crate) key: &'a [u8],
+    pub(crate) deleted: bool,
+    pub(crate) create_revision: Revision,
+    pub(crate) revision_at: Option<u32>,
+    /// Time of day, since the Unix epoch; kept in milliseconds.
+    pub(crate) time: Duration,
+    /// None for a removal whose event shows the previous version.
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+impl Row<'_> {
+    /// CRC-32 over all that the row says.
+    pub(crate) fn checksum(&self) -> u32 {
+        let mut head = [0; 45];
+        head[..8].copy_from_slice(&self.id.0.to_le_bytes());
+        head[8..16].copy_from_slice(&self.create_revision.to_le_bytes());
+        head[16..24].copy_from_slice(&self.milliseconds().to_le_bytes());
+        head[24..32].copy_from_slice(&self.revision_at.map_or(-1, i64::from).to_le_bytes());
+        head[32..36].copy_from_slice(&(self.key.len() as u32).to_le_bytes());
+        head[36..44].copy_from_slice(&self.value.map_or(-1, |value| value.len() as i64).to_le_bytes());
+        head[44] = u8::from(self.deleted);
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&head);
+        hasher.update(self.key);
+        hasher.update(self.value.unwrap_or_default());
+        hasher.finalize()
+    }
+
+    pub(crate) fn milliseconds(&self) -> i64 {
+        i64::try_from(self.time.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What one durable step changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step<'a> {
+    /// Versions to add, in order.
+    pub(crate) rows: &'a [Row<'a>],
+    /// Versions to remove; some may be gone already.
+    pub(crate) dead: &'a [RowId],
+    /// The history up to here is gone, once the dead are.
+    pub(crate) compacted: Option<Revision>,
+}
+
+/// A log of versions that is written in durable steps, by one writer.
+pub(crate) trait Disk: Send + 'static {
+    /// Makes a step durable: all of it on `Ok`. On an error it is not known what the disk holds of it, and
+    /// [`Disk::recover`] must succeed before the next step.
+    fn write(&mut self, step: Step<'_>) -> Result<(), StorageError>;
+
+    /// Brings the disk back to what was acknowledged, durably: nothing of a revision above `revision` is left.
+    fn recover(&mut self, revision: Revision) -> Result<(), StorageError>;
+
+    /// Moves what the write-ahead log holds into the main file, as far as that goes without waiting.
+    fn checkpoint(&mut self) -> Result<(), StorageError>;
+
+    /// Empties the write-ahead log and closes the file.
+    fn close(self) -> Result<(), StorageError>;
+}

@@ -1,0 +1,122 @@
+//! The embedded engine: a log in one file, written by one thread in groups.
+
+mod directory;
+mod disk;
+mod sqlite;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc as sync_mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::engine::{Engine, Pending};
+use crate::entry::Indexer;
+use crate::error::{CommitError, OpenError, StorageError};
+use crate::state::State;
+use crate::store::Config;
+use crate::transaction::{Committed, Transaction};
+use directory::Directory;
+use sqlite::{Checkpointer, Sqlite};
+use writer::{Command, Keeper, Writer};
+
+/// Transactions that may wait for the writer before those who bring more have to wait themselves.
+const WAITING: usize = 1024;
+/// How often old history is looked for.
+const TICK: Duration = Duration::from_secs(1);
+/// How long what was written may stay in the write-ahead log of an idle store.
+const SETTLE: Duration = Duration::from_secs(30);
+
+/// The engine of a data directory. Dropped without [`Engine::close`], it finishes in the background.
+#[derive(Debug)]
+pub struct Embedded<X: Indexer> {
+    commands: mpsc::Sender<Command<X>>,
+}
+
+impl<X: Indexer> Embedded<X> {
+    /// Takes the directory, loads what it holds into a new state, and starts the writer.
+    ///
+    /// # Errors
+    /// Where the directory cannot be used, is in use by another process, or holds what cannot be read.
+    pub fn open(config: Config, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
+        let directory = Directory::take(&config.directory)?;
+        let file = directory.store_file()?;
+        let disk = Sqlite::open(&file)?;
+        let (state, mut publisher) = State::new(indexer, config.history);
+        let mut draft = publisher.draft();
+        publisher.begin_at(disk.load(&mut draft)?);
+        publisher.publish(draft);
+
+        let path = disk.path().clone();
+        let checkpointer = Checkpointer::open(&path)?;
+        let (commands, received) = mpsc::channel(WAITING);
+        let mut writer = Writer::new(disk, publisher, config.clock);
+        writer.directory = Some(directory);
+        let cannot_start = |error: std::io::Error| OpenError::Io {
+            path: path.to_path_buf(),
+            detail: error.to_string(),
+        };
+        writer.keeper = Some(keep(checkpointer, commands.downgrade()).map_err(cannot_start)?);
+        thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || writer.run(received))
+            .map_err(cannot_start)?;
+        Ok((state, Self { commands }))
+    }
+}
+
+impl<X: Indexer> Engine<X> for Embedded<X> {
+    fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let sent = self.commands.send(Command::Commit(transaction, reply)).await;
+            sent.map_err(|_| CommitError::Closed)?;
+            answer.await.map_err(|_| CommitError::Closed)?
+        })
+    }
+
+    fn close(&self) -> Pending<'_, Result<(), StorageError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            if self.commands.send(Command::Close(reply)).await.is_err() {
+                return Ok(());
+            }
+            answer.await.unwrap_or(Ok(()))
+        })
+    }
+}
+
+/// Starts the thread that moves the log into the file and tells the writer that time passes.
+fn keep<X: Indexer>(checkpointer: Checkpointer, commands: mpsc::WeakSender<Command<X>>) -> std::io::Result<Keeper> {
+    let (wanted, asked) = sync_mpsc::channel();
+    let rest = Arc::new(AtomicBool::new(false));
+    let raise = rest.clone();
+    let thread = thread::Builder::new().name("store-keeper".into()).spawn(move || {
+        let mut settled = Instant::now();
+        loop {
+            let due = match asked.recv_timeout(TICK) {
+                Ok(()) => true,
+                Err(sync_mpsc::RecvTimeoutError::Timeout) => settled.elapsed() > SETTLE,
+                Err(sync_mpsc::RecvTimeoutError::Disconnected) => return,
+            };
+            if due {
+                match checkpointer.run() {
+                    Ok(left) => raise.store(left > 0, Ordering::Release),
+                    Err(error) => tracing::warn!(%error, "a checkpoint of the store failed"),
+                }
+                settled = Instant::now();
+            }
+            // A writer that has no room for this is awake anyway.
+            if let Some(commands) = commands.upgrade() {
+                let _ = commands.try_send(Command::Tick);
+            }
+        }
+    })?;
+    Ok(Keeper { wanted, rest, thread })
+}
+
+#[cfg(test)]
+mod tests;

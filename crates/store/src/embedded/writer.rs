@@ -1,0 +1,335 @@
+//! The one thread that writes.
+//!
+//! It takes whatever transactions wait, does them on a draft of the state, writes the draft's changes in one durable
+//! step, publishes the draft, and only then answers. Writers that come meanwhile wait for the next step, so the more
+//! there are, the more share a sync.
+//!
+//! Invariants:
+//! - Guards are checked against the published state and the earlier transactions of the same step; no answer that rests
+//!   on a step is given before that step is durable.
+//! - After a failed step the draft is dropped: for this process it never happened. No step is written before the disk
+//!   has been brought back to the published revision.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc as sync_mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::directory::Directory;
+use super::disk::{Disk, Row, RowId, Step};
+use crate::clock::Clock;
+use crate::entry::{Indexer, Value};
+use crate::error::{CommitError, StorageError};
+use crate::history::{Event, EventKind};
+use crate::key::Revision;
+use crate::state::{At, Draft, Publisher, Snapshot};
+use crate::transaction::{Committed, Op, Transaction};
+
+/// The most transactions in one step.
+const GROUP: usize = 512;
+/// The most bytes in one step, about; one transaction may have more.
+const GROUP_BYTES: usize = 4 << 20;
+/// Dead rows that a step removes besides its own work: as many as it adds and this.
+const TRIM: usize = 64;
+/// Dead rows that are removed in one step when nothing else is to do.
+const TRIM_IDLE: usize = 512;
+/// Bytes written after which the log is to be moved into the file.
+const CHECKPOINT_BYTES: usize = 8 << 20;
+
+type Reply<X> = oneshot::Sender<Result<Committed<X>, CommitError>>;
+
+/// What the writer is asked.
+pub(crate) enum Command<X: Indexer> {
+    Commit(Transaction<X>, Reply<X>),
+    /// Time passes: let go of old history.
+    Tick,
+    Close(oneshot::Sender<Result<(), StorageError>>),
+}
+
+/// The thread that moves the log into the file, as the writer sees it.
+pub(crate) struct Keeper {
+    /// Asks for a checkpoint; the thread ends when this is dropped.
+    pub(crate) wanted: sync_mpsc::Sender<()>,
+    /// Raised by the thread when it could not keep up, so that the writer moves the rest itself: a log that is never
+    /// moved whole never starts over.
+    pub(crate) rest: Arc<AtomicBool>,
+    pub(crate) thread: JoinHandle<()>,
+}
+
+/// Owns the disk and the publisher.
+pub(crate) struct Writer<X: Indexer, D: Disk> {
+    pub(crate) disk: D,
+    pub(crate) publisher: Publisher<X>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keeper: Option<Keeper>,
+    pub(crate) directory: Option<Directory>,
+    /// Rows that no revision of the history needs, and the revision that is the oldest once they are gone.
+    pub(crate) dead: VecDeque<(RowId, Revision)>,
+    /// Whether a step failed and the disk has not been brought back since.
+    pub(crate) unsure: bool,
+    /// Bytes written since the last checkpoint was asked for.
+    pub(crate) written: usize,
+}
+
+impl<X: Indexer, D: Disk> Writer<X, D> {
+    pub(crate) fn new(disk: D, publisher: Publisher<X>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            disk,
+            publisher,
+            clock,
+            keeper: None,
+            directory: None,
+            dead: VecDeque::new(),
+            unsure: false,
+            written: 0,
+        }
+    }
+
+    /// Works until asked to close, or until nobody is left to ask.
+    pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command<X>>) {
+        let mut group = Vec::new();
+        let mut closing = None;
+        while let Some(command) = commands.blocking_recv() {
+            let mut bytes = 0;
+            let mut next = Some(command);
+            while let Some(command) = next {
+                match command {
+                    Command::Commit(transaction, reply) => {
+                        bytes += transaction.weight();
+                        group.push((transaction, reply));
+                    }
+                    Command::Tick => {}
+                    Command::Close(reply) => {
+                        commands.close();
+                        closing = Some(reply);
+                    }
+                }
+                let more = group.len() < GROUP && bytes < GROUP_BYTES;
+                next = if more { commands.try_recv().ok() } else { None };
+            }
+            self.retire();
+            if group.is_empty() {
+                self.sweep()
+            } else {
+                self.commit(group.drain(..))
+            }
+            self.care(bytes);
+        }
+        let closed = self.finish();
+        if let Some(reply) = closing {
+            let _ = reply.send(closed);
+        }
+    }
+
+    /// Does a group of transactions in one step.
+    fn commit(&mut self, group: impl Iterator<Item = (Transaction<X>, Reply<X>)>) {
+        let time = self.clock.now();
+        let mut draft = self.publisher.draft();
+        let mut values = Vec::new();
+        let answers: Vec<_> = group
+            .map(|(transaction, reply)| (reply, apply(&mut draft, transaction, time, &mut values)))
+            .collect();
+        match self.write(&draft, &values) {
+            Ok(()) => {
+                self.publisher.publish(draft);
+                for (reply, answer) in answers {
+                    let _ = reply.send(answer);
+                }
+            }
+            Err(error) => {
+                let snapshot = self.publisher.state().snapshot();
+                for (reply, answer) in answers {
+                    let _ = reply.send(Err(failed(answer, &snapshot, &error)));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, draft: &Draft<X>, values: &[Option<Value>]) -> Result<(), StorageError> {
+        let rows: Vec<Row<'_>> = draft
+            .events()
+            .iter()
+            .zip(values)
+            .map(|(event, value)| row(event, value.as_ref()))
+            .collect();
+        if rows.is_empty() {
+            Ok(())
+        } else {
+            self.step(&rows, rows.len() + TRIM)
+        }
+    }
+
+    /// Writes a step: rows to add, and dead ones to remove.
+    fn step(&mut self, rows: &[Row<'_>], trim: usize) -> Result<(), StorageError> {
+        self.make_sure()?;
+        let (dead, compacted) = self.dying(trim);
+        match self.disk.write(Step {
+            rows,
+            dead: &dead,
+            compacted,
+        }) {
+            Ok(()) => {
+                self.dead.drain(..dead.len());
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(%error, "a write to the store failed");
+                self.unsure = true;
+                // Tried at once, so that the next writers need not wait for it; tried again before the next step.
+                let _ = self.make_sure();
+                Err(error)
+            }
+        }
+    }
+
+    /// About `trim` dead rows, and the revision that is the oldest once they are gone: all of a revision or none, for
+    /// its events cannot be told without them.
+    fn dying(&self, trim: usize) -> (Vec<RowId>, Option<Revision>) {
+        let mut dead = Vec::new();
+        let mut compacted = None;
+        for (id, mark) in &self.dead {
+            if dead.len() >= trim && compacted != Some(*mark) {
+                break;
+            }
+            dead.push(*id);
+            compacted = Some(*mark);
+        }
+        (dead, compacted)
+    }
+
+    /// After a failed step: brings the disk back to what was published.
+    fn make_sure(&mut self) -> Result<(), StorageError> {
+        if self.unsure {
+            self.disk.recover(self.publisher.state().revision())?;
+            self.unsure = false;
+            tracing::info!("the store's disk works again");
+        }
+        Ok(())
+    }
+
+    /// Lets go of old history in memory, and notes which rows that leaves without use.
+    fn retire(&mut self) {
+        for event in self.publisher.trim(self.clock.now()) {
+            let mark = event.revision();
+            if let Some(previous) = event.previous() {
+                self.dead
+                    .push_back((RowId::new(previous.mod_revision(), previous.position()), mark));
+            }
+            if event.kind() == EventKind::Delete {
+                self.dead
+                    .push_back((RowId::new(mark, event.current().position()), mark));
+            }
+        }
+    }
+
+    /// Removes dead rows when nothing else is to do.
+    fn sweep(&mut self) {
+        if !self.dead.is_empty() {
+            // Already logged, and tried again with the next step.
+            let _ = self.step(&[], TRIM_IDLE);
+        }
+    }
+
+    /// Keeps the write-ahead log from growing without bound.
+    fn care(&mut self, bytes: usize) {
+        self.written += bytes;
+        let Some(keeper) = &self.keeper else { return };
+        if self.written > CHECKPOINT_BYTES {
+            self.written = 0;
+            // The thread is there for as long as this sender is.
+            let _ = keeper.wanted.send(());
+        }
+        if keeper.rest.swap(false, Ordering::AcqRel)
+            && let Err(error) = self.disk.checkpoint()
+        {
+            tracing::warn!(%error, "a checkpoint of the store failed");
+        }
+    }
+
+    fn finish(mut self) -> Result<(), StorageError> {
+        self.publisher.close();
+        if let Some(Keeper { wanted, thread, .. }) = self.keeper.take() {
+            drop(wanted);
+            let _ = thread.join();
+        }
+        let closed = self.make_sure().and_then(|()| self.disk.close());
+        drop(self.directory);
+        closed
+    }
+}
+
+/// Does one transaction on the draft.
+fn apply<X: Indexer>(
+    draft: &mut Draft<X>,
+    transaction: Transaction<X>,
+    time: Duration,
+    values: &mut Vec<Option<Value>>,
+) -> Result<Committed<X>, CommitError> {
+    for guard in transaction.guards {
+        let current = draft.get(&guard.key).map_or(0, |entry| entry.mod_revision());
+        if current != guard.expected {
+            return Err(CommitError::GuardFailed {
+                key: guard.key,
+                expected: guard.expected,
+                current,
+            });
+        }
+    }
+    let revision = draft.revision() + 1;
+    let mut entries = Vec::with_capacity(transaction.ops.len());
+    for (position, op) in transaction.ops.into_iter().enumerate() {
+        let at = At {
+            revision,
+            position: position as u16,
+            time,
+        };
+        match op {
+            Op::Put { key, value, index } => {
+                entries.push(Some(draft.put(key, (&value).into(), at, index)));
+                values.push(Some(value));
+            }
+            Op::Delete { key, last } => {
+                let removed = draft.delete(&key, last.as_ref().map(Into::into), at);
+                if removed.is_some() {
+                    values.push(last);
+                }
+                entries.push(removed);
+            }
+        }
+    }
+    Ok(Committed {
+        revision: draft.revision(),
+        entries,
+    })
+}
+
+fn row<'a, X: Indexer>(event: &'a Event<X>, value: Option<&'a Value>) -> Row<'a> {
+    Row {
+        id: RowId::new(event.revision(), event.current().position()),
+        key: event.key(),
+        deleted: event.kind() == EventKind::Delete,
+        create_revision: event.current().create_revision(),
+        revision_at: value.and_then(Value::revision_at),
+        time: event.time(),
+        value: value.map(|value| &**value.bytes()),
+    }
+}
+
+/// The answer of a transaction whose step failed. A guard that fails against the published state did fail.
+fn failed<X: Indexer>(
+    answer: Result<Committed<X>, CommitError>,
+    snapshot: &Snapshot<X>,
+    error: &StorageError,
+) -> CommitError {
+    if let Err(CommitError::GuardFailed { key, expected, .. }) = answer {
+        let current = snapshot.get(&key).map_or(0, |entry| entry.mod_revision());
+        if current != expected {
+            return CommitError::GuardFailed { key, expected, current };
+        }
+    }
+    CommitError::Storage(error.clone())
+}

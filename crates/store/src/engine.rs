@@ -1,0 +1,33 @@
+//! What keeps the state durable.
+//!
+//! An engine owns the revision counter and the truth; the [`State`](crate::State) above it is what it has told so far.
+//! The contract is cut so that etcd fulfils it as well as a file of our own:
+//!
+//! - *Opening* yields every entry as of one revision, then the events after it: for etcd a paged `Range` at a revision
+//!   followed by a `Watch` from the next one; for a file its log.
+//! - *Committing* is a guarded transaction: for etcd a `Txn` that compares `mod_revision`s. It is acknowledged when it
+//!   is durable **and** the state shows it, so that a writer reads its own write.
+//! - *Feeding*: each durable change, whoever made it, is published once, in the order of revisions, by the one
+//!   [`Publisher`](crate::Publisher) that the engine was given.
+//! - *Compaction*: the engine may forget what [`Publisher::trim`](crate::Publisher::trim) let go of, and nothing else.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::entry::Indexer;
+use crate::error::{CommitError, StorageError};
+use crate::transaction::{Committed, Transaction};
+
+/// A future of an engine's.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The durable part of a store. See the module's contract.
+pub trait Engine<X: Indexer>: Send + Sync + 'static {
+    /// Does a transaction: ready when it is durable and published, or when it is sure not to be acknowledged.
+    ///
+    /// A transaction that was begun is finished even if the future is dropped.
+    fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>>;
+
+    /// Finishes the transactions that wait, ends all watches and lets go of the storage.
+    fn close(&self) -> Pending<'_, Result<(), StorageError>>;
+}

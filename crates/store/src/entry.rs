@@ -1,0 +1,304 @@
+//! Values as they are stored and entries as they are served.
+//!
+//! A stored object does not hold its own `metadata.resourceVersion`, because the revision is not known before the
+//! commit. A value therefore says at which offset that text belongs, and an entry holds the finished bytes: the
+//! revision is spliced in once, and the answer, the cache and every watcher share the result.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::key::{Key, Revision, table_by_segments};
+
+/// What the store's user keeps beside each entry, and where tables begin.
+///
+/// The store knows nothing of the meaning of values: whoever opens it says how to index them.
+pub trait Indexer: Send + Sync + Sized + 'static {
+    /// Facts about one value that are worth having without parsing it: labels, owners, selectable fields.
+    type Index: Send + Sync + 'static;
+
+    /// A place in each event where watchers share what they have encoded of it. `()` where nothing is shared.
+    type Encodings: Default + Send + Sync + 'static;
+
+    /// The index of `value`, which has its resource version in place. Called at most once an entry, when its index is
+    /// first asked for and was not given at the commit.
+    fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
+
+    /// Length of the part of `prefix` that names its table, 0 if `prefix` spans tables.
+    ///
+    /// Counts, scans and wake-ups are cheap within a table. The answer for a key and for every prefix of that key that
+    /// is long enough must be the same, at all times.
+    fn table(&self, prefix: &[u8]) -> usize {
+        table_by_segments(prefix)
+    }
+}
+
+/// No index at all.
+impl Indexer for () {
+    type Index = ();
+    type Encodings = ();
+
+    fn index(&self, _key: &Key, _value: &[u8]) {}
+}
+
+/// Bytes to store, and the offset at which their revision is to be inserted when they are served.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Value {
+    bytes: Bytes,
+    revision_at: Option<u32>,
+}
+
+impl Value {
+    /// Bytes that are served as they are.
+    pub fn plain(bytes: impl Into<Bytes>) -> Self {
+        Self {
+            bytes: bytes.into(),
+            revision_at: None,
+        }
+    }
+
+    /// An encoded object whose decimal revision belongs at byte `revision_at`, such as between the quotes of
+    /// `"resourceVersion":""`. A commit refuses an offset beyond the end.
+    pub fn object(bytes: impl Into<Bytes>, revision_at: u32) -> Self {
+        Self {
+            bytes: bytes.into(),
+            revision_at: Some(revision_at),
+        }
+    }
+
+    /// The bytes without a revision, as they lie on the disk.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Where the revision belongs, if anywhere.
+    pub fn revision_at(&self) -> Option<u32> {
+        self.revision_at
+    }
+
+    /// Whether the offset lies within the bytes.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.revision_at.is_none_or(|at| at as usize <= self.bytes.len())
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Value({} bytes, revision at {:?})",
+            self.bytes.len(),
+            self.revision_at
+        )
+    }
+}
+
+/// One version of one key, as it is served. Shared, never changed.
+pub struct Entry<X: Indexer> {
+    key: Key,
+    bytes: Bytes,
+    revision_at: Option<u32>,
+    /// Which operation of its transaction wrote it: with the revision, the identity of a version.
+    position: u16,
+    mod_revision: Revision,
+    create_revision: Revision,
+    index: OnceLock<X::Index>,
+    indexer: Arc<X>,
+}
+
+/// What identifies a version and gives it its place in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) mod_revision: Revision,
+    pub(crate) create_revision: Revision,
+    pub(crate) position: u16,
+}
+
+impl<X: Indexer> Entry<X> {
+    pub(crate) fn new(
+        indexer: &Arc<X>,
+        key: Key,
+        value: Stored<'_>,
+        version: Version,
+        index: Option<X::Index>,
+    ) -> Arc<Self> {
+        let Version {
+            mod_revision,
+            create_revision,
+            position,
+        } = version;
+        let bytes = match value {
+            Stored {
+                bytes,
+                revision_at: Some(at),
+                ..
+            } => splice(&bytes[..at as usize], mod_revision, &bytes[at as usize..]),
+            Stored {
+                shared: Some(shared), ..
+            } => shared.clone(),
+            Stored { bytes, .. } => Bytes::copy_from_slice(bytes),
+        };
+        Arc::new(Self {
+            key,
+            bytes,
+            revision_at: value.revision_at,
+            position,
+            mod_revision,
+            create_revision,
+            index: index.map_or_else(OnceLock::new, OnceLock::from),
+            indexer: indexer.clone(),
+        })
+    }
+
+    /// The same value under another revision: what a delete event carries if the deleter gave no bytes of its own.
+    pub(crate) fn at(&self, mod_revision: Revision, position: u16) -> Arc<Self> {
+        let bytes = match self.revision_at {
+            None => self.bytes.clone(),
+            Some(at) => {
+                let (head, rest) = self.bytes.split_at(at as usize);
+                splice(
+                    head,
+                    mod_revision,
+                    &rest[itoa::Buffer::new().format(self.mod_revision).len()..],
+                )
+            }
+        };
+        Arc::new(Self {
+            key: self.key.clone(),
+            bytes,
+            revision_at: self.revision_at,
+            position,
+            mod_revision,
+            create_revision: self.create_revision,
+            index: OnceLock::new(),
+            indexer: self.indexer.clone(),
+        })
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The value with its revision in place.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The revision of this version: for an object, its `metadata.resourceVersion`.
+    pub fn mod_revision(&self) -> Revision {
+        self.mod_revision
+    }
+
+    /// The revision at which the key was created, the last time it was.
+    pub fn create_revision(&self) -> Revision {
+        self.create_revision
+    }
+
+    /// Offset of the revision's digits within [`Entry::bytes`], if they are there.
+    pub fn revision_at(&self) -> Option<u32> {
+        self.revision_at
+    }
+
+    /// The index of the value, made now if it was not yet.
+    pub fn index(&self) -> &X::Index {
+        self.index.get_or_init(|| self.indexer.index(&self.key, &self.bytes))
+    }
+
+    pub(crate) fn position(&self) -> u16 {
+        self.position
+    }
+
+    /// Memory this entry holds, about.
+    pub(crate) fn weight(&self) -> usize {
+        size_of::<Self>() + self.bytes.len() + self.key.len()
+    }
+}
+
+impl<X: Indexer> fmt::Debug for Entry<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Entry({} at {}, {} bytes)",
+            self.key,
+            self.mod_revision,
+            self.bytes.len()
+        )
+    }
+}
+
+/// A value on its way into an entry: borrowed from the disk, or shared with the writer who gave it.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    bytes: &'a [u8],
+    shared: Option<&'a Bytes>,
+    revision_at: Option<u32>,
+}
+
+impl<'a> Stored<'a> {
+    /// From the disk. `revision_at` must lie within `bytes`.
+    pub(crate) fn borrowed(bytes: &'a [u8], revision_at: Option<u32>) -> Self {
+        Self {
+            bytes,
+            shared: None,
+            revision_at,
+        }
+    }
+}
+
+impl<'a> From<&'a Value> for Stored<'a> {
+    fn from(value: &'a Value) -> Self {
+        Self {
+            bytes: &value.bytes,
+            shared: Some(&value.bytes),
+            revision_at: value.revision_at,
+        }
+    }
+}
+
+fn splice(head: &[u8], revision: Revision, tail: &[u8]) -> Bytes {
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(revision).as_bytes();
+    let mut bytes = Vec::with_capacity(head.len() + digits.len() + tail.len());
+    bytes.extend_from_slice(head);
+    bytes.extend_from_slice(digits);
+    bytes.extend_from_slice(tail);
+    bytes.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(value: &Value, mod_revision: Revision) -> Arc<Entry<()>> {
+        let version = Version {
+            mod_revision,
+            create_revision: 2,
+            position: 0,
+        };
+        Entry::new(&Arc::new(()), "/a".into(), value.into(), version, None)
+    }
+
+    #[test]
+    fn an_entry_holds_its_own_revision() {
+        let value = Value::object(&br#"{"metadata":{"resourceVersion":"","name":"a"}}"#[..], 32);
+        let entry = entry(&value, 1234);
+        assert_eq!(
+            entry.bytes(),
+            &br#"{"metadata":{"resourceVersion":"1234","name":"a"}}"#[..]
+        );
+        let later = entry.at(99_999, 1);
+        assert_eq!(
+            later.bytes(),
+            &br#"{"metadata":{"resourceVersion":"99999","name":"a"}}"#[..]
+        );
+        assert_eq!((later.mod_revision(), later.create_revision()), (99_999, 2));
+    }
+
+    #[test]
+    fn a_plain_value_is_shared_with_its_writer() {
+        let value = Value::plain(vec![7; 100]);
+        assert_eq!(entry(&value, 5).bytes().as_ptr(), value.bytes().as_ptr());
+    }
+}

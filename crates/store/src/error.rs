@@ -1,0 +1,120 @@
+//! What can go wrong, by the operation that meets it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::key::{Key, Revision};
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has the directory.
+    #[error("data directory {} is in use by {}", path.display(), holder.map_or("another process".to_owned(), |pid| format!("process {pid}")))]
+    InUse {
+        /// The data directory.
+        path: PathBuf,
+        /// The process that holds it, where it can be told.
+        holder: Option<u32>,
+    },
+    /// The file was written by a later version of this program.
+    #[error("{} has format version {found}, but this version reads up to {supported}: use a newer Holdfast", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        found: i64,
+        /// The newest format version that can be read.
+        supported: i64,
+    },
+    /// The file is a database of something else.
+    #[error("{} is not a Holdfast store", path.display())]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What the file holds is not what was written.
+    #[error("{} is damaged: {detail}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the key where it is known.
+        detail: String,
+    },
+    /// The directory or file cannot be used.
+    #[error("{}: {detail}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system says.
+        detail: String,
+    },
+}
+
+/// Why a transaction did not happen.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CommitError {
+    /// A guard did not hold. Nothing was changed.
+    #[error("{key} is at revision {current}, not {expected}")]
+    GuardFailed {
+        /// The first key whose guard failed.
+        key: Key,
+        /// What the guard asked for.
+        expected: Revision,
+        /// The key's modification revision, 0 if it is absent.
+        current: Revision,
+    },
+    /// A transaction that can never succeed.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// A value above the limit.
+    #[error("a value of {bytes} bytes is too large, the limit is {limit}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The largest size.
+        limit: usize,
+    },
+    /// The storage failed. The transaction did not happen for this process; see `FORMAT.md` for what a crash before
+    /// the storage recovers may still bring to light.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The store is closed or closing.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// A failure of the medium, shared by all writers of a group.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}: {detail}", path.display())]
+pub struct StorageError {
+    /// The file.
+    pub path: Arc<PathBuf>,
+    /// What failed, in the words of the engine or the system.
+    pub detail: Arc<str>,
+    /// Whether there was no room: the one failure that people can mend at once.
+    pub full: bool,
+}
+
+/// Why a revision cannot be read or watched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// What happened since then is no longer known in full.
+    #[error("revision {requested} is older than {oldest}, the oldest that is known")]
+    Compacted {
+        /// The revision that was asked for, or that the watcher had reached.
+        requested: Revision,
+        /// The oldest revision that can be asked for.
+        oldest: Revision,
+    },
+    /// The revision has not happened.
+    #[error("revision {requested} is newer than {current}, the current one")]
+    Future {
+        /// The revision that was asked for.
+        requested: Revision,
+        /// The revision of the store.
+        current: Revision,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}

@@ -1,0 +1,241 @@
+//! The event history: recent events in memory, shared by all watchers.
+//!
+//! There is one channel for each table and one for the whole store; each holds its events in a ring, in the order of
+//! their revisions. A watcher has no queue of its own, only a position in a ring.
+//!
+//! Watchers of one prefix form a group. A group is what makes ten thousand idle watchers free: a write wakes only the
+//! groups whose prefix its key has, and each group remembers the newest event of its prefix that was trimmed, so that a
+//! watcher whose position has been overtaken by the trimming of *others'* events is not thrown out.
+//!
+//! Invariants:
+//! - Only the [`Publisher`](crate::state::Publisher) appends, wakes and trims.
+//! - An event is appended before its revision becomes current and its groups are woken after; watchers deliver nothing
+//!   beyond the current revision. So a snapshot taken after an event was seen contains it.
+//! - The compacted revision rises before events are trimmed. So a watcher that registers, under the ring's lock, at or
+//!   above the compacted revision misses nothing.
+//! - Events of one revision are trimmed together.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::entry::{Entry, Indexer};
+use crate::key::{Key, Revision};
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// It was written: created where the event has no previous entry, changed where it has.
+    Put,
+    /// It was removed.
+    Delete,
+}
+
+/// One change of one key. Shared by all who watch it.
+pub struct Event<X: Indexer> {
+    kind: EventKind,
+    current: Arc<Entry<X>>,
+    previous: Option<Arc<Entry<X>>>,
+    time: Duration,
+    encodings: X::Encodings,
+}
+
+impl<X: Indexer> Event<X> {
+    pub(crate) fn new(
+        kind: EventKind,
+        current: Arc<Entry<X>>,
+        previous: Option<Arc<Entry<X>>>,
+        time: Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            kind,
+            current,
+            previous,
+            time,
+            encodings: X::Encodings::default(),
+        })
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> EventKind {
+        self.kind
+    }
+
+    /// The revision of the change.
+    pub fn revision(&self) -> Revision {
+        self.current.mod_revision()
+    }
+
+    /// The key that changed.
+    pub fn key(&self) -> &Key {
+        self.current.key()
+    }
+
+    /// What was written; for a delete the object as it was removed, bearing the revision of the delete.
+    pub fn current(&self) -> &Arc<Entry<X>> {
+        &self.current
+    }
+
+    /// What the key held before.
+    pub fn previous(&self) -> Option<&Arc<Entry<X>>> {
+        self.previous.as_ref()
+    }
+
+    /// Where watchers share what they have encoded of this event.
+    pub fn encodings(&self) -> &X::Encodings {
+        &self.encodings
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// Memory that only this event keeps alive, about: the version that it replaced, or the removed one.
+    pub(crate) fn weight(&self) -> usize {
+        let removed = if self.kind == EventKind::Delete {
+            self.current.weight()
+        } else {
+            0
+        };
+        size_of::<Self>() + removed + self.previous.as_ref().map_or(0, |previous| previous.weight())
+    }
+}
+
+impl<X: Indexer> std::fmt::Debug for Event<X> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {} at {}", self.kind, self.key(), self.revision())
+    }
+}
+
+/// The events of one table, or of all.
+pub(crate) struct Channel<X: Indexer> {
+    /// Length of the table's prefix in its keys.
+    table: usize,
+    pub(crate) ring: RwLock<Ring<X>>,
+}
+
+pub(crate) struct Ring<X: Indexer> {
+    /// Sequence number of the oldest event held; events are numbered from 0 as they are appended.
+    pub(crate) first: u64,
+    pub(crate) events: VecDeque<Arc<Event<X>>>,
+    groups: HashMap<Key, Arc<Group>>,
+}
+
+/// The watchers of one prefix.
+pub(crate) struct Group {
+    prefix: Key,
+    /// Revision of the newest event of the prefix; a change wakes the watchers.
+    pub(crate) latest: watch::Sender<Revision>,
+    /// Sequence number after the newest event of the prefix that is no longer in the ring.
+    pub(crate) trimmed: AtomicU64,
+}
+
+impl<X: Indexer> Channel<X> {
+    pub(crate) fn new(table: usize) -> Self {
+        Self {
+            table,
+            ring: RwLock::new(Ring {
+                first: 0,
+                events: VecDeque::new(),
+                groups: HashMap::new(),
+            }),
+        }
+    }
+
+    pub(crate) fn append(&self, event: Arc<Event<X>>) {
+        self.ring.write().events.push_back(event);
+    }
+
+    /// The group of those who watch `prefix`, made if need be, in a ring of this channel. Prefixes that end within a
+    /// segment belong to the group of the segment before, unless they are `exact` keys.
+    pub(crate) fn join(&self, ring: &mut Ring<X>, prefix: &Key, exact: bool) -> Arc<Group> {
+        let segment = || prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let end = if exact { prefix.len() } else { segment().max(self.table) };
+        if let Some(group) = ring.groups.get(&prefix[..end]) {
+            return group.clone();
+        }
+        let prefix: Key = if end == prefix.len() {
+            prefix.clone()
+        } else {
+            prefix[..end].into()
+        };
+        let group = Arc::new(Group {
+            prefix: prefix.clone(),
+            latest: watch::Sender::new(0),
+            trimmed: AtomicU64::new(0),
+        });
+        ring.groups.insert(prefix, group.clone());
+        group
+    }
+
+    /// Wakes all, to see that the store has closed.
+    pub(crate) fn wake_all(&self) {
+        for group in self.ring.read().groups.values() {
+            group.latest.send_modify(|_| {});
+        }
+    }
+
+    /// Wakes whoever waits for events of this key.
+    pub(crate) fn wake(&self, key: &[u8], revision: Revision) {
+        let ring = self.ring.read();
+        for group in ring.groups_of(self.table, key) {
+            group.latest.send_replace(revision);
+        }
+    }
+
+    /// Removes the oldest event.
+    pub(crate) fn trim(&self) -> Option<Arc<Event<X>>> {
+        let mut ring = self.ring.write();
+        let event = ring.events.pop_front()?;
+        ring.first += 1;
+        for group in ring.groups_of(self.table, event.key()) {
+            group.trimmed.store(ring.first, Ordering::Release);
+        }
+        if ring.events.capacity() > 1024 && ring.events.len() < ring.events.capacity() / 4 {
+            let half = ring.events.capacity() / 2;
+            ring.events.shrink_to(half);
+        }
+        Some(event)
+    }
+
+    /// Lets a group go when its last watcher leaves.
+    pub(crate) fn leave(&self, group: &Arc<Group>) {
+        let mut ring = self.ring.write();
+        if group.latest.receiver_count() == 0 {
+            ring.groups.remove(&group.prefix);
+        }
+    }
+}
+
+impl<X: Indexer> Ring<X> {
+    /// The groups that want events of `key`: one for each of its prefixes that ends a segment, and one for itself.
+    fn groups_of<'a>(&'a self, table: usize, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Group>> {
+        let none = self.groups.is_empty();
+        let boundaries = key
+            .iter()
+            .enumerate()
+            .skip(table)
+            .filter(|(_, byte)| **byte == b'/')
+            .map(|(at, _)| at + 1);
+        std::iter::once(table)
+            .chain(boundaries)
+            .chain(std::iter::once(key.len()))
+            .take_while(move |_| !none)
+            .filter_map(|end| self.groups.get(&key[..end]))
+    }
+
+    /// Sequence number of the first event after `revision`.
+    pub(crate) fn after(&self, revision: Revision) -> u64 {
+        self.first + self.events.partition_point(|event| event.revision() <= revision) as u64
+    }
+
+    /// The event with this sequence number, if it is held.
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Arc<Event<X>>> {
+        self.events
+            .get(usize::try_from(sequence.checked_sub(self.first)?).ok()?)
+    }
+}

@@ -1,0 +1,585 @@
+//! The in-memory state: what serves every read and every watch, above whatever engine keeps it durable.
+//!
+//! The state is a persistent ordered map from table to (ordered map from key to entry). Its current root is swapped
+//! whole; a reader takes the root and keeps it for as long as it likes, at the cost of one count.
+//!
+//! Invariants:
+//! - There is one [`Publisher`], so changes come in one order; revisions never go back.
+//! - A root is published only after its changes are durable.
+//! - For every revision from the compacted one to the current one, the state at that revision can be had exactly: the
+//!   history holds, for each later event, the entry that it replaced.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use imbl::OrdMap;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use crate::entry::{Entry, Indexer, Stored, Version};
+use crate::error::HistoryError;
+use crate::history::{Channel, Event, EventKind};
+use crate::key::{Key, Revision, end_of_prefix};
+
+type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
+
+/// How many past snapshots that were asked for are kept at hand, for the pages of lists that are being read.
+const RECENT: usize = 16;
+
+/// How long and how large the event history may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// Events older than this are let go.
+    pub age: Duration,
+    /// So are the oldest when the history keeps more bytes than this alive, about.
+    pub bytes: usize,
+}
+
+impl Default for HistoryLimits {
+    /// Five minutes, as kube-apiserver compacts etcd; 128 MiB.
+    fn default() -> Self {
+        Self {
+            age: Duration::from_secs(300),
+            bytes: 128 << 20,
+        }
+    }
+}
+
+struct Root<X: Indexer> {
+    revision: Revision,
+    tables: OrdMap<Key, Table<X>>,
+}
+
+impl<X: Indexer> Clone for Root<X> {
+    fn clone(&self) -> Self {
+        Self {
+            revision: self.revision,
+            tables: self.tables.clone(),
+        }
+    }
+}
+
+impl<X: Indexer> Root<X> {
+    fn get(&self, table: &[u8], key: &[u8]) -> Option<&Arc<Entry<X>>> {
+        self.tables.get(table)?.get(key)
+    }
+
+    fn insert(&mut self, table: usize, entry: Arc<Entry<X>>) -> Option<Arc<Entry<X>>> {
+        let key = entry.key().clone();
+        match self.tables.get_mut(&key[..table]) {
+            Some(entries) => entries.insert(key, entry),
+            None => {
+                self.tables.insert(key[..table].into(), OrdMap::unit(key, entry));
+                None
+            }
+        }
+    }
+
+    fn remove(&mut self, table: usize, key: &[u8]) -> Option<Arc<Entry<X>>> {
+        let entries = self.tables.get_mut(&key[..table])?;
+        let removed = entries.remove(key);
+        if entries.is_empty() {
+            self.tables.remove(&key[..table]);
+        }
+        removed
+    }
+
+    /// Takes back what `event` did.
+    fn undo(&mut self, table: usize, event: &Event<X>) {
+        match event.previous() {
+            Some(previous) => self.insert(table, previous.clone()),
+            None => self.remove(table, event.key()),
+        };
+    }
+}
+
+/// The whole store at one revision. Cheap to take, to clone and to keep; it never changes.
+pub struct Snapshot<X: Indexer> {
+    root: Arc<Root<X>>,
+    indexer: Arc<X>,
+}
+
+impl<X: Indexer> Clone for Snapshot<X> {
+    fn clone(&self) -> Self {
+        Self {
+            root: self.root.clone(),
+            indexer: self.indexer.clone(),
+        }
+    }
+}
+
+impl<X: Indexer> std::fmt::Debug for Snapshot<X> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot(at {})", self.root.revision)
+    }
+}
+
+impl<X: Indexer> Snapshot<X> {
+    /// The revision that this is the state at.
+    pub fn revision(&self) -> Revision {
+        self.root.revision
+    }
+
+    /// The entry of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
+        self.root.get(&key[..self.indexer.table(key)], key)
+    }
+
+    /// The entries whose keys begin with `prefix`, in key order.
+    pub fn range(&self, prefix: &[u8]) -> Range<'_, X> {
+        self.range_bounds(prefix, Bound::Included(prefix))
+    }
+
+    /// The entries whose keys begin with `prefix` and come after `key`, in key order: the rest of a list.
+    pub fn range_after(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
+        if key < prefix {
+            self.range(prefix)
+        } else {
+            self.range_bounds(prefix, Bound::Excluded(key))
+        }
+    }
+
+    /// How many keys begin with `prefix`: at once for a table, else some 20 ns for each.
+    pub fn count(&self, prefix: &[u8]) -> usize {
+        let table = self.indexer.table(prefix);
+        if table > 0 && table == prefix.len() {
+            return self.root.tables.get(prefix).map_or(0, OrdMap::len);
+        }
+        self.range(prefix).count()
+    }
+
+    /// How many keys begin with `prefix` and come after `key`, some 20 ns for each.
+    pub fn count_after(&self, prefix: &[u8], key: &[u8]) -> usize {
+        self.range_after(prefix, key).count()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.root.tables.values().map(OrdMap::len).sum()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn range_bounds(&self, prefix: &[u8], start: Bound<&[u8]>) -> Range<'_, X> {
+        let end = end_of_prefix(prefix);
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        // imbl refuses empty ranges by panicking.
+        if let (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) = (start, end)
+            && start >= end
+        {
+            return Range { tables: Vec::new() };
+        }
+        let table = self.indexer.table(prefix);
+        let tables = if table > 0 {
+            self.root
+                .tables
+                .get(&prefix[..table])
+                .into_iter()
+                .map(|entries| Cursor::new(entries, start, end))
+                .collect()
+        } else {
+            self.root
+                .tables
+                .values()
+                .map(|entries| Cursor::new(entries, start, end))
+                .collect()
+        };
+        Range { tables }
+    }
+}
+
+/// Entries in key order; see [`Snapshot::range`].
+pub struct Range<'a, X: Indexer> {
+    /// One for each table that is looked through; nearly always one.
+    tables: Vec<Cursor<'a, X>>,
+}
+
+struct Cursor<'a, X: Indexer> {
+    next: Option<&'a Arc<Entry<X>>>,
+    rest: imbl::ordmap::RangedIter<'a, Key, Arc<Entry<X>>, imbl::shared_ptr::DefaultSharedPtr>,
+}
+
+impl<'a, X: Indexer> Cursor<'a, X> {
+    fn new(entries: &'a Table<X>, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
+        let mut rest = entries.range::<_, [u8]>((start, end));
+        Self {
+            next: rest.next().map(|(_, entry)| entry),
+            rest,
+        }
+    }
+
+    fn advance(&mut self) -> Option<&'a Arc<Entry<X>>> {
+        std::mem::replace(&mut self.next, self.rest.next().map(|(_, entry)| entry))
+    }
+}
+
+impl<'a, X: Indexer> Iterator for Range<'a, X> {
+    type Item = &'a Arc<Entry<X>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let [only] = &mut self.tables[..] {
+            return only.advance();
+        }
+        let least = self
+            .tables
+            .iter_mut()
+            .filter(|cursor| cursor.next.is_some())
+            .min_by_key(|cursor| cursor.next.map(|entry| entry.key()));
+        least?.advance()
+    }
+}
+
+/// The state shared by readers, watchers and the publisher.
+pub struct State<X: Indexer> {
+    indexer: Arc<X>,
+    root: ArcSwap<Root<X>>,
+    /// The current revision, for those who wait for one.
+    revision: watch::Sender<Revision>,
+    /// The current revision, for those who only look.
+    visible: AtomicU64,
+    /// The oldest revision that can be read or watched from.
+    compacted: AtomicU64,
+    closed: AtomicBool,
+    /// Events of all tables; its ring also says what to trim next.
+    all: Arc<Channel<X>>,
+    tables: RwLock<HashMap<Key, Arc<Channel<X>>>>,
+    /// Past states that were asked for, the newest request last.
+    recent: Mutex<VecDeque<Arc<Root<X>>>>,
+}
+
+impl<X: Indexer> State<X> {
+    /// An empty state and the one handle that may change it.
+    pub fn new(indexer: X, limits: HistoryLimits) -> (Arc<Self>, Publisher<X>) {
+        const FIRST: Revision = 1;
+        let state = Arc::new(Self {
+            indexer: Arc::new(indexer),
+            root: ArcSwap::from_pointee(Root {
+                revision: FIRST,
+                tables: OrdMap::new(),
+            }),
+            revision: watch::Sender::new(FIRST),
+            visible: AtomicU64::new(FIRST),
+            compacted: AtomicU64::new(FIRST),
+            closed: AtomicBool::new(false),
+            all: Arc::new(Channel::new(0)),
+            tables: RwLock::new(HashMap::new()),
+            recent: Mutex::new(VecDeque::new()),
+        });
+        let publisher = Publisher {
+            state: state.clone(),
+            limits,
+            weight: 0,
+        };
+        (state, publisher)
+    }
+
+    /// The current revision.
+    pub fn revision(&self) -> Revision {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// The oldest revision at which the state can be had and after which events can be watched.
+    pub fn compacted(&self) -> Revision {
+        self.compacted.load(Ordering::Acquire)
+    }
+
+    /// The current state.
+    pub fn snapshot(&self) -> Snapshot<X> {
+        Snapshot {
+            root: self.root.load_full(),
+            indexer: self.indexer.clone(),
+        }
+    }
+
+    /// The state as it was at `revision`.
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<X>, HistoryError> {
+        let root = self.root_at(revision)?;
+        Ok(Snapshot {
+            root,
+            indexer: self.indexer.clone(),
+        })
+    }
+
+    /// Learns of each new revision.
+    pub fn subscribe(&self) -> watch::Receiver<Revision> {
+        self.revision.subscribe()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The channel whose events include all those of `prefix`.
+    pub(crate) fn channel(&self, prefix: &Key) -> Arc<Channel<X>> {
+        let table = self.indexer.table(prefix);
+        if table == 0 {
+            return self.all.clone();
+        }
+        if let Some(channel) = self.tables.read().get(&prefix[..table]) {
+            return channel.clone();
+        }
+        self.tables
+            .write()
+            .entry(prefix[..table].into())
+            .or_insert_with(|| Arc::new(Channel::new(table)))
+            .clone()
+    }
+
+    fn root_at(&self, revision: Revision) -> Result<Arc<Root<X>>, HistoryError> {
+        let current = self.root.load_full();
+        if revision > current.revision {
+            return Err(HistoryError::Future {
+                requested: revision,
+                current: current.revision,
+            });
+        }
+        if revision == current.revision {
+            return Ok(current);
+        }
+        let recent = self
+            .recent
+            .lock()
+            .iter()
+            .filter(|root| root.revision >= revision)
+            .min_by_key(|root| root.revision)
+            .cloned();
+        let base = recent.unwrap_or(current);
+        if base.revision == revision {
+            return Ok(base);
+        }
+        // The events are taken before the check: what was not compacted after was there before.
+        let events: Vec<Arc<Event<X>>> = {
+            let ring = self.all.ring.read();
+            let from = ring.events.partition_point(|event| event.revision() <= revision);
+            let to = ring.events.partition_point(|event| event.revision() <= base.revision);
+            ring.events.range(from..to).cloned().collect()
+        };
+        let oldest = self.compacted();
+        if revision < oldest {
+            return Err(HistoryError::Compacted {
+                requested: revision,
+                oldest,
+            });
+        }
+        let mut root = Root::clone(&base);
+        for event in events.iter().rev() {
+            root.undo(self.indexer.table(event.key()), event);
+        }
+        root.revision = revision;
+        let root = Arc::new(root);
+        let mut recent = self.recent.lock();
+        if recent.len() == RECENT {
+            recent.pop_front();
+        }
+        recent.push_back(root.clone());
+        Ok(root)
+    }
+}
+
+/// The one handle that changes a [`State`]: an engine's.
+pub struct Publisher<X: Indexer> {
+    state: Arc<State<X>>,
+    limits: HistoryLimits,
+    /// Bytes that the history keeps alive, about.
+    weight: usize,
+}
+
+/// Changes that are not durable yet, seen by nobody but who makes them.
+pub struct Draft<X: Indexer> {
+    root: Root<X>,
+    events: Vec<Arc<Event<X>>>,
+    indexer: Arc<X>,
+}
+
+impl<X: Indexer> Draft<X> {
+    /// The revision of the last change.
+    pub fn revision(&self) -> Revision {
+        self.root.revision
+    }
+
+    /// The entry of a key, with the draft's changes.
+    pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
+        self.root.get(&key[..self.indexer.table(key)], key)
+    }
+
+    /// The changes so far, in order.
+    pub fn events(&self) -> &[Arc<Event<X>>] {
+        &self.events
+    }
+
+    /// Writes a key at `revision`, which is the draft's or later.
+    pub(crate) fn put(&mut self, key: Key, value: Stored<'_>, at: At, index: Option<X::Index>) -> Arc<Entry<X>> {
+        let create_revision = self.get(&key).map_or(at.revision, |entry| entry.create_revision());
+        self.put_created(key, value, at, create_revision, index)
+    }
+
+    /// Writes a key whose revision of creation is known, as when reading the disk.
+    pub(crate) fn put_created(
+        &mut self,
+        key: Key,
+        value: Stored<'_>,
+        at: At,
+        create_revision: Revision,
+        index: Option<X::Index>,
+    ) -> Arc<Entry<X>> {
+        let version = Version {
+            mod_revision: at.revision,
+            create_revision,
+            position: at.position,
+        };
+        let entry = Entry::new(&self.indexer, key, value, version, index);
+        let previous = self.root.insert(self.indexer.table(entry.key()), entry.clone());
+        self.root.revision = at.revision;
+        self.events
+            .push(Event::new(EventKind::Put, entry.clone(), previous, at.time));
+        entry
+    }
+
+    /// Removes a key at `revision`; none if it is absent, and then nothing is changed.
+    pub(crate) fn delete(&mut self, key: &Key, last: Option<Stored<'_>>, at: At) -> Option<Arc<Entry<X>>> {
+        let previous = self.root.remove(self.indexer.table(key), key)?;
+        let removed = match last {
+            None => previous.at(at.revision, at.position),
+            Some(last) => {
+                let create_revision = previous.create_revision();
+                let version = Version {
+                    mod_revision: at.revision,
+                    create_revision,
+                    position: at.position,
+                };
+                Entry::new(&self.indexer, key.clone(), last, version, None)
+            }
+        };
+        self.root.revision = at.revision;
+        self.events
+            .push(Event::new(EventKind::Delete, removed.clone(), Some(previous), at.time));
+        Some(removed)
+    }
+
+    /// Puts an entry in place without an event: one that was there before the history begins.
+    pub(crate) fn place(&mut self, key: Key, value: Stored<'_>, version: Version) {
+        let entry = Entry::new(&self.indexer, key, value, version, None);
+        self.root.revision = self.root.revision.max(version.mod_revision);
+        self.root.insert(self.indexer.table(entry.key()), entry);
+    }
+
+    /// Says that `revision` has passed, though nothing is left of it.
+    pub(crate) fn pass(&mut self, revision: Revision) {
+        self.root.revision = self.root.revision.max(revision);
+    }
+}
+
+/// Where in time a change stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub(crate) revision: Revision,
+    /// Which operation of its transaction it is.
+    pub(crate) position: u16,
+    /// Time of day, since the Unix epoch.
+    pub(crate) time: Duration,
+}
+
+impl<X: Indexer> Publisher<X> {
+    /// The state that this publishes to.
+    pub fn state(&self) -> &Arc<State<X>> {
+        &self.state
+    }
+
+    /// A draft on the current state.
+    pub fn draft(&self) -> Draft<X> {
+        Draft {
+            root: Root::clone(&self.state.root.load()),
+            events: Vec::new(),
+            indexer: self.state.indexer.clone(),
+        }
+    }
+
+    /// Makes durable changes visible: to readers at once, then to watchers.
+    pub fn publish(&mut self, draft: Draft<X>) {
+        let Draft { root, events, .. } = draft;
+        let revision = root.revision;
+        debug_assert!(revision >= self.state.revision());
+        if revision == self.state.revision() && events.is_empty() {
+            return;
+        }
+        let channels: Vec<_> = events.iter().map(|event| self.append(event)).collect();
+        self.state.root.store(Arc::new(root));
+        self.state.visible.store(revision, Ordering::Release);
+        for (event, channel) in events.iter().zip(&channels) {
+            channel.wake(event.key(), event.revision());
+            self.state.all.wake(event.key(), event.revision());
+        }
+        self.state.revision.send_replace(revision);
+    }
+
+    fn append(&mut self, event: &Arc<Event<X>>) -> Arc<Channel<X>> {
+        self.weight += event.weight();
+        self.state.all.append(event.clone());
+        let channel = self.state.channel(event.key());
+        if !Arc::ptr_eq(&channel, &self.state.all) {
+            channel.append(event.clone());
+        }
+        channel
+    }
+
+    /// Says, before anything was published, up to which revision the history is gone.
+    pub(crate) fn begin_at(&mut self, compacted: Revision) {
+        self.state.compacted.fetch_max(compacted, Ordering::AcqRel);
+    }
+
+    /// Lets go of events beyond the limits, but never of the newest of a revision alone. Returns what was let go of,
+    /// for the engine to follow.
+    pub fn trim(&mut self, now: Duration) -> Vec<Arc<Event<X>>> {
+        let mut gone = Vec::new();
+        while let Some(revision) = self.overdue(now) {
+            self.state.compacted.fetch_max(revision, Ordering::AcqRel);
+            while self
+                .state
+                .all
+                .ring
+                .read()
+                .events
+                .front()
+                .is_some_and(|event| event.revision() == revision)
+            {
+                let Some(event) = self.state.all.trim() else { break };
+                let channel = self.state.channel(event.key());
+                if !Arc::ptr_eq(&channel, &self.state.all) {
+                    channel.trim();
+                }
+                self.weight = self.weight.saturating_sub(event.weight());
+                gone.push(event);
+            }
+        }
+        if !gone.is_empty() {
+            let compacted = self.state.compacted();
+            self.state.recent.lock().retain(|root| root.revision >= compacted);
+        }
+        gone
+    }
+
+    /// The oldest revision of the history, if it is beyond the limits.
+    fn overdue(&self, now: Duration) -> Option<Revision> {
+        let ring = self.state.all.ring.read();
+        let oldest = ring.events.front()?;
+        // A clock that was set back must not keep events for ever; the bytes bound them all the same.
+        let aged = now.saturating_sub(oldest.time()) > self.limits.age;
+        (aged || self.weight > self.limits.bytes).then(|| oldest.revision())
+    }
+
+    /// Ends all watches, each after the events it still has.
+    pub fn close(&mut self) {
+        self.state.closed.store(true, Ordering::Release);
+        self.state.all.wake_all();
+        for channel in self.state.tables.read().values() {
+            channel.wake_all();
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The store as its users see it: one engine below, one state above it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+use crate::embedded::Embedded;
+use crate::engine::Engine;
+use crate::entry::Indexer;
+use crate::error::{CommitError, HistoryError, OpenError, StorageError};
+use crate::key::{Key, Revision};
+use crate::state::{HistoryLimits, Snapshot, State};
+use crate::transaction::{Committed, Transaction};
+use crate::watch::{Scope, Watcher};
+
+/// How to open an embedded store.
+#[derive(Clone)]
+pub struct Config {
+    /// The data directory; made if it is absent. The store keeps `store.db` (with `-wal` and `-shm` beside it) and
+    /// `lock` there and leaves everything else alone.
+    pub directory: PathBuf,
+    /// Bounds of the event history.
+    pub history: HistoryLimits,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Config {
+    /// A store in this directory, with the usual history and the system's clock.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            history: HistoryLimits::default(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// A revisioned key-value store: durable guarded writes, reads and watches from memory.
+pub struct Store<X: Indexer> {
+    state: Arc<State<X>>,
+    engine: Box<dyn Engine<X>>,
+}
+
+impl<X: Indexer> Store<X> {
+    /// Opens the embedded store of a directory and loads it.
+    ///
+    /// # Errors
+    /// Where the directory cannot be used, is in use by another process, or holds what cannot be read.
+    pub fn open(config: Config, indexer: X) -> Result<Self, OpenError> {
+        let (state, engine) = Embedded::open(config, indexer)?;
+        Ok(Self {
+            state,
+            engine: Box::new(engine),
+        })
+    }
+
+    /// A store on an engine that publishes to `state`.
+    pub fn with_engine(state: Arc<State<X>>, engine: Box<dyn Engine<X>>) -> Self {
+        Self { state, engine }
+    }
+
+    /// Does a transaction; returns when it is durable and every read from then on shows it.
+    ///
+    /// # Errors
+    /// [`CommitError`]; on each of them nothing was changed.
+    pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
+        transaction.check()?;
+        self.engine.commit(transaction).await
+    }
+
+    /// The current revision.
+    pub fn revision(&self) -> Revision {
+        self.state.revision()
+    }
+
+    /// The oldest revision that can be read at or watched from.
+    pub fn oldest_revision(&self) -> Revision {
+        self.state.compacted()
+    }
+
+    /// The current state, without touching the disk.
+    pub fn snapshot(&self) -> Snapshot<X> {
+        self.state.snapshot()
+    }
+
+    /// The state exactly as it was at `revision`. The first snapshot of a past revision takes about a microsecond for
+    /// each event since; those asked for lately are at hand.
+    ///
+    /// # Errors
+    /// [`HistoryError::Compacted`] or [`HistoryError::Future`].
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<X>, HistoryError> {
+        self.state.snapshot_at(revision)
+    }
+
+    /// All events after revision `after` of keys that begin with `prefix`, once each, in order.
+    ///
+    /// # Errors
+    /// [`HistoryError::Compacted`] where events after `after` are gone; [`HistoryError::Closed`].
+    pub fn watch(&self, prefix: impl Into<Key>, after: Revision) -> Result<Watcher<X>, HistoryError> {
+        Watcher::new(&self.state, Scope::Prefix(prefix.into()), after)
+    }
+
+    /// All events after revision `after` of one key.
+    ///
+    /// # Errors
+    /// As [`Store::watch`].
+    pub fn watch_key(&self, key: impl Into<Key>, after: Revision) -> Result<Watcher<X>, HistoryError> {
+        Watcher::new(&self.state, Scope::Key(key.into()), after)
+    }
+
+    /// Waits until the store is at `revision` or later, and returns the state then.
+    ///
+    /// # Errors
+    /// [`HistoryError::Future`] if that has not come about within `timeout`; [`HistoryError::Closed`].
+    pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<Snapshot<X>, HistoryError> {
+        let snapshot = self.snapshot();
+        if snapshot.revision() >= revision {
+            return Ok(snapshot);
+        }
+        let mut revisions = self.state.subscribe();
+        let reached = revisions.wait_for(|current| *current >= revision);
+        match tokio::time::timeout(timeout, reached).await {
+            Ok(Ok(_)) => Ok(self.snapshot()),
+            Ok(Err(_)) => Err(HistoryError::Closed),
+            Err(_) => Err(HistoryError::Future {
+                requested: revision,
+                current: self.revision(),
+            }),
+        }
+    }
+
+    /// Finishes the writes that wait, ends the watches and lets go of the directory. Reads still work.
+    ///
+    /// # Errors
+    /// If the last checkpoint failed; what was acknowledged is durable all the same.
+    pub async fn close(&self) -> Result<(), StorageError> {
+        self.engine.close().await
+    }
+}

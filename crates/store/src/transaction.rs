@@ -1,0 +1,185 @@
+//! What a writer asks of the store.
+
+use std::sync::Arc;
+
+use crate::entry::{Entry, Indexer, Value};
+use crate::error::CommitError;
+use crate::key::{Key, Revision};
+
+/// The most operations one transaction may have, and the most guards.
+pub const MAX_OPS: usize = 1024;
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 4096;
+/// The longest value, in bytes: kube-apiserver's limit on a request, with room for what defaulting adds.
+pub const MAX_VALUE: usize = 16 << 20;
+
+/// A condition: the key was last modified at this revision; 0 says that it is absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The key that is looked at.
+    pub key: Key,
+    /// Its expected modification revision, or 0.
+    pub expected: Revision,
+}
+
+/// One change.
+pub enum Op<X: Indexer> {
+    /// Creates or replaces the value of a key.
+    Put {
+        /// The key to write.
+        key: Key,
+        /// The value, without its revision.
+        value: Value,
+        /// The value's index where the writer has it at hand.
+        index: Option<X::Index>,
+    },
+    /// Removes a key; removing an absent one changes nothing.
+    Delete {
+        /// The key to remove.
+        key: Key,
+        /// The object as the delete event shall show it; the previous value where none is given. Either way it bears
+        /// the revision of the delete.
+        last: Option<Value>,
+    },
+}
+
+impl<X: Indexer> Op<X> {
+    /// The key that is changed.
+    pub fn key(&self) -> &Key {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key, .. } => key,
+        }
+    }
+
+    fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Put { value, .. } => Some(value),
+            Self::Delete { last, .. } => last.as_ref(),
+        }
+    }
+}
+
+/// Conditions and changes: if all guards hold, all changes happen at one revision, otherwise none does.
+pub struct Transaction<X: Indexer> {
+    /// All must hold.
+    pub guards: Vec<Guard>,
+    /// Done in this order; no key twice.
+    pub ops: Vec<Op<X>>,
+}
+
+impl<X: Indexer> Default for Transaction<X> {
+    fn default() -> Self {
+        Self {
+            guards: Vec::new(),
+            ops: Vec::new(),
+        }
+    }
+}
+
+impl<X: Indexer> Transaction<X> {
+    /// An empty transaction.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the condition that `key` was last modified at `expected`; 0 says that it is absent.
+    pub fn guard(mut self, key: impl Into<Key>, expected: Revision) -> Self {
+        self.guards.push(Guard {
+            key: key.into(),
+            expected,
+        });
+        self
+    }
+
+    /// Adds a write.
+    pub fn put(mut self, key: impl Into<Key>, value: Value) -> Self {
+        self.ops.push(Op::Put {
+            key: key.into(),
+            value,
+            index: None,
+        });
+        self
+    }
+
+    /// Adds a write whose index is known.
+    pub fn put_indexed(mut self, key: impl Into<Key>, value: Value, index: X::Index) -> Self {
+        self.ops.push(Op::Put {
+            key: key.into(),
+            value,
+            index: Some(index),
+        });
+        self
+    }
+
+    /// Adds a removal whose event shows the previous value.
+    pub fn delete(mut self, key: impl Into<Key>) -> Self {
+        self.ops.push(Op::Delete {
+            key: key.into(),
+            last: None,
+        });
+        self
+    }
+
+    /// Adds a removal whose event shows `last`.
+    pub fn delete_as(mut self, key: impl Into<Key>, last: Value) -> Self {
+        self.ops.push(Op::Delete {
+            key: key.into(),
+            last: Some(last),
+        });
+        self
+    }
+
+    /// Refuses what no engine would take: too many or too large parts, an offset beyond its value, a key twice.
+    pub(crate) fn check(&self) -> Result<(), CommitError> {
+        if self.ops.len() > MAX_OPS || self.guards.len() > MAX_OPS {
+            return Err(CommitError::Invalid("too many operations in one transaction"));
+        }
+        for key in self
+            .ops
+            .iter()
+            .map(Op::key)
+            .chain(self.guards.iter().map(|guard| &guard.key))
+        {
+            if key.is_empty() || key.len() > MAX_KEY {
+                return Err(CommitError::Invalid("a key is empty or too long"));
+            }
+        }
+        for value in self.ops.iter().filter_map(Op::value) {
+            if value.bytes().len() > MAX_VALUE {
+                return Err(CommitError::TooLarge {
+                    bytes: value.bytes().len(),
+                    limit: MAX_VALUE,
+                });
+            }
+            if !value.is_consistent() {
+                return Err(CommitError::Invalid("the place of the revision lies outside the value"));
+            }
+        }
+        if self.ops.len() > 1 {
+            let mut keys: Vec<&Key> = self.ops.iter().map(Op::key).collect();
+            keys.sort_unstable();
+            if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err(CommitError::Invalid("a key is changed twice in one transaction"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes to be written, about.
+    pub(crate) fn weight(&self) -> usize {
+        self.ops
+            .iter()
+            .map(|op| 64 + op.key().len() + op.value().map_or(0, |value| value.bytes().len()))
+            .sum()
+    }
+}
+
+/// A transaction that happened and is durable.
+#[derive(Debug)]
+pub struct Committed<X: Indexer> {
+    /// The revision of its changes; if it changed nothing, the revision at which its guards held.
+    pub revision: Revision,
+    /// For each operation the version it made: what was written, or for a delete the object as its event shows it
+    /// (none if the key was absent).
+    pub entries: Vec<Option<Arc<Entry<X>>>>,
+}
