@@ -14,6 +14,7 @@ mod names;
 mod registry;
 mod resource;
 pub mod selector;
+mod strategic_merge;
 mod strategy;
 
 pub use field::Field;
@@ -24,4 +25,5 @@ pub use resource::{
     GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
     Subresource, Verb,
 };
+pub use strategic_merge::{PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, strategic_merge};
 pub use strategy::{AdmissionPlugin, ConversionError, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext};

@@ -1,0 +1,167 @@
+//! Why a patch cannot be merged, in the reference's words, and values as it prints them.
+
+use std::fmt::{self, Display, Formatter};
+
+use holdfast_value::{List, Value};
+
+/// Why a patch cannot be merged. The texts are what clients of the reference see.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PatchError {
+    /// The patch or what it patches is no map.
+    #[error("invalid JSON document")]
+    BadDocument,
+    /// `$retainKeys` is no list, or the patch sets keys that it does not name.
+    #[error("invalid patch format of retainKeys")]
+    BadRetainKeys,
+    /// `$deleteFromPrimitiveList` names no field.
+    #[error("invalid patch format of primitive list")]
+    BadDeleteList,
+    /// `$setElementOrder` names no field.
+    #[error("invalid patch format of setElementOrder list")]
+    BadOrderList,
+    /// A list that is to be merged holds lists.
+    #[error("lists of lists are not supported")]
+    ListOfLists,
+    /// `$patch` says something unknown.
+    #[error("unknown patch type: {} in map: {}", GoText(directive), GoText(map))]
+    UnknownDirective {
+        /// What it says.
+        directive: Value,
+        /// The map that it stands in.
+        map: Value,
+    },
+    /// `$patch: merge` in a list.
+    #[error("merging lists cannot yet be specified in the patch")]
+    MergeDirectiveInList,
+    /// An item of a list lacks the merge key.
+    #[error("map: {} does not contain declared merge key: {key}", GoText(map))]
+    NoMergeKey {
+        /// The item.
+        map: Value,
+        /// The key.
+        key: String,
+    },
+    /// A list of maps is to be merged and its field names no merge key.
+    #[error("cannot merge lists without merge key for struct")]
+    NoDeclaredKey,
+    /// A list that is to be merged holds several sorts of items.
+    #[error("list element types are not identical: [{} {}]", GoList(there), GoList(patch))]
+    MixedList {
+        /// The items that are there.
+        there: List,
+        /// The items of the patch.
+        patch: List,
+    },
+    /// The patch holds items that the order does not, or holds them in another order.
+    #[error(
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        GoList(patch),
+        GoList(order)
+    )]
+    OrderMismatch {
+        /// The items of the patch.
+        patch: List,
+        /// The order.
+        order: List,
+    },
+    /// A value is of another sort than what it is to be merged with.
+    #[error("expected a {expected}, but received a {received}")]
+    WrongSort {
+        /// What should stand there, in the reference's words.
+        expected: &'static str,
+        /// What stands there.
+        received: &'static str,
+    },
+    /// The type has no such field.
+    #[error("unable to find api field in struct {of} for the json field {field:?}")]
+    UnknownField {
+        /// The type.
+        of: String,
+        /// The field.
+        field: String,
+    },
+}
+
+/// How a refused patch is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchErrorKind {
+    /// 400.
+    BadRequest,
+    /// 422 without causes.
+    Unprocessable,
+    /// 500: what the reference answers to the patches that it does not tell apart.
+    Internal,
+}
+
+impl PatchError {
+    /// How the patch is answered.
+    pub fn kind(&self) -> PatchErrorKind {
+        match self {
+            Self::BadDocument | Self::BadRetainKeys | Self::BadDeleteList | Self::BadOrderList => {
+                PatchErrorKind::BadRequest
+            }
+            Self::ListOfLists => PatchErrorKind::Unprocessable,
+            _ => PatchErrorKind::Internal,
+        }
+    }
+}
+
+/// The list that `value` is, or what the reference says where it is none.
+pub(super) fn list_of(value: &Value) -> Result<&List, PatchError> {
+    value.as_list().ok_or_else(|| wrong_sort("[]interface {}", value))
+}
+
+pub(super) fn wrong_sort(expected: &'static str, value: &Value) -> PatchError {
+    PatchError::WrongSort {
+        expected,
+        received: go_type(value),
+    }
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::UInt(_) | Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) => "map[string]interface {}",
+    }
+}
+
+/// Prints a value as the reference's messages hold it: `map[image:nginx name:web]`.
+struct GoText<'a>(&'a Value);
+
+impl Display for GoText<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => out.write_str("<nil>"),
+            Value::String(text) => out.write_str(text),
+            Value::List(items) => GoList(items).fmt(out),
+            Value::Map(entries) => {
+                out.write_str("map[")?;
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { " " };
+                    write!(out, "{gap}{key}:{}", GoText(value))?;
+                }
+                out.write_str("]")
+            }
+            scalar => scalar.fmt(out),
+        }
+    }
+}
+
+/// Prints a list likewise: `[a b]`.
+struct GoList<'a>(&'a List);
+
+impl Display for GoList<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str("[")?;
+        for (at, item) in self.0.iter().enumerate() {
+            let gap = if at == 0 { "" } else { " " };
+            write!(out, "{gap}{}", GoText(item))?;
+        }
+        out.write_str("]")
+    }
+}

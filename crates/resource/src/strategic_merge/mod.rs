@@ -1,0 +1,201 @@
+//! Strategic merge patch: a merge patch that knows the type of what it patches.
+//!
+//! Maps are merged key by key, `null` takes a key out. Lists whose field says so are merged item by item, by a merge key
+//! or by value; all other lists are replaced. Directives inside the patch say otherwise: `$patch` (`replace`, `delete`),
+//! `$retainKeys`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD`. See
+//! <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
+
+mod directive;
+mod error;
+mod list;
+#[cfg(test)]
+mod tests;
+
+use holdfast_value::{Map, SmolStr, Value};
+
+pub use error::{PatchError, PatchErrorKind};
+
+use directive::{DELETE_FROM_LIST, DIRECTIVE, Directive, RETAIN_KEYS, SET_ORDER};
+
+/// What strategic merge asks of a type.
+pub trait PatchType: Clone {
+    /// What is known of the field `name` of a struct, or of the values of a map. `None` where the type has no such field.
+    fn member(&self, name: &str) -> Option<PatchMember<Self>>;
+
+    /// The short name of the type, as messages give it: `PodSpec`.
+    fn name(&self) -> &str;
+}
+
+/// A field of a type, as strategic merge sees it.
+pub struct PatchMember<T> {
+    /// The type of the field's value; of its items where that is a list.
+    pub value: T,
+    /// How the patch's value meets the one that is there.
+    pub strategy: PatchStrategy,
+    /// The field that tells items of the list apart, if the list is merged by one.
+    pub merge_key: Option<SmolStr>,
+}
+
+/// How a patch's value meets the one that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchStrategy {
+    /// Maps are merged, lists replaced: what fields without a mark do.
+    Usual,
+    /// Lists are merged too.
+    Merge,
+    /// Maps are replaced too.
+    Replace,
+}
+
+/// Merges `patch` into `original`, an object of type `of`. Neither has to be valid; what the result lacks or has too much
+/// is for validation to say.
+pub fn strategic_merge<T: PatchType>(original: Value, patch: &Value, of: &T) -> Result<Value, PatchError> {
+    let (Value::Map(original), Value::Map(patch)) = (original, patch) else {
+        return Err(PatchError::BadDocument);
+    };
+    Ok(Value::Map(merge_map(original, patch, of)?))
+}
+
+fn merge_map<T: PatchType>(mut original: Map, patch: &Map, of: &T) -> Result<Map, PatchError> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return match Directive::of(directive) {
+            Some(Directive::Replace) => {
+                let mut replacement = patch.clone();
+                replacement.remove(DIRECTIVE);
+                Ok(replacement)
+            }
+            Some(Directive::Delete) => Ok(Map::new()),
+            _ => Err(PatchError::UnknownDirective {
+                directive: directive.clone(),
+                map: Value::Map(patch.clone()),
+            }),
+        };
+    }
+    if let Some(keys) = patch.get(RETAIN_KEYS) {
+        retain_keys(&mut original, patch, keys)?;
+    }
+    let ordered = merge_ordered_lists(&mut original, patch, of)?;
+
+    for (key, value) in patch {
+        if key == RETAIN_KEYS || key.starts_with(SET_ORDER) || ordered.contains(&key) {
+            continue;
+        }
+        let (name, deletes_items) = match key.strip_prefix(DELETE_FROM_LIST) {
+            None => (key.as_str(), false),
+            Some(rest) => (field_behind(rest).ok_or(PatchError::BadDeleteList)?, true),
+        };
+        merge_member(&mut original, name, value, deletes_items, of)?;
+    }
+    Ok(original)
+}
+
+fn merge_member<T: PatchType>(
+    original: &mut Map,
+    name: &str,
+    patch: &Value,
+    deletes_items: bool,
+    of: &T,
+) -> Result<(), PatchError> {
+    if patch.is_null() {
+        original.remove(name);
+        return Ok(());
+    }
+    // Taken out, so that a subtree that nobody else holds is changed in place.
+    let merged = match (original.get_mut(name).map(std::mem::take), patch) {
+        (Some(Value::Map(value)), Value::Map(patch)) => {
+            let member = lookup(of, name)?;
+            match member.strategy {
+                PatchStrategy::Replace => Some(Value::Map(patch.clone())),
+                _ => Some(Value::Map(merge_map(value, patch, &member.value)?)),
+            }
+        }
+        (Some(Value::List(value)), Value::List(patch)) => {
+            let member = lookup(of, name)?;
+            match member.strategy {
+                _ if deletes_items => Some(Value::List(list::delete_items(value, patch, &member)?)),
+                PatchStrategy::Merge => Some(Value::List(list::merge(value, patch, &member)?)),
+                _ => Some(Value::List(patch.clone())),
+            }
+        }
+        (there, _) if deletes_items => there,
+        (_, patch) => directive::without_directives(patch),
+    };
+    match merged {
+        Some(value) => {
+            original.insert(name, value);
+        }
+        None => {
+            original.remove(name);
+        }
+    }
+    Ok(())
+}
+
+/// Clears what is not among `keys`, all of which the patch must keep to.
+fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), PatchError> {
+    let keys = keys.as_list().ok_or(PatchError::BadRetainKeys)?;
+    let retained = |name: &str| keys.iter().any(|key| key.as_str() == Some(name));
+    let strays = patch.iter().any(|(name, value)| {
+        !(value.is_null()
+            || name == RETAIN_KEYS
+            || name.starts_with(DELETE_FROM_LIST)
+            || name.starts_with(SET_ORDER)
+            || retained(name))
+    });
+    if strays {
+        return Err(PatchError::BadRetainKeys);
+    }
+    original.retain(|name, _| retained(name));
+    Ok(())
+}
+
+/// Merges the lists whose order the patch gives, and returns their names: they are done.
+fn merge_ordered_lists<'a, T: PatchType>(
+    original: &mut Map,
+    patch: &'a Map,
+    of: &T,
+) -> Result<Vec<&'a SmolStr>, PatchError> {
+    let mut done = Vec::new();
+    for (key, order) in patch {
+        let Some(rest) = key.strip_prefix(SET_ORDER) else {
+            continue;
+        };
+        let order = error::list_of(order)?;
+        let name = field_behind(rest).ok_or(PatchError::BadOrderList)?;
+        let there = original.get(name).map(error::list_of).transpose()?.cloned();
+        let patched = patch
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(key, value)| Ok::<_, PatchError>((key, error::list_of(value)?)))
+            .transpose()?;
+        let member = lookup(of, name)?;
+        if let Some((_, items)) = patched {
+            list::check_order(items, order, &member)?;
+        }
+        let before = there.clone().unwrap_or_default();
+        let merged = match (there, patched) {
+            (None, None) => continue,
+            (Some(there), None) => there,
+            (None, Some((_, items))) => directive::list_without_directives(items),
+            (Some(there), Some((_, items))) if member.strategy == PatchStrategy::Merge => {
+                list::merge(there, items, &member)?
+            }
+            (Some(_), Some((_, items))) => items.clone(),
+        };
+        original.insert(name, Value::List(list::ordered(&merged, order, &before, &member)?));
+        done.extend(patched.map(|(key, _)| key));
+    }
+    Ok(done)
+}
+
+fn lookup<T: PatchType>(of: &T, name: &str) -> Result<PatchMember<T>, PatchError> {
+    of.member(name).ok_or_else(|| PatchError::UnknownField {
+        of: of.name().to_owned(),
+        field: name.to_owned(),
+    })
+}
+
+/// The field in `/FIELD`, which stands behind the name of a directive.
+fn field_behind(rest: &str) -> Option<&str> {
+    rest.strip_prefix('/')
+}
