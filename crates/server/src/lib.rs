@@ -4,9 +4,12 @@
 //! A request goes through these rooms in turn: the connection, authentication (who asks), the request info (what about),
 //! authorization (may they), the router (which resource and verb), and a handler. Handlers know resources as data alone.
 
+pub mod admission;
 pub mod body;
 mod handlers;
+pub mod lookup;
 pub mod negotiation;
+pub mod objects;
 pub mod options;
 pub mod query;
 pub mod request;

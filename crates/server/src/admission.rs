@@ -1,0 +1,48 @@
+//! The chain of admission plugins that every write passes through
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
+
+use std::sync::Arc;
+
+use holdfast_resource::{AdmissionPlugin, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+/// Admission plugins in their order.
+#[derive(Clone, Default)]
+pub struct AdmissionChain(Vec<Arc<dyn AdmissionPlugin>>);
+
+impl AdmissionChain {
+    /// A chain of these plugins.
+    pub fn new(plugins: Vec<Arc<dyn AdmissionPlugin>>) -> Self {
+        Self(plugins)
+    }
+
+    /// Lets each plugin change the object. `object` is `None` for deletions, `old` for creations.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn mutate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        mut object: Option<&mut Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let mut plugins = self.0.iter();
+        plugins.try_for_each(|plugin| plugin.mutate(context, resource, object.as_deref_mut(), old))
+    }
+
+    /// Lets each plugin refuse the write. `object` is `None` for deletions, `old` for creations.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let mut plugins = self.0.iter();
+        plugins.try_for_each(|plugin| plugin.validate(context, resource, object, old))
+    }
+}

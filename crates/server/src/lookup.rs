@@ -1,0 +1,40 @@
+//! What strategies and admission plugins see of the other objects: one snapshot, so that all their questions are answered
+//! by the same state.
+
+use std::ops::ControlFlow;
+
+use holdfast_resource::{GroupResource, Lookup, Registry};
+use holdfast_value::Value;
+
+use crate::objects::{self, Snapshot};
+
+/// The objects of a snapshot.
+pub struct SnapshotLookup<'a> {
+    /// The resources.
+    pub registry: &'a Registry,
+    /// The objects.
+    pub snapshot: &'a Snapshot,
+}
+
+impl Lookup for SnapshotLookup<'_> {
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value> {
+        let storage = self.registry.resource(resource)?.storage.as_ref()?;
+        let entry = self.snapshot.get(storage.key(namespace, name).as_bytes())?;
+        Some(objects::tree(entry))
+    }
+
+    fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
+        let Some(storage) = self
+            .registry
+            .resource(resource)
+            .and_then(|resource| resource.storage.as_ref())
+        else {
+            return;
+        };
+        for entry in self.snapshot.range(storage.namespace_prefix(namespace).as_bytes()) {
+            if visit(&objects::tree(entry)).is_break() {
+                return;
+            }
+        }
+    }
+}
