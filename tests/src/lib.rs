@@ -1,2 +1,8 @@
 #![forbid(unsafe_code)]
-//! What the tests that start the real binary share.
+//! What the tests that start the real binary share, and the benchmark with them: a server of their own and a client of it.
+
+mod client;
+mod server;
+
+pub use client::{Connection, Target};
+pub use server::{ADMIN_TOKEN, Binary, Server, root};

@@ -1,18 +1,11 @@
 //! The habits that only call other programs.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-
-/// The root of the repository.
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map(Path::to_owned)
-        .unwrap_or_default()
-}
+use conformance::root;
 
 /// The folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` beside the repository. `None` where
 /// there is none.

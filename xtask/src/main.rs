@@ -3,7 +3,6 @@
 
 mod bench;
 mod habits;
-mod server;
 mod traces;
 
 use std::process::ExitCode;

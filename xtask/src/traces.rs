@@ -6,8 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::habits::{root, say, shared};
-use crate::server::Server;
+use conformance::{Binary, Server, root};
+
+use crate::habits::{say, shared};
 
 /// The traces that are known to pass, one a line, sorted.
 const KNOWN: &str = "tests/traces/passing.txt";
@@ -32,8 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         say("traces: passed over, there is no shared folder");
         return Ok(());
     };
-    Server::build()?;
-    let mut server = Server::start(&[])?;
+    let mut server = Server::start(&Binary::release()?, &[])?;
     let mut passing = BTreeSet::new();
     for suite in SUITES {
         if arguments.suites.is_empty() || arguments.suites.iter().any(|name| name == suite) {

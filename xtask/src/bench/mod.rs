@@ -3,17 +3,15 @@
 //! Server CPU is the processor time of the server's process as the kernel counts it, divided by the operations of a
 //! phase; it is what the targets are about, since it does not depend on how fast the client is.
 
-mod client;
 mod workload;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use conformance::{Binary, Server, Target};
 
-use self::client::Target;
 use self::workload::{Figure, Phase, Workload};
 use crate::habits::say;
-use crate::server::Server;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -37,12 +35,12 @@ struct Row {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    Server::build()?;
+    let binary = Binary::release()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()?;
-    let rows = runtime.block_on(measure(arguments))?;
+    let rows = runtime.block_on(measure(&binary, arguments))?;
     say("| | Holdfast | kube-apiserver 1.36.2 + etcd | target |");
     say("|---|---|---|---|");
     for row in rows {
@@ -54,11 +52,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
+async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     // The first start makes the certificates, the second is the one that counts.
-    let (server, first) = started(|| Server::start(&[])).await?;
-    let (server, ready) = started(|| Server::restart(server, &[])).await?;
+    let (server, first) = started(|| Server::start(binary, &[])).await?;
+    let (server, ready) = started(|| server.restart(&[])).await?;
     rows.push(row("start to ready", &millis(ready), "2.2 s", "< 100 ms"));
     rows.push(row("first start to ready (makes certificates)", &millis(first), "", ""));
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
+use conformance::{Connection, Server, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
 
-use super::client::{Connection, Target};
 use super::quantile;
-use crate::server::Server;
 
 const COLLECTION: &str = "/apis/apps/v1/namespaces/default/deployments";
 const APPLY: &str = "application/apply-patch+yaml";

@@ -1,4 +1,4 @@
-//! Connections to the server under measurement: HTTP/1.1 over TLS, kept alive, one request at a time on each.
+//! Connections to a server: HTTP/1.1 over TLS, kept alive, one request at a time on each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,20 +19,23 @@ use tokio_rustls::TlsConnector;
 use crate::server::{ADMIN_TOKEN, Server};
 
 /// One connection.
-pub(super) struct Connection {
+pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
 /// What a connection needs to know of the server.
 #[derive(Clone)]
-pub(super) struct Target {
+pub struct Target {
     address: SocketAddr,
     connector: TlsConnector,
 }
 
 impl Target {
     /// The target that trusts the server's own authority.
-    pub(super) fn of(server: &Server) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn of(server: &Server) -> Result<Self> {
         let authority = server.data_dir().join("pki/ca.crt");
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(&authority).with_context(|| authority.display().to_string())? {
@@ -48,7 +51,10 @@ impl Target {
     }
 
     /// A new connection.
-    pub(super) async fn connect(&self) -> Result<Connection> {
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn connect(&self) -> Result<Connection> {
         let socket = TcpStream::connect(self.address).await?;
         socket.set_nodelay(true)?;
         let stream = self
@@ -63,7 +69,10 @@ impl Target {
 
 impl Connection {
     /// Sends a request and reads the whole answer, which must be a success.
-    pub(super) async fn send(&mut self, method: Method, path: &str, media_type: &str, body: Bytes) -> Result<Bytes> {
+    ///
+    /// # Errors
+    /// Where the connection fails, and for any other answer, with its text.
+    pub async fn send(&mut self, method: Method, path: &str, media_type: &str, body: Bytes) -> Result<Bytes> {
         let (status, body) = self.ask(method, path, media_type, body).await?;
         ensure!(
             status.is_success(),
@@ -74,7 +83,10 @@ impl Connection {
     }
 
     /// Sends a request and reads the whole answer.
-    pub(super) async fn ask(
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn ask(
         &mut self,
         method: Method,
         path: &str,
@@ -87,7 +99,10 @@ impl Connection {
     }
 
     /// Sends a request and gives the answer with its body still to come.
-    pub(super) async fn open(
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn open(
         &mut self,
         method: Method,
         path: &str,
@@ -99,7 +114,7 @@ impl Connection {
             .uri(path)
             .header("host", "localhost")
             .header("accept", "application/json")
-            .header("user-agent", "holdfast-bench")
+            .header("user-agent", "holdfast-tests")
             .header("authorization", format!("Bearer {ADMIN_TOKEN}"));
         if !body.is_empty() {
             request = request.header("content-type", media_type);

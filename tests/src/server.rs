@@ -1,0 +1,259 @@
+//! A server of our own to test or to measure: the real binary on a data directory that goes away with it.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tempfile::TempDir;
+
+/// The token of the user `admin` of group `system:masters`.
+pub const ADMIN_TOKEN: &str = "admintoken";
+
+/// The users that the traces name, in kube-apiserver's format.
+const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n";
+
+/// How long a server may take until it listens.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running server. It is ended when this is dropped.
+pub struct Server {
+    child: Child,
+    binary: Binary,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its data directory and token file.
+    folder: TempDir,
+}
+
+/// A build of the binary.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    path: PathBuf,
+}
+
+impl Binary {
+    /// The optimised build, brought up to date.
+    ///
+    /// # Errors
+    /// Where the build fails.
+    pub fn release() -> Result<Self> {
+        Self::build(&["--release"], "release/holdfast")
+    }
+
+    /// The build that tests use, brought up to date.
+    ///
+    /// # Errors
+    /// Where the build fails.
+    pub fn debug() -> Result<Self> {
+        Self::build(&[], "debug/holdfast")
+    }
+
+    /// A command that runs it.
+    pub fn command(&self) -> Command {
+        Command::new(&self.path)
+    }
+
+    fn build(more: &[&str], path: &str) -> Result<Self> {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "holdfast"])
+            .args(more)
+            .current_dir(root())
+            .status()
+            .context("cargo build")?;
+        ensure!(status.success(), "cargo build failed");
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        Ok(Self {
+            path: target.join(path),
+        })
+    }
+}
+
+impl Server {
+    /// Starts `binary` on a new data directory and a free port, with further flags, and waits until it accepts
+    /// connections.
+    ///
+    /// # Errors
+    /// Where it ends or does not listen; the end of its log is part of the error.
+    pub fn start(binary: &Binary, more: &[&str]) -> Result<Self> {
+        let folder = TempDir::new().context("a folder for the server's data")?;
+        Self::start_on(folder, binary, more)
+    }
+
+    /// Asks it to end and starts it again on its data.
+    ///
+    /// # Errors
+    /// As for [`Server::start`].
+    pub fn restart(mut self, more: &[&str]) -> Result<Self> {
+        self.end();
+        self.start_again(more)
+    }
+
+    /// Kills it where it stands and starts it again on its data.
+    ///
+    /// # Errors
+    /// As for [`Server::start`].
+    pub fn kill_and_restart(mut self, more: &[&str]) -> Result<Self> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.start_again(more)
+    }
+
+    fn start_again(mut self, more: &[&str]) -> Result<Self> {
+        let folder = std::mem::replace(&mut self.folder, TempDir::new()?);
+        Self::start_on(folder, &self.binary.clone(), more)
+    }
+
+    fn start_on(folder: TempDir, binary: &Binary, more: &[&str]) -> Result<Self> {
+        let tokens = folder.path().join("tokens.csv");
+        std::fs::write(&tokens, TOKENS).context("token file")?;
+        let address = free_address()?;
+        let child = binary
+            .command()
+            .arg(format!("--data-dir={}", folder.path().join("data").display()))
+            .arg(format!("--token-auth-file={}", tokens.display()))
+            .arg(format!("--secure-port={}", address.port()))
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.path().join("log")).context("log file")?)
+            .spawn()
+            .with_context(|| format!("start {}", binary.path.display()))?;
+        let mut server = Self {
+            child,
+            binary: binary.clone(),
+            address,
+            folder,
+        };
+        server.wait_until_listening()?;
+        Ok(server)
+    }
+
+    fn wait_until_listening(&mut self) -> Result<()> {
+        let end = Instant::now() + START_LIMIT;
+        while TcpStream::connect(self.address).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended with {status}:\n{}", self.log_tail());
+            }
+            if Instant::now() > end {
+                bail!("the server does not listen:\n{}", self.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whether the process is still there.
+    pub fn running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The last lines of its log.
+    pub fn log_tail(&self) -> String {
+        let Ok(file) = std::fs::File::open(self.folder.path().join("log")) else {
+            return String::new();
+        };
+        let lines: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// The binary that runs.
+    pub fn binary(&self) -> &Binary {
+        &self.binary
+    }
+
+    /// The kubeconfig that it wrote for its administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data_dir().join("kubeconfig")
+    }
+
+    /// Where its files are.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Processor time used so far, of all threads, user and system.
+    ///
+    /// # Errors
+    /// Where the process is gone.
+    pub fn cpu(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // Field 2 is the name in parentheses and may hold blanks; utime and stime are fields 14 and 15.
+        let behind_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+        let ticks: u64 = behind_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        // The kernel counts in hundredths of a second for user space, whatever its own tick.
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
+    /// Resident memory in bytes.
+    ///
+    /// # Errors
+    /// Where the process is gone.
+    pub fn memory(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let kilobytes = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.split_whitespace().next())
+            .and_then(|number| number.parse::<u64>().ok())
+            .context("VmRSS")?;
+        Ok(kilobytes * 1024)
+    }
+
+    /// Asks it to end as a supervisor would (SIGTERM).
+    pub fn terminate(&self) {
+        // A process that is gone already needs no signal.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+    }
+
+    /// Waits until it has ended, and gives its exit code.
+    ///
+    /// # Errors
+    /// Where it goes on past `limit`.
+    pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<i32>> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.code());
+            }
+            ensure!(Instant::now() < end, "the server did not end:\n{}", self.log_tail());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Asks it to end, and waits; kills it if it takes too long.
+    pub fn end(&mut self) {
+        self.terminate();
+        if self.wait_for_end(Duration::from_secs(10)).is_err() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))
+        .context("a free port")?
+        .local_addr()?)
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_owned)
+        .unwrap_or_default()
+}
