@@ -15,14 +15,14 @@ pub enum Error {
         position: Position,
     },
     /// The input is no YAML, or YAML that has no JSON form.
-    #[error("yaml: {message}")]
+    #[error("{message}")]
     Yaml {
-        /// What is wrong, in the words of libyaml; with `line N: ` in front where the reference has it.
+        /// What is wrong, in the words of the reference: `yaml: line N: …` for most, without the line on the first.
         message: String,
         /// Where it is.
         position: Position,
     },
-    /// The input has more bytes than [`Limits::max_bytes`](crate::Limits::max_bytes).
+    /// The input has more bytes than [`Limits::max_bytes`](crate::Limits::max_bytes), or YAML aliases make it so.
     #[error("the input has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The size of the input.

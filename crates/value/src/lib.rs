@@ -12,7 +12,10 @@ pub mod json;
 mod limits;
 mod list;
 mod map;
+mod number;
+pub mod text;
 mod value;
+pub mod yaml;
 
 pub use error::{Error, Position};
 pub use finding::{Duplicates, Finding, Parsed};

@@ -11,12 +11,13 @@ use std::borrow::Cow;
 
 use crate::{Duplicates, Error, Limits, Parsed, Value};
 
+pub(crate) use read::{Dialect, Reader};
 pub use write::{to_string, to_vec, write, write_float, write_pretty, write_string};
 
 /// Reads one JSON value; of repeated keys the last wins.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let text = checked_text(bytes, limits)?;
-    Ok(read::Reader::new(&text, limits, Duplicates::Replace).read()?.0)
+    Ok(Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).read()?.0)
 }
 
 /// Reads one JSON value and reports repeated keys, of which the last wins.
@@ -27,10 +28,10 @@ pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Erro
 /// Reads one JSON value and reports repeated keys; `duplicates` says what they do.
 pub fn parse_with(bytes: &[u8], limits: &Limits, duplicates: Duplicates) -> Result<Parsed, Error> {
     let text = checked_text(bytes, limits)?;
-    let (value, has_duplicates) = read::Reader::new(&text, limits, duplicates).read()?;
+    let (value, has_duplicates) = Reader::new(&text, limits, Dialect::Json, duplicates).read()?;
     let findings = match has_duplicates {
         // Looking for the places costs a set of keys for each map: only texts that have something to report pay for it.
-        true => read::Reader::new(&text, limits, duplicates).find_duplicates()?,
+        true => Reader::new(&text, limits, Dialect::Json, duplicates).find_duplicates()?,
         false => Vec::new(),
     };
     Ok(Parsed { value, findings })

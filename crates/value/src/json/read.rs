@@ -20,12 +20,23 @@ enum Frame {
     },
 }
 
-pub(super) struct Reader<'a> {
+/// Which texts are read, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// JSON.
+    Json,
+    /// JSON that means the same where YAML is asked for. The reference's YAML reader knows neither `\\/` nor pairs of
+    /// surrogates, and whole floats come out of it as integers.
+    Yaml,
+}
+
+pub(crate) struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
     limits: &'a Limits,
     nodes: usize,
+    dialect: Dialect,
     duplicates: Duplicates,
     has_duplicates: bool,
     frames: Vec<Frame>,
@@ -45,13 +56,14 @@ struct Tracker {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str, limits: &'a Limits, duplicates: Duplicates) -> Self {
+    pub(crate) fn new(text: &'a str, limits: &'a Limits, dialect: Dialect, duplicates: Duplicates) -> Self {
         Self {
             text,
             bytes: text.as_bytes(),
             at: 0,
             limits,
             nodes: 0,
+            dialect,
             duplicates,
             has_duplicates: false,
             frames: Vec::with_capacity(16),
@@ -63,13 +75,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The value that the text holds, and whether a map had a key twice.
-    pub(super) fn read(mut self) -> Result<(Value, bool), Error> {
+    pub(crate) fn read(mut self) -> Result<(Value, bool), Error> {
         let value = self.document()?;
         Ok((value, self.has_duplicates))
     }
 
     /// The repeated keys.
-    pub(super) fn find_duplicates(mut self) -> Result<Vec<Finding>, Error> {
+    pub(crate) fn find_duplicates(mut self) -> Result<Vec<Finding>, Error> {
         self.tracker = Some(Tracker::default());
         self.document()?;
         Ok(self.tracker.map(|tracker| tracker.findings).unwrap_or_default())
@@ -267,7 +279,8 @@ impl<'a> Reader<'a> {
     /// Reads what follows a backslash.
     fn escape(&mut self) -> Result<char, Error> {
         let character = match self.peek() {
-            Some(escaped @ (b'"' | b'\\' | b'/')) => char::from(escaped),
+            Some(b'/') if self.dialect == Dialect::Json => '/',
+            Some(escaped @ (b'"' | b'\\')) => char::from(escaped),
             Some(b'b') => '\u{8}',
             Some(b'f') => '\u{c}',
             Some(b'n') => '\n',
@@ -276,6 +289,9 @@ impl<'a> Reader<'a> {
             Some(b'u') => {
                 self.at += 1;
                 let unit = self.hex4()?;
+                if self.dialect == Dialect::Yaml && (0xD800..0xE000).contains(&unit) {
+                    return Err(self.unexpected("in string escape code"));
+                }
                 return Ok(self.surrogates(unit));
             }
             _ => return Err(self.unexpected("in string escape code")),
@@ -354,7 +370,10 @@ impl<'a> Reader<'a> {
         }
         let text = &self.text[start..self.at];
         match text.parse::<f64>() {
-            Ok(float) if float.is_finite() => Ok(Value::Float(float)),
+            Ok(float) if float.is_finite() => Ok(match self.dialect {
+                Dialect::Json => Value::Float(float),
+                Dialect::Yaml => crate::number::whole_as_integer(float),
+            }),
             _ => {
                 let message = format!("json: cannot unmarshal number {text} into Go value of type float64");
                 Err(Error::Json {

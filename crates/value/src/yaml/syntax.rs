@@ -1,0 +1,333 @@
+//! Where the reference's parser differs from ours: what it refuses besides, and its words for what is wrong.
+//!
+//! The reference scans with libyaml's rules. Tabs do not indent there, neither tokens nor the lines of plain scalars;
+//! and of JSON's escapes it knows neither `\/` nor surrogates. Its errors name a line, but not the first one, and in
+//! errors of grammar the line counts from zero.
+
+use granit_parser::{ErrorKind, Event, Marker, ScalarStyle, ScanError, Span, StructureStyle};
+
+use crate::{Error, Limits, Position};
+
+/// Follows the events of a text and checks what the parser lets pass.
+pub(super) struct Syntax<'a> {
+    text: &'a str,
+    /// For each open collection the column of its tokens if it is in block style.
+    open: Vec<Option<usize>>,
+    /// Where the last token ended.
+    at: usize,
+    /// Whether the text between `at` and the next token is the blanks behind an indicator.
+    after_indicator: bool,
+}
+
+/// From which part of libyaml an error comes.
+#[derive(Clone, Copy)]
+enum Source {
+    Scanner,
+    Grammar,
+}
+
+impl<'a> Syntax<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            open: Vec::new(),
+            at: 0,
+            after_indicator: true,
+        }
+    }
+
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// Checks the token that `event` comes from, and the blanks before it.
+    pub(super) fn check(&mut self, event: &Event<'_>, span: &Span) -> Result<(), Error> {
+        let (start, end) = (self.offset(&span.start), self.offset(&span.end));
+        match event {
+            Event::Scalar(_, style, ..) => {
+                self.check_indent(start)?;
+                match style {
+                    ScalarStyle::Plain => self.check_plain(start, end)?,
+                    ScalarStyle::DoubleQuoted => self.check_escapes(start, end)?,
+                    _ => {}
+                }
+                self.pass(end, false);
+            }
+            Event::Alias(_) => {
+                self.check_indent(start)?;
+                self.pass(end, false);
+            }
+            Event::SequenceStart(StructureStyle::Block, ..) | Event::MappingStart(StructureStyle::Block, ..) => {
+                self.check_indent(start)?;
+                self.pass(start, true);
+                self.open.push(Some(span.start.col()));
+            }
+            Event::SequenceStart(..) | Event::MappingStart(..) => {
+                self.check_indent(start)?;
+                self.pass(end, false);
+                self.open.push(None);
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let was_flow = self.open.pop() == Some(None);
+                if was_flow {
+                    self.pass(end, false);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, to: usize, after_indicator: bool) {
+        self.at = self.at.max(to);
+        self.after_indicator = after_indicator;
+    }
+
+    fn in_flow(&self) -> bool {
+        self.open.last() == Some(&None)
+    }
+
+    /// Refuses tabs among the blanks at the start of a line before the token at `start`.
+    fn check_indent(&self, start: usize) -> Result<(), Error> {
+        let Some(gap) = self.text.get(self.at..start) else {
+            return Ok(());
+        };
+        if self.in_flow() || !gap.contains('\t') {
+            return Ok(());
+        }
+        let mut offset = self.at;
+        for (number, line) in gap.split_inclusive('\n').enumerate() {
+            if number > 0 || self.after_indicator {
+                let run = indent_run(line);
+                if let Some(tab) = line[..run].find('\t') {
+                    let position = Position::of(self.text.as_bytes(), offset + tab);
+                    return Err(self.scanner_error("found character that cannot start any token", position));
+                }
+            }
+            offset += line.len();
+        }
+        Ok(())
+    }
+
+    /// Refuses tabs that stand for indentation of a plain scalar's further lines, blank ones included.
+    fn check_plain(&self, start: usize, end: usize) -> Result<(), Error> {
+        let bytes = self.text.as_bytes();
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        let blanks = bytes
+            .get(end..)
+            .map_or(0, |rest| rest.iter().take_while(|byte| is_blank(byte)).count());
+        let scanned = bytes.get(start..end + blanks).unwrap_or_default();
+        if !scanned.contains(&b'\t') {
+            return Ok(());
+        }
+        let indent = self
+            .open
+            .iter()
+            .rev()
+            .find_map(|column| *column)
+            .map_or(0, |column| column + 1);
+        let mut line_start = None;
+        for (at, byte) in scanned.iter().enumerate() {
+            match (byte, line_start) {
+                (b'\n', _) => line_start = Some(at + 1),
+                (b'\t', Some(from)) if at - from < indent => {
+                    let position = Position::of(bytes, start + at);
+                    return Err(self.scanner_error("found a tab character that violates indentation", position));
+                }
+                (b' ' | b'\t' | b'\r', _) => {}
+                _ => line_start = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses escapes that JSON has and the reference's YAML does not.
+    fn check_escapes(&self, start: usize, end: usize) -> Result<(), Error> {
+        let bytes = self.text.as_bytes();
+        let mut at = start;
+        while let Some(found) = bytes
+            .get(at..end)
+            .and_then(|rest| rest.iter().position(|byte| *byte == b'\\'))
+        {
+            at += found;
+            let message = match bytes.get(at + 1..at + 4) {
+                Some([b'/', ..]) => "found unknown escape character",
+                Some([b'u', b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F']) => {
+                    "found invalid Unicode character escape code"
+                }
+                _ => {
+                    at += 2;
+                    continue;
+                }
+            };
+            return Err(self.scanner_error(message, Position::of(bytes, at)));
+        }
+        Ok(())
+    }
+
+    fn scanner_error(&self, message: &str, position: Position) -> Error {
+        Error::Yaml {
+            message: worded(Source::Scanner, message, position.line),
+            position,
+        }
+    }
+
+    /// The error `message` about what `span` covers.
+    pub(super) fn error(&self, message: &str, span: &Span) -> Error {
+        self.unplaced_error(message, span)
+    }
+
+    /// The error `message`, for which the reference gives no line.
+    pub(super) fn unplaced_error(&self, message: &str, span: &Span) -> Error {
+        Error::Yaml {
+            message: format!("yaml: {message}"),
+            position: self.position(&span.start),
+        }
+    }
+
+    /// An error of what has no JSON form.
+    pub(super) fn json_error(&self, message: &str, span: &Span) -> Error {
+        Error::Yaml {
+            message: message.to_owned(),
+            position: self.position(&span.start),
+        }
+    }
+
+    pub(super) fn too_deep(&self, limits: &Limits, marker: &Marker) -> Error {
+        Error::TooDeep {
+            limit: limits.max_depth,
+            position: self.position(marker),
+        }
+    }
+
+    pub(super) fn position(&self, marker: &Marker) -> Position {
+        Position {
+            line: marker.line(),
+            column: marker.col() + 1,
+        }
+    }
+
+    fn offset(&self, marker: &Marker) -> usize {
+        marker.byte_offset().unwrap_or_default()
+    }
+
+    /// The parser's error in the words of the reference.
+    pub(super) fn translate(&self, error: &ScanError, limits: &Limits) -> Error {
+        let marker = error.marker();
+        let position = self.position(marker);
+        let offset = self.offset(marker).min(self.text.len());
+        let (source, message) = match error.kind() {
+            ErrorKind::RecursionLimitExceeded => return self.too_deep(limits, marker),
+            ErrorKind::UnknownAnchor => {
+                let name: String = self.text[offset..]
+                    .trim_start_matches('*')
+                    .chars()
+                    .take_while(|character| character.is_alphanumeric() || matches!(character, '_' | '-'))
+                    .collect();
+                let message = format!("yaml: unknown anchor '{name}' referenced");
+                return Error::Yaml { message, position };
+            }
+            ErrorKind::UnexpectedEofFlowSequence
+            | ErrorKind::UnexpectedEofFlowMapping
+            | ErrorKind::UnexpectedEofImplicitFlowMapping
+            | ErrorKind::UnclosedFlowCollection { .. }
+                if self.text.trim_end().ends_with(['[', '{', ',', ':']) =>
+            {
+                return self.at_end("did not find expected node content");
+            }
+            ErrorKind::UnexpectedEofFlowSequence | ErrorKind::UnclosedFlowCollection { open: '[' } => {
+                return self.at_end("did not find expected ',' or ']'");
+            }
+            ErrorKind::UnexpectedEofFlowMapping
+            | ErrorKind::UnexpectedEofImplicitFlowMapping
+            | ErrorKind::UnclosedFlowCollection { .. } => return self.at_end("did not find expected ',' or '}'"),
+            ErrorKind::TabInPlainScalar | ErrorKind::TabInIndentation => {
+                // The parser points to the start of the scalar; libyaml to the tab.
+                let tab = self.text[offset..].find('\t').map_or(offset, |tab| offset + tab);
+                let position = Position::of(self.text.as_bytes(), tab);
+                return self.scanner_error("found a tab character that violates indentation", position);
+            }
+            ErrorKind::UnclosedQuotedScalar => (Source::Scanner, "found unexpected end of stream".to_owned()),
+            kind => match words(kind) {
+                Some((source, message)) => (source, message.to_owned()),
+                None => (Source::Scanner, kind.to_string()),
+            },
+        };
+        Error::Yaml {
+            message: worded(source, &message, position.line),
+            position,
+        }
+    }
+
+    /// A grammar error at the end of the text, where libyaml sees one more line.
+    fn at_end(&self, message: &str) -> Error {
+        let position = Position::of(self.text.as_bytes(), self.text.len());
+        let line = if position.column > 1 {
+            position.line + 1
+        } else {
+            position.line
+        };
+        Error::Yaml {
+            message: worded(Source::Grammar, message, line),
+            position,
+        }
+    }
+}
+
+/// How many bytes at the start of a line are blanks, and indicators with blanks behind them.
+fn indent_run(line: &str) -> usize {
+    let bytes = line.as_bytes();
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let in_run = |at: &usize| match bytes.get(*at) {
+        Some(b'-' | b'?' | b':') => is_blank(bytes.get(at + 1)),
+        byte => is_blank(byte),
+    };
+    (0..bytes.len()).take_while(in_run).count()
+}
+
+/// The message with the line that the reference gives for it.
+fn worded(source: Source, message: &str, line: usize) -> String {
+    match source {
+        Source::Scanner if line > 1 => format!("yaml: line {line}: {message}"),
+        Source::Grammar if line > 1 => format!("yaml: line {}: {message}", line - 1),
+        _ => format!("yaml: {message}"),
+    }
+}
+
+/// The reference's words for errors that both parsers know.
+fn words(kind: &ErrorKind) -> Option<(Source, &'static str)> {
+    use Source::{Grammar, Scanner};
+
+    Some(match kind {
+        ErrorKind::ExpectedNodeContent => (Grammar, "did not find expected node content"),
+        ErrorKind::ExpectedBlockMappingKey => (Grammar, "did not find expected key"),
+        ErrorKind::ExpectedFlowMappingSeparator => (Grammar, "did not find expected ',' or '}'"),
+        ErrorKind::ExpectedFlowSequenceSeparator => (Grammar, "did not find expected ',' or ']'"),
+        ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } => (Grammar, "did not find expected ',' or ']'"),
+        ErrorKind::MismatchedFlowCollectionEnd { .. } => (Grammar, "did not find expected ',' or '}'"),
+        ErrorKind::MisplacedFlowCollectionEnd => (Grammar, "did not find expected node content"),
+        ErrorKind::ExpectedBlockSequenceEntry => (Grammar, "did not find expected '-' indicator"),
+        ErrorKind::ExpectedDocumentStart | ErrorKind::InvalidDocumentEnd => {
+            (Grammar, "did not find expected <document start>")
+        }
+        ErrorKind::UndeclaredTagHandle => (Grammar, "found undefined tag handle"),
+        ErrorKind::MappingValueNotAllowed => (Scanner, "mapping values are not allowed in this context"),
+        ErrorKind::MappingKeyNotAllowed => (Scanner, "mapping keys are not allowed in this context"),
+        ErrorKind::BlockSequenceEntryNotAllowed => (Scanner, "block sequence entries are not allowed in this context"),
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => (Scanner, "could not find expected ':'"),
+        ErrorKind::DocumentIndicatorInQuotedScalar => (Scanner, "found unexpected document indicator"),
+        ErrorKind::UnexpectedCharacter { .. } | ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation => {
+            (Scanner, "found character that cannot start any token")
+        }
+        ErrorKind::UnknownQuotedScalarEscape => (Scanner, "found unknown escape character"),
+        ErrorKind::InvalidUnicodeEscape
+        | ErrorKind::InvalidLowSurrogate
+        | ErrorKind::MissingLowSurrogate
+        | ErrorKind::UnpairedLowSurrogate => (Scanner, "found invalid Unicode character escape code"),
+        ErrorKind::InvalidQuotedScalarHexEscape | ErrorKind::InvalidLowSurrogateHexEscape => {
+            (Scanner, "did not find expected hexdecimal number")
+        }
+        ErrorKind::MissingAnchorOrAliasName => (Scanner, "did not find expected alphabetic or numeric character"),
+        _ => return None,
+    })
+}

@@ -1,0 +1,158 @@
+//! Runs the vectors of the structured-merge reference, and reads and writes the round-trip files of the API, where they
+//! are there.
+
+#![allow(clippy::print_stdout)] // A test that is passed over says so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use holdfast_value::{Limits, Value, json, yaml};
+
+/// The folder of shared data: `HOLDFAST_SHARED`, or `shared` beside the repository.
+fn shared(part: &str) -> Option<PathBuf> {
+    let root = match std::env::var_os("HOLDFAST_SHARED") {
+        Some(root) => PathBuf::from(root),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+    };
+    let path = root.join(part);
+    if !path.exists() {
+        println!("passed over: {part} is not there");
+        return None;
+    }
+    Some(path)
+}
+
+/// Numbers as the reference holds those of managed fields.
+fn with_floats(value: Value) -> Value {
+    match value {
+        Value::Int(number) => Value::Float(number as f64),
+        Value::UInt(number) => Value::Float(number as f64),
+        Value::List(items) => items
+            .into_items()
+            .into_iter()
+            .map(with_floats)
+            .collect::<Vec<_>>()
+            .into(),
+        Value::Map(entries) => {
+            let entries = entries
+                .into_entries()
+                .into_iter()
+                .map(|(key, value)| (key, with_floats(value)));
+            Value::Map(entries.collect())
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn vectors_of_values_pass() {
+    for file in ["value.jsonl", "value-extra.jsonl"] {
+        let Some(path) = shared("corpus/smd").map(|folder| folder.join(file)) else {
+            return;
+        };
+        let text = fs::read_to_string(path).unwrap();
+        let mut count = 0;
+        for line in text.lines() {
+            let vector = json::parse(line.as_bytes(), &Limits::TRUSTED).unwrap();
+            let field = |name: &str| vector.get(name).unwrap_or(&Value::Null);
+            let out = |name: &str| vector.at(&["out", name]).cloned();
+            match field("op").as_str().unwrap() {
+                "compareValues" => {
+                    let order = field("a").compare(field("b")) as i64;
+                    assert_eq!(Some(Value::from(order)), out("result"), "{line}");
+                }
+                "equalValues" => assert_eq!(Some(Value::from(field("a") == field("b"))), out("result"), "{line}"),
+                "toJSON" => assert_eq!(Some(Value::from(json::to_string(field("a")))), out("text"), "{line}"),
+                "toString" => assert_eq!(Some(Value::from(field("a").to_printed())), out("text"), "{line}"),
+                "fromJSON" => {
+                    let read = json::parse(field("input").as_str().unwrap().as_bytes(), &Limits::default());
+                    match out("value") {
+                        Some(value) => assert_eq!(with_floats(read.unwrap()), value, "{line}"),
+                        None => assert!(read.is_err(), "{line}"),
+                    }
+                }
+                other => panic!("unknown operation {other}"),
+            }
+            count += 1;
+        }
+        assert!(count > 300, "{file} has {count} vectors");
+    }
+}
+
+#[test]
+fn objects_of_the_api_round_trip_through_json_and_yaml() {
+    let Some(folder) = shared("facts/roundtrip") else {
+        return;
+    };
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let yaml_text = fs::read_to_string(&path).unwrap();
+        let json_text = fs::read(path.with_extension("json")).unwrap();
+        let from_json = json::parse(&json_text, &Limits::default()).unwrap();
+        assert_eq!(
+            from_json,
+            yaml::parse(yaml_text.as_bytes(), &Limits::default()).unwrap(),
+            "{path:?}"
+        );
+        assert_eq!(yaml::to_string(&from_json), yaml_text, "{path:?}");
+        assert_eq!(
+            from_json,
+            json::parse(&json::to_vec(&from_json), &Limits::default()).unwrap(),
+            "{path:?}"
+        );
+        count += 1;
+    }
+    assert!(count > 100);
+}
+
+#[test]
+fn yaml_and_json_forms_of_test_objects_agree() {
+    let Some(folder) = shared("corpus/smd/testdata") else {
+        return;
+    };
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let json_path = path.with_extension("json");
+        if path.extension().is_none_or(|extension| extension != "yaml") || !json_path.exists() {
+            continue;
+        }
+        let from_yaml = yaml::parse(&fs::read(&path).unwrap(), &Limits::default()).unwrap();
+        let from_json = json::parse(&fs::read(json_path).unwrap(), &Limits::default()).unwrap();
+        assert_eq!(from_yaml, from_json, "{path:?}");
+        assert_eq!(
+            yaml::parse(yaml::to_string(&from_json).as_bytes(), &Limits::default()).unwrap(),
+            from_json
+        );
+        count += 1;
+    }
+    assert!(count > 3);
+}
+
+/// Answers in YAML hold folded texts and quoted keys as the reference writes them.
+#[test]
+fn answers_in_yaml_are_written_as_the_reference_writes_them() {
+    let Some(path) = shared("traces/concepts/yaml/responses.json") else {
+        return;
+    };
+    let trace = json::parse(&fs::read(path).unwrap(), &Limits::TRUSTED).unwrap();
+    let steps = trace.get("steps").and_then(Value::as_list).unwrap();
+    let mut count = 0;
+    for step in steps.iter() {
+        let Some(body) = step.at(&["response", "body"]).and_then(Value::as_str) else {
+            continue;
+        };
+        // Placeholders of the trace stand for values of other shapes.
+        if body.contains("<") {
+            continue;
+        }
+        let value = yaml::parse(body.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!(yaml::to_string(&value), body);
+        count += 1;
+    }
+    assert!(count > 1);
+}
