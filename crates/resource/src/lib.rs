@@ -13,6 +13,7 @@ pub mod metadata;
 mod names;
 mod registry;
 mod resource;
+pub mod schema;
 pub mod selector;
 mod strategic_merge;
 mod strategy;

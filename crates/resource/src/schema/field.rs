@@ -1,0 +1,157 @@
+use holdfast_value::{SmolStr, Value};
+
+use crate::schema::TypeId;
+
+/// A field of a struct.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// The name in JSON.
+    pub name: SmolStr,
+    /// What it may hold.
+    pub shape: Shape,
+    /// Whether the OpenAPI documents list it as required. Decoding does not ask for it.
+    pub required: bool,
+    /// Whether the reference tells "not set" from the zero value: a pointer in its source.
+    pub pointer: bool,
+    /// When it is left out of JSON.
+    pub omission: Omission,
+    /// The values that the OpenAPI documents list, in their order; none where any value will do.
+    pub enum_values: Vec<SmolStr>,
+    /// How server-side apply sees the items of a list.
+    pub list_type: Option<ListType>,
+    /// For [`ListType::Map`], the fields that tell items apart.
+    pub keys: Vec<MergeKey>,
+    /// How server-side apply sees the entries of a map or the fields of a struct, where this field says so itself.
+    pub map_type: Option<MapType>,
+    /// How strategic merge patch treats it.
+    pub patch: PatchMarks,
+    /// Where it stands in protobuf; empty for what is not there (`apiVersion` and `kind`).
+    pub proto: ProtoPath,
+    /// What the field holds when the client leaves it out, whatever else the object holds.
+    pub default: Option<Value>,
+    /// Whether the OpenAPI documents tell of [`Field::default`].
+    pub default_published: bool,
+}
+
+impl Field {
+    /// A field of `shape` that nothing more is known of.
+    pub fn new(name: impl Into<SmolStr>, shape: Shape) -> Self {
+        Self {
+            name: name.into(),
+            shape,
+            required: false,
+            pointer: false,
+            omission: Omission::Empty,
+            enum_values: Vec::new(),
+            list_type: None,
+            keys: Vec::new(),
+            map_type: None,
+            patch: PatchMarks::default(),
+            proto: ProtoPath::default(),
+            default: None,
+            default_published: false,
+        }
+    }
+}
+
+/// What a field, an item of a list or a value of a map may hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Text.
+    String,
+    /// A whole number of 32 bits.
+    Int32,
+    /// A whole number of 64 bits.
+    Int64,
+    /// `true` or `false`.
+    Bool,
+    /// A number.
+    Double,
+    /// Bytes in base64.
+    Bytes,
+    /// Anything.
+    Any,
+    /// A value of a type of the table.
+    Ref(TypeId),
+    /// A list of items.
+    List(Box<Shape>),
+    /// A map with free keys.
+    Map(Box<Shape>),
+}
+
+/// When a field is left out of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Omission {
+    /// When it is not set, or (unless it is a pointer) holds the zero value of its type: `omitempty`. A struct that is no
+    /// pointer is always written, as `{}` if need be.
+    Empty,
+    /// When it is the zero value, structs included: `omitzero`.
+    Zero,
+    /// Never; what is not set is written as its zero value, and as `null` where there is none.
+    Never,
+}
+
+/// How server-side apply sees the items of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListType {
+    /// The list is one value.
+    Atomic,
+    /// Each item is a member by its value.
+    Set,
+    /// Each item is a member by its key fields.
+    Map,
+}
+
+/// How server-side apply sees the entries of a map or the fields of a struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapType {
+    /// All of it is one value.
+    Atomic,
+    /// Each entry is a value of its own.
+    Granular,
+}
+
+/// One of the fields that tell the items of a list apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergeKey {
+    /// The name of the field in the items.
+    pub name: SmolStr,
+    /// The value that stands for the key of an item that leaves it out.
+    pub default: Option<Value>,
+}
+
+/// How strategic merge patch treats a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchMarks {
+    /// The items of the list are merged rather than replaced.
+    pub merge: bool,
+    /// Keys that `$retainKeys` does not name are dropped.
+    pub retain_keys: bool,
+    /// The field that tells items apart; `None` for lists of scalars.
+    pub merge_key: Option<SmolStr>,
+}
+
+/// Where a field stands in the protobuf message of its type: its number, after the numbers of the messages that the
+/// reference has there and JSON has not (an inlined struct is a message of its own in protobuf).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ProtoPath {
+    numbers: [u16; 3],
+    depth: u8,
+}
+
+impl ProtoPath {
+    /// The path of `numbers`; `None` if there are more than three.
+    pub fn new(numbers: &[u16]) -> Option<Self> {
+        let mut path = Self {
+            numbers: [0; 3],
+            depth: u8::try_from(numbers.len()).ok()?,
+        };
+        path.numbers.get_mut(..numbers.len())?.copy_from_slice(numbers);
+        Some(path)
+    }
+
+    /// The numbers, that of the field itself last.
+    pub fn numbers(&self) -> &[u16] {
+        &self.numbers[..usize::from(self.depth)]
+    }
+}

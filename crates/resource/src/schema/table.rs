@@ -1,0 +1,225 @@
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use holdfast_value::{Map, SmolStr, Value};
+
+use crate::GroupVersionKind;
+use crate::schema::{Field, MapType, Omission, Scalar, Shape, Type, TypeId, TypeKind, Union};
+
+/// All types of a set of kinds; see the [module](crate::schema).
+#[derive(Clone, Debug, Default)]
+pub struct TypeTable {
+    types: Vec<Type>,
+    by_name: HashMap<SmolStr, TypeId>,
+    by_kind: HashMap<GroupVersionKind, TypeId>,
+}
+
+/// What is wrong with a set of types.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// Two types have one name.
+    #[error("the type {0} stands there twice")]
+    RepeatedType(SmolStr),
+    /// Two fields of a type have one name.
+    #[error("the field {field} of {of} stands there twice")]
+    RepeatedField {
+        /// The type.
+        of: SmolStr,
+        /// The field.
+        field: SmolStr,
+    },
+    /// A type is referred to and was never given.
+    #[error("the type {0} is named and not there")]
+    MissingType(SmolStr),
+    /// A type would hold itself without an end.
+    #[error("a value of type {0} that nobody set would be endless")]
+    Endless(SmolStr),
+    /// A table holds at most 65,535 fields a type.
+    #[error("the type {0} has too many fields")]
+    TooManyFields(SmolStr),
+}
+
+impl TypeTable {
+    /// A builder of a table.
+    pub fn builder() -> TypeTableBuilder {
+        TypeTableBuilder::default()
+    }
+
+    /// The type at `id`, which must be of this table.
+    pub fn get(&self, id: TypeId) -> &Type {
+        &self.types[id.0 as usize]
+    }
+
+    /// The type of that definition name.
+    pub fn id(&self, name: &str) -> Option<TypeId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The type of the objects of a kind. Kinds that many groups share (`DeleteOptions`) are found in each of them.
+    pub fn id_of_kind(&self, kind: &GroupVersionKind) -> Option<TypeId> {
+        self.by_kind.get(kind).copied()
+    }
+
+    /// All types in the order they were named in, with their places.
+    pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type)> {
+        (0u32..).map(TypeId).zip(&self.types)
+    }
+
+    /// How many types there are.
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Whether there is no type.
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+
+    /// The zero value of a shape: what the reference writes where nobody set anything.
+    pub fn zero(&self, shape: &Shape) -> Value {
+        match shape {
+            Shape::String => Value::from(""),
+            Shape::Int32 | Shape::Int64 | Shape::Double => Value::Int(0),
+            Shape::Bool => Value::Bool(false),
+            Shape::Ref(id) => self.get(*id).zero(),
+            Shape::Bytes | Shape::Any | Shape::List(_) | Shape::Map(_) => Value::Null,
+        }
+    }
+
+    /// What the reference writes for `field` where nobody set it; `None` if it is left out.
+    pub(crate) fn unset(&self, field: &Field) -> Option<Value> {
+        match (field.omission, &field.shape) {
+            (Omission::Never, _) if field.pointer => Some(Value::Null),
+            (Omission::Never, shape) => Some(self.zero(shape)),
+            (Omission::Empty, Shape::Ref(id)) if !field.pointer => Some(self.get(*id).zero()),
+            (Omission::Empty | Omission::Zero, _) => None,
+        }
+    }
+}
+
+/// Gathers types in any order; [`TypeTableBuilder::build`] checks that they fit together.
+#[derive(Debug, Default)]
+pub struct TypeTableBuilder {
+    ids: HashMap<SmolStr, TypeId>,
+    names: Vec<SmolStr>,
+    types: Vec<Option<Type>>,
+}
+
+impl TypeTableBuilder {
+    /// The place of the type `name`, which may be given before or after. For use in [`Shape::Ref`].
+    pub fn reference(&mut self, name: &str) -> TypeId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = TypeId(self.types.len() as u32);
+        let name = SmolStr::new(name);
+        self.ids.insert(name.clone(), id);
+        self.names.push(name);
+        self.types.push(None);
+        id
+    }
+
+    /// Gives a struct; its fields come in any order.
+    pub fn add_struct(&mut self, name: &str, fields: Vec<Field>) -> Result<&mut Type, TableError> {
+        self.add(name, TypeKind::Struct(fields))
+    }
+
+    /// Gives a type that has a form of its own.
+    pub fn add_scalar(&mut self, name: &str, scalar: Scalar) -> Result<&mut Type, TableError> {
+        self.add(name, TypeKind::Scalar(scalar))
+    }
+
+    fn add(&mut self, name: &str, mut kind: TypeKind) -> Result<&mut Type, TableError> {
+        let id = self.reference(name);
+        let name = self.names[id.0 as usize].clone();
+        if let TypeKind::Struct(fields) = &mut kind {
+            if fields.len() >= usize::from(u16::MAX) {
+                return Err(TableError::TooManyFields(name));
+            }
+            fields.sort_by(|a, b| a.name.cmp(&b.name));
+            if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {
+                let field = pair[0].name.clone();
+                return Err(TableError::RepeatedField { of: name, field });
+            }
+        }
+        let slot = &mut self.types[id.0 as usize];
+        if slot.is_some() {
+            return Err(TableError::RepeatedType(name));
+        }
+        Ok(slot.insert(Type {
+            name,
+            kind,
+            map_type: None::<MapType>,
+            kinds: Vec::new(),
+            published: true,
+            unions: Vec::<Union>::new(),
+            zero: OnceLock::new(),
+            always_written: Vec::new(),
+        }))
+    }
+
+    /// The table of all types given.
+    pub fn build(self) -> Result<TypeTable, TableError> {
+        let mut types = Vec::with_capacity(self.types.len());
+        for (given, name) in self.types.into_iter().zip(&self.names) {
+            types.push(given.ok_or_else(|| TableError::MissingType(name.clone()))?);
+        }
+        let mut table = TypeTable {
+            types,
+            by_name: self.ids,
+            by_kind: HashMap::new(),
+        };
+        for at in 0..table.types.len() {
+            let id = TypeId(at as u32);
+            table.settle_zero(id, &mut Vec::new())?;
+            for kind in &table.types[at].kinds {
+                table.by_kind.insert(kind.clone(), id);
+            }
+        }
+        Ok(table)
+    }
+}
+
+impl TypeTable {
+    /// Works out the zero value of a type, those of the structs within it first.
+    fn settle_zero(&mut self, id: TypeId, above: &mut Vec<TypeId>) -> Result<(), TableError> {
+        let of = self.get(id);
+        if of.zero.get().is_some() {
+            return Ok(());
+        }
+        if above.contains(&id) {
+            return Err(TableError::Endless(of.name.clone()));
+        }
+        let zero = match &of.kind {
+            TypeKind::Scalar(scalar) => scalar.zero(),
+            TypeKind::Struct(fields) => {
+                let held: Vec<TypeId> = fields.iter().filter_map(held_by_value).collect();
+                above.push(id);
+                for inner in held {
+                    self.settle_zero(inner, above)?;
+                }
+                above.pop();
+                let fields = self.get(id).fields();
+                let written: Vec<_> = fields
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(at, field)| Some((at as u16, field.name.clone(), self.unset(field)?)))
+                    .collect();
+                self.types[id.0 as usize].always_written = written.iter().map(|(at, ..)| *at).collect();
+                let entries = written.into_iter().map(|(_, name, value)| (name, value)).collect();
+                Value::Map(Map::from_sorted(entries))
+            }
+        };
+        // It was not set a moment ago, and nobody else has the table yet.
+        let _ = self.get(id).zero.set(zero);
+        Ok(())
+    }
+}
+
+/// The type that a field holds by value and writes even where nobody set it.
+fn held_by_value(field: &Field) -> Option<TypeId> {
+    match field.shape {
+        Shape::Ref(id) if !field.pointer && field.omission != Omission::Zero => Some(id),
+        _ => None,
+    }
+}

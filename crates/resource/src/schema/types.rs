@@ -1,0 +1,148 @@
+use std::sync::OnceLock;
+
+use holdfast_value::{Map, SmolStr, Value};
+
+use crate::GroupVersionKind;
+use crate::schema::{Field, MapType};
+
+/// The place of a type in its [`TypeTable`](crate::schema::TypeTable).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub(crate) u32);
+
+/// A type of objects or of parts of them.
+#[derive(Clone, Debug)]
+pub struct Type {
+    /// The definition name: `io.k8s.api.core.v1.Container`.
+    pub name: SmolStr,
+    /// What values of the type look like.
+    pub kind: TypeKind,
+    /// Whether all of a struct is one field to server-side apply. `None` is [`MapType::Granular`].
+    pub map_type: Option<MapType>,
+    /// The kinds whose objects are of this type; `DeleteOptions` and such stand for one kind in many groups.
+    pub kinds: Vec<GroupVersionKind>,
+    /// Whether the type stands in the OpenAPI documents.
+    pub published: bool,
+    /// Which fields exclude each other, as the OpenAPI documents tell.
+    pub unions: Vec<Union>,
+    /// What the reference writes for a value of this type that nobody set; see [`Type::zero`].
+    pub(crate) zero: OnceLock<Value>,
+    /// For structs, the places of the fields that are written even when nobody set them.
+    pub(crate) always_written: Vec<u16>,
+}
+
+impl Type {
+    /// The fields of a struct in the order of their names; none for a scalar.
+    pub fn fields(&self) -> &[Field] {
+        match &self.kind {
+            TypeKind::Struct(fields) => fields,
+            TypeKind::Scalar(_) => &[],
+        }
+    }
+
+    /// The field `name` of a struct.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        let fields = self.fields();
+        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
+        Some(&fields[at])
+    }
+
+    /// The last part of the definition name: `Container`.
+    pub fn short_name(&self) -> &str {
+        self.name.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// What the reference writes for a value of this type that nobody set: for a struct the fields that are never left
+    /// out, for times `null`, for quantities `"0"`.
+    pub fn zero(&self) -> Value {
+        self.zero.get().cloned().unwrap_or_default()
+    }
+}
+
+/// What values of a type look like.
+#[derive(Clone, Debug)]
+pub enum TypeKind {
+    /// A map with known fields, in the order of their names.
+    Struct(Vec<Field>),
+    /// One of the types with a form of their own.
+    Scalar(Scalar),
+}
+
+/// Types that have a form of their own in JSON or protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scalar {
+    /// A decimal number with a suffix, such as `500m`; written in canonical form.
+    Quantity,
+    /// A number of 32 bits or a text.
+    IntOrString,
+    /// RFC 3339 in UTC with whole seconds, or `null`.
+    Time,
+    /// RFC 3339 in UTC with six digits of a second, or `null`.
+    MicroTime,
+    /// A Go duration, such as `1m30s`.
+    Duration,
+    /// Any object, kept as it is; `null` where there is none.
+    RawExtension,
+    /// A set of fields in its JSON form, kept as it is.
+    FieldsV1,
+    /// Any JSON, kept as it is.
+    Json,
+    /// A JSON schema or `true` or `false`.
+    JsonSchemaOrBool,
+    /// A JSON schema or a list of them.
+    JsonSchemaOrArray,
+    /// A JSON schema or a list of texts.
+    JsonSchemaOrStringArray,
+    /// The body of a patch; only named in the OpenAPI documents.
+    Patch,
+}
+
+impl Scalar {
+    pub(crate) const NAMES: [(Scalar, &'static str); 12] = [
+        (Scalar::Quantity, "quantity"),
+        (Scalar::IntOrString, "int-or-string"),
+        (Scalar::Time, "time"),
+        (Scalar::MicroTime, "micro-time"),
+        (Scalar::Duration, "duration"),
+        (Scalar::RawExtension, "raw-extension"),
+        (Scalar::FieldsV1, "fields-v1"),
+        (Scalar::Json, "json"),
+        (Scalar::JsonSchemaOrBool, "json-schema-or-bool"),
+        (Scalar::JsonSchemaOrArray, "json-schema-or-array"),
+        (Scalar::JsonSchemaOrStringArray, "json-schema-or-strings"),
+        (Scalar::Patch, "patch"),
+    ];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+
+    /// The scalar of that name in tables.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(scalar, _)| *scalar)
+    }
+
+    /// What the reference writes for one that nobody set.
+    pub(crate) fn zero(self) -> Value {
+        match self {
+            Scalar::Quantity => Value::from("0"),
+            Scalar::IntOrString => Value::Int(0),
+            Scalar::Duration => Value::from("0s"),
+            Scalar::JsonSchemaOrBool => Value::Bool(false),
+            Scalar::FieldsV1 => Value::Map(Map::new()),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// Fields of a struct of which at most one is to be set (`x-kubernetes-unions`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Union {
+    /// The field that says which one is set.
+    pub discriminator: Option<SmolStr>,
+    /// Each field and the value of the discriminator that stands for it.
+    pub fields: Vec<(SmolStr, SmolStr)>,
+}
