@@ -1,0 +1,59 @@
+//! Paths into an object.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::PathElement;
+
+/// A path into an object: its elements from the root down. Ordered element by element, a prefix first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(Vec<PathElement>);
+
+impl Path {
+    /// The path to the root.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A path through the fields of these names.
+    pub fn of_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        names.into_iter().map(PathElement::field).collect()
+    }
+
+    /// Goes one step down.
+    pub fn push(&mut self, element: PathElement) {
+        self.0.push(element);
+    }
+
+    /// Goes one step up and gives back the last element.
+    pub fn pop(&mut self) -> Option<PathElement> {
+        self.0.pop()
+    }
+}
+
+impl Deref for Path {
+    type Target = [PathElement];
+
+    fn deref(&self) -> &[PathElement] {
+        &self.0
+    }
+}
+
+impl From<Vec<PathElement>> for Path {
+    fn from(elements: Vec<PathElement>) -> Self {
+        Self(elements)
+    }
+}
+
+impl FromIterator<PathElement> for Path {
+    fn from_iter<I: IntoIterator<Item = PathElement>>(elements: I) -> Self {
+        Self(elements.into_iter().collect())
+    }
+}
+
+/// As conflict messages print it: `.spec.containers[name="a"].image`.
+impl fmt::Display for Path {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().try_for_each(|element| element.fmt(out))
+    }
+}

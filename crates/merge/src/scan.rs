@@ -1,0 +1,315 @@
+//! A small reader of JSON, for field sets and the values within their elements: it reads what stands inside JSON strings
+//! without making a tree of what stands around them.
+
+use std::borrow::Cow;
+
+use holdfast_value::{List, Map, SmolStr, Value};
+
+/// The deepest nesting of a field set or of a value within an element.
+pub(crate) const MAX_DEPTH: usize = 512;
+
+/// What is wrong with a text, and the byte where it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} at byte {at}")]
+pub struct ScanError {
+    /// What is wrong.
+    pub what: &'static str,
+    /// The byte of the text, counted from 0.
+    pub at: usize,
+}
+
+pub(crate) struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    pub(crate) fn error<T>(&self, what: &'static str) -> Result<T, ScanError> {
+        Err(ScanError { what, at: self.at })
+    }
+
+    /// The next byte that is no white space, left in place.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        while let Some(byte) = self.bytes.get(self.at) {
+            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                return Some(*byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Takes `byte` if it is next.
+    #[inline]
+    pub(crate) fn take(&mut self, byte: u8) -> bool {
+        let taken = self.peek() == Some(byte);
+        self.at += usize::from(taken);
+        taken
+    }
+
+    /// Takes a word such as `null`.
+    pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ScanError> {
+        if self.bytes[self.at..].starts_with(word.as_bytes()) {
+            self.at += word.len();
+            return Ok(());
+        }
+        self.error("expected null, true or false")
+    }
+
+    /// Refuses anything but white space to the end.
+    pub(crate) fn end(&mut self) -> Result<(), ScanError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => self.error("unexpected trailing data"),
+        }
+    }
+
+    /// Reads a whole text that is one value.
+    pub(crate) fn only_value(mut self) -> Result<Value, ScanError> {
+        let value = self.value(0)?;
+        self.end()?;
+        Ok(value)
+    }
+
+    /// Reads a whole text that is one object, or null for an empty one, keeping repeated names.
+    pub(crate) fn only_members(mut self) -> Result<Vec<(SmolStr, Value)>, ScanError> {
+        let members = match self.peek() {
+            Some(b'{') => self.members(0)?,
+            Some(b'n') => self.word("null").map(|()| Vec::new())?,
+            _ => return self.error("expected an object"),
+        };
+        self.end()?;
+        Ok(members)
+    }
+
+    /// Reads the next value; numbers become floats.
+    pub(crate) fn value(&mut self, depth: usize) -> Result<Value, ScanError> {
+        if depth >= MAX_DEPTH {
+            return self.error("too deeply nested");
+        }
+        match self.peek() {
+            Some(b'"') => Ok(Value::String(match self.string()? {
+                Cow::Borrowed(text) => SmolStr::new(text),
+                Cow::Owned(text) => SmolStr::from(text),
+            })),
+            Some(b'{') => Ok(Value::Map(Map::from_unsorted(self.members(depth + 1)?))),
+            Some(b'[') => Ok(Value::List(List::from(self.items(depth + 1)?))),
+            Some(b't') => self.word("true").map(|()| Value::Bool(true)),
+            Some(b'f') => self.word("false").map(|()| Value::Bool(false)),
+            Some(b'n') => self.word("null").map(|()| Value::Null),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => self.error("expected a value"),
+        }
+    }
+
+    fn items(&mut self, depth: usize) -> Result<Vec<Value>, ScanError> {
+        let mut items = Vec::new();
+        self.at += 1;
+        if self.take(b']') {
+            return Ok(items);
+        }
+        loop {
+            items.push(self.value(depth)?);
+            if self.take(b']') {
+                return Ok(items);
+            }
+            if !self.take(b',') {
+                return self.error("expected , or ]");
+            }
+        }
+    }
+
+    fn members(&mut self, depth: usize) -> Result<Vec<(SmolStr, Value)>, ScanError> {
+        let mut members = Vec::new();
+        self.at += 1;
+        if self.take(b'}') {
+            return Ok(members);
+        }
+        loop {
+            let name = SmolStr::new(self.name()?);
+            members.push((name, self.value(depth)?));
+            if self.take(b'}') {
+                return Ok(members);
+            }
+            if !self.take(b',') {
+                return self.error("expected , or }");
+            }
+        }
+    }
+
+    /// Reads a member's name and the colon after it.
+    pub(crate) fn name(&mut self) -> Result<Cow<'a, str>, ScanError> {
+        if self.peek() != Some(b'"') {
+            return self.error("expected a name in quotes");
+        }
+        let name = self.string()?;
+        if !self.take(b':') {
+            return self.error("expected :");
+        }
+        Ok(name)
+    }
+
+    /// Reads a string; the opening quote is next.
+    fn string(&mut self) -> Result<Cow<'a, str>, ScanError> {
+        let bytes = self.bytes;
+        let start = self.at + 1;
+        let mut end = start;
+        while let Some(byte) = bytes.get(end) {
+            match byte {
+                b'"' => {
+                    self.at = end + 1;
+                    return Ok(String::from_utf8_lossy(&bytes[start..end]));
+                }
+                b'\\' => return self.escaped_string(start, end),
+                _ => end += 1,
+            }
+        }
+        self.at = end;
+        self.error("unexpected end of a string")
+    }
+
+    /// Reads on from the first backslash, at `escape`.
+    fn escaped_string(&mut self, start: usize, escape: usize) -> Result<Cow<'a, str>, ScanError> {
+        let bytes = self.bytes;
+        let mut text = Vec::with_capacity(bytes.len().min(escape - start + 64));
+        text.extend_from_slice(&bytes[start..escape]);
+        self.at = escape;
+        while let Some(byte) = bytes.get(self.at) {
+            self.at += 1;
+            match byte {
+                b'"' => {
+                    let text = String::from_utf8(text);
+                    return Ok(Cow::Owned(text.unwrap_or_else(|error| {
+                        String::from_utf8_lossy(error.as_bytes()).into_owned()
+                    })));
+                }
+                b'\\' => self.escape(&mut text)?,
+                _ => text.push(*byte),
+            }
+        }
+        self.error("unexpected end of a string")
+    }
+
+    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), ScanError> {
+        let Some(byte) = self.bytes.get(self.at) else {
+            return self.error("unexpected end of a string");
+        };
+        self.at += 1;
+        text.push(match byte {
+            b'"' | b'\\' | b'/' => *byte,
+            b'b' => 0x08,
+            b'f' => 0x0C,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let character = self.unicode_escape()?;
+                text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                return Ok(());
+            }
+            _ => return self.error("unknown escape"),
+        });
+        Ok(())
+    }
+
+    /// Reads the digits of `\u`, and those of a second one where both are a surrogate pair. A lone surrogate becomes
+    /// U+FFFD.
+    fn unicode_escape(&mut self) -> Result<char, ScanError> {
+        let first = self.four_digits()?;
+        if !(0xD800..0xDC00).contains(&first) || !self.bytes[self.at..].starts_with(b"\\u") {
+            return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        let after_first = self.at;
+        self.at += 2;
+        let second = self.four_digits()?;
+        if (0xDC00..0xE000).contains(&second) {
+            let code = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+            return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        self.at = after_first;
+        Ok(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn four_digits(&mut self) -> Result<u32, ScanError> {
+        let digits = self
+            .bytes
+            .get(self.at..self.at + 4)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        match code {
+            Some(code) => {
+                self.at += 4;
+                Ok(code)
+            }
+            None => self.error("expected four hexadecimal digits"),
+        }
+    }
+
+    fn number(&mut self) -> Result<Value, ScanError> {
+        let rest = &self.bytes[self.at..];
+        let length = rest
+            .iter()
+            .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+            .unwrap_or(rest.len());
+        let token = &rest[..length];
+        if !is_number(token) {
+            return self.error("malformed number");
+        }
+        // Ports and counts are exact well below the precision of a float.
+        let number = if token.len() <= 9 && token.iter().all(u8::is_ascii_digit) {
+            Some(
+                token
+                    .iter()
+                    .fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0'))
+                    .into(),
+            )
+        } else {
+            std::str::from_utf8(token)
+                .ok()
+                .and_then(|token| token.parse::<f64>().ok())
+        };
+        match number {
+            Some(number) if number.is_finite() => {
+                self.at += length;
+                Ok(Value::Float(number))
+            }
+            _ => self.error("number out of range"),
+        }
+    }
+}
+
+/// Whether a token is a number in JSON's grammar.
+fn is_number(token: &[u8]) -> bool {
+    fn digits(text: &[u8]) -> usize {
+        text.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    }
+    let mut rest = token.strip_prefix(b"-").unwrap_or(token);
+    let whole = digits(rest);
+    if whole == 0 || (whole > 1 && rest[0] == b'0') {
+        return false;
+    }
+    rest = &rest[whole..];
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let length = digits(fraction);
+        if length == 0 {
+            return false;
+        }
+        rest = &fraction[length..];
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let exponent = match exponent {
+            [b'+' | b'-', unsigned @ ..] => unsigned,
+            unsigned => unsigned,
+        };
+        let length = digits(exponent);
+        return length > 0 && length == exponent.len();
+    }
+    rest.is_empty()
+}

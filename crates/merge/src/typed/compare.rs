@@ -1,0 +1,326 @@
+//! What differs between two values.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use holdfast_value::{Entry, Value};
+
+use super::items::{Groups, Positions, names};
+use super::to_set::{Ownership, SetWalk};
+use super::validate::scalar_error;
+use super::{Checked, Errors, Kind, Typed, ValidationErrors, deduce, first_kind, same, unusable};
+use crate::schema::{ListType, MapType, Scalar, Schema, Type, TypeRef};
+use crate::set::SetBuilder;
+use crate::{Filter, PathElement, Set};
+
+/// What differs between two values of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// What the second value alone has: leaves, and every container, item and entry that came as a whole.
+    pub added: Set,
+    /// The leaves that both have with different values.
+    pub modified: Set,
+    /// What the first value alone has.
+    pub removed: Set,
+}
+
+impl Comparison {
+    /// Whether nothing differs.
+    pub fn is_same(&self) -> bool {
+        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
+    }
+
+    /// The comparison without the paths of a set and all below them.
+    pub fn exclude_fields(&self, fields: &Set) -> Comparison {
+        self.map(|set| set.recursive_difference(fields))
+    }
+
+    /// What a filter keeps of the comparison.
+    pub fn filter_fields(&self, filter: &Filter) -> Comparison {
+        self.map(|set| filter.apply(set))
+    }
+
+    fn map(&self, change: impl Fn(&Set) -> Set) -> Comparison {
+        Comparison {
+            added: change(&self.added),
+            modified: change(&self.modified),
+            removed: change(&self.removed),
+        }
+    }
+}
+
+/// One block for each part that is not empty, one printed path a line.
+impl fmt::Display for Comparison {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (title, set) in [
+            ("Modified", &self.modified),
+            ("Added", &self.added),
+            ("Removed", &self.removed),
+        ] {
+            if !set.is_empty() {
+                writeln!(out, "- {title} Fields:\n{set}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Typed {
+    /// What differs between this value and a newer one.
+    ///
+    /// # Errors
+    /// If the types differ, or either value does not fit the type.
+    pub fn compare(&self, newer: &Typed) -> Result<Comparison, ValidationErrors> {
+        self.require_type_of(newer)?;
+        let mut walk = Walk {
+            schema: &self.schema,
+            added: SetWalk::new(&self.schema, Ownership::Whole),
+            removed: SetWalk::new(&self.schema, Ownership::Whole),
+            modified: SetBuilder::default(),
+            errors: Errors::default(),
+            valid: self.checked.min(newer.checked) >= Checked::Valid,
+        };
+        let level = walk.begin();
+        walk.node(self.type_ref, &self.value, &newer.value);
+        let comparison = walk.finish(level);
+        walk.errors.result().map(|()| comparison)
+    }
+}
+
+/// Both values have every node that is walked here; what one alone has goes to [`SetWalk`].
+struct Walk<'a> {
+    schema: &'a Schema,
+    added: SetWalk<'a>,
+    removed: SetWalk<'a>,
+    modified: SetBuilder,
+    errors: Errors,
+    /// Whether both values are valid, so that a part that is the same in both needs no look.
+    valid: bool,
+}
+
+/// Where a level of each of the three sets began.
+#[derive(Clone, Copy)]
+struct Level {
+    added: crate::set::Mark,
+    modified: crate::set::Mark,
+    removed: crate::set::Mark,
+}
+
+/// Which of the two values.
+#[derive(Clone, Copy)]
+enum Side {
+    Older,
+    Newer,
+}
+
+impl<'a> Walk<'a> {
+    fn begin(&self) -> Level {
+        Level {
+            added: self.added.builder.begin(),
+            modified: self.modified.begin(),
+            removed: self.removed.builder.begin(),
+        }
+    }
+
+    fn finish(&mut self, level: Level) -> Comparison {
+        Comparison {
+            added: self.added.builder.finish(level.added),
+            modified: self.modified.finish(level.modified),
+            removed: self.removed.builder.finish(level.removed),
+        }
+    }
+
+    /// Adds what differs below a node, and says whether the node is itself modified.
+    fn node(&mut self, type_ref: TypeRef, older: &Value, newer: &Value) -> bool {
+        if self.valid && same(older, newer) {
+            return false;
+        }
+        let of = self.schema.resolve(type_ref);
+        if of.missing {
+            self.errors.push(unusable(of));
+            return false;
+        }
+        let (older_kinds, newer_kinds) = (deduce(of, older), deduce(of, newer));
+        if older_kinds == newer_kinds {
+            return self.as_kind(of, first_kind(newer_kinds), older, newer);
+        }
+        // The value changed its kind: what it was goes and what it is comes, each walked as what it is.
+        let as_older = self.separately(|walk| walk.as_kind(of, first_kind(older_kinds), older, newer));
+        let as_newer = self.separately(|walk| walk.as_kind(of, first_kind(newer_kinds), older, newer));
+        self.put(as_older.1.added.union(&as_newer.1.added), |walk| {
+            &mut walk.added.builder
+        });
+        self.put(as_older.1.modified.union(&as_newer.1.modified), |walk| {
+            &mut walk.modified
+        });
+        self.put(as_older.1.removed.union(&as_newer.1.removed), |walk| {
+            &mut walk.removed.builder
+        });
+        as_older.0 || as_newer.0
+    }
+
+    /// Walks into sets apart from those of the present level.
+    fn separately(&mut self, walk: impl FnOnce(&mut Self) -> bool) -> (bool, Comparison) {
+        let level = self.begin();
+        let modified = walk(self);
+        (modified, self.finish(level))
+    }
+
+    fn put(&mut self, set: Set, builder: impl FnOnce(&mut Self) -> &mut SetBuilder) {
+        builder(self).push_all(&set);
+    }
+
+    fn as_kind(&mut self, of: &'a Type, kind: Option<Kind>, older: &Value, newer: &Value) -> bool {
+        match (kind, &of.map, &of.scalar, &of.list) {
+            (Some(Kind::Map), Some(map), ..) => self.map(map, older, newer),
+            (Some(Kind::Scalar), _, Some(scalar), _) => self.scalar(scalar, older, newer),
+            (Some(Kind::List), _, _, Some(list)) => self.list(list, older, newer),
+            _ => {
+                self.errors.push(unusable(of));
+                false
+            }
+        }
+    }
+
+    fn scalar(&mut self, scalar: &Scalar, older: &Value, newer: &Value) -> bool {
+        if let (Some(older), Some(newer)) = (
+            scalar_error(scalar, older, "lhs: "),
+            scalar_error(scalar, newer, "rhs: "),
+        ) {
+            self.errors.push(older);
+            self.errors.push(newer);
+            return false;
+        }
+        older != newer
+    }
+
+    fn map(&mut self, map: &'a MapType, older: &Value, newer: &Value) -> bool {
+        let mut older_entries: &[Entry] = older.as_map().map_or(&[], |map| map);
+        let mut newer_entries: &[Entry] = newer.as_map().map_or(&[], |map| map);
+        if map.atomic || (older_entries.is_empty() && newer_entries.is_empty()) {
+            return older != newer;
+        }
+        let mut fields = map.cursor();
+        loop {
+            let order = match (older_entries.first(), newer_entries.first()) {
+                (None, None) => return false,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((older, older_value)), Some((newer, newer_value))) => {
+                    let order = older.as_str().cmp(newer.as_str());
+                    if order.is_eq() && self.valid && same(older_value, newer_value) {
+                        (older_entries, newer_entries) = (&older_entries[1..], &newer_entries[1..]);
+                        continue;
+                    }
+                    order
+                }
+            };
+            let older_entry = older_entries.first().filter(|_| order.is_le());
+            let newer_entry = newer_entries.first().filter(|_| order.is_ge());
+            let Some((key, _)) = older_entry.or(newer_entry) else {
+                return false;
+            };
+            let below = fields.find(key).map_or(map.element, |field| field.type_ref);
+            let element = || PathElement::Field(key.clone());
+            match (older_entry, newer_entry) {
+                (Some((_, older)), Some((_, newer))) => self.both(element, below, older, newer),
+                (Some((_, older)), None) => self.one(Side::Older, element(), below, older),
+                (None, Some((_, newer))) => self.one(Side::Newer, element(), below, newer),
+                (None, None) => return false,
+            }
+            older_entries = &older_entries[usize::from(order.is_le())..];
+            newer_entries = &newer_entries[usize::from(order.is_ge())..];
+        }
+    }
+
+    fn list(&mut self, list: &'a ListType, older: &Value, newer: &Value) -> bool {
+        let older_items: &[Value] = older.as_list().map_or(&[], |list| list);
+        let newer_items: &[Value] = newer.as_list().map_or(&[], |list| list);
+        if list.is_atomic() || (older_items.is_empty() && newer_items.is_empty()) {
+            return older != newer;
+        }
+        let (older_names, newer_names) = match (names(list, older_items), names(list, newer_items)) {
+            (Ok(older), Ok(newer)) => (older, newer),
+            (older, newer) => {
+                self.errors.0.extend(older.err());
+                self.errors.0.extend(newer.err());
+                return false;
+            }
+        };
+        let groups = Groups::of(&older_names, &newer_names);
+        let older_at = groups.positions(&groups.left);
+        let newer_at = groups.positions(&groups.right);
+        for (older_at, newer_at) in older_at.iter().zip(&newer_at) {
+            let name = match (older_at.first(), newer_at.first()) {
+                (Some(at), _) => &older_names[*at],
+                (None, Some(at)) => &newer_names[*at],
+                (None, None) => continue,
+            };
+            let element = || list.element(name);
+            match (older_at.as_slice(), newer_at.as_slice()) {
+                ([older], [newer]) => self.both(element, list.element, &older_items[*older], &newer_items[*newer]),
+                ([older], []) => self.one(Side::Older, element(), list.element, &older_items[*older]),
+                ([], [newer]) => self.one(Side::Newer, element(), list.element, &newer_items[*newer]),
+                ([], []) => {}
+                ([_, _, ..], [_, _, ..]) => {
+                    if !equal_items((older_at, older_items), (newer_at, newer_items)) {
+                        self.modified.push(element(), true, Set::new());
+                    }
+                }
+                // Several items of one name are owned as one bare item.
+                ([_, _, ..], rest) => {
+                    if let [newer] = rest {
+                        self.one(Side::Newer, element(), list.element, &newer_items[*newer]);
+                    }
+                    self.removed.builder.push(element(), true, Set::new());
+                }
+                (rest, [_, _, ..]) => {
+                    if let [older] = rest {
+                        self.one(Side::Older, element(), list.element, &older_items[*older]);
+                    }
+                    self.added.builder.push(element(), true, Set::new());
+                }
+            }
+        }
+        false
+    }
+
+    /// Adds what differs at a step that both values have.
+    fn both(&mut self, element: impl Fn() -> PathElement, type_ref: TypeRef, older: &Value, newer: &Value) {
+        if self.valid && same(older, newer) {
+            return;
+        }
+        let level = self.begin();
+        let before = self.errors.count();
+        let modified = self.node(type_ref, older, newer);
+        self.errors.prefix(before, &element);
+        let below = self.finish(level);
+        for (builder, member, children) in [
+            (&mut self.added.builder, false, below.added),
+            (&mut self.modified, modified, below.modified),
+            (&mut self.removed.builder, false, below.removed),
+        ] {
+            if member || !children.is_empty() {
+                builder.push(element(), member, children);
+            }
+        }
+    }
+
+    /// Adds a step that one value alone has, with all below it.
+    fn one(&mut self, side: Side, element: PathElement, type_ref: TypeRef, value: &Value) {
+        let walk = match side {
+            Side::Older => &mut self.removed,
+            Side::Newer => &mut self.added,
+        };
+        walk.child(element, type_ref, value, true);
+        self.errors.0.append(&mut walk.errors.0);
+    }
+}
+
+fn equal_items((older_at, older): (&Positions, &[Value]), (newer_at, newer): (&Positions, &[Value])) -> bool {
+    older_at.len() == newer_at.len()
+        && older_at
+            .iter()
+            .zip(newer_at)
+            .all(|(older_at, newer_at)| older[*older_at] == newer[*newer_at])
+}

@@ -1,0 +1,111 @@
+//! Keeping of a value only what a set names.
+
+use holdfast_value::{Entry, List, Map, Value};
+
+use super::{Kind, Typed, deduce, first_kind};
+use crate::schema::{ListType, MapType, Schema, TypeRef};
+use crate::{PathElement, Set};
+
+/// Whether extraction keeps the key fields of list items whose other fields it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFields {
+    /// Only where the set names them.
+    AsNamed,
+    /// Wherever anything of the item is kept, so that the items stay mergeable.
+    Appended,
+}
+
+impl Typed {
+    /// The parts of the value that the paths of a set lead to. Atomic and empty containers are kept whole.
+    ///
+    /// As in the reference, what stands below a map entry that is itself in the set is taken by the set of the entry's own
+    /// level; a list item in the set without paths below it is kept whole.
+    pub fn extract_items(&self, items: &Set, key_fields: KeyFields) -> Typed {
+        let with_keys = match key_fields {
+            KeyFields::AsNamed => items.clone(),
+            KeyFields::Appended => self.with_key_fields(items),
+        };
+        let walk = Walk { schema: &self.schema };
+        let value = walk.node(self.type_ref, &self.value, &with_keys);
+        self.with_value(value, self.checked)
+    }
+
+    /// The set with the key fields of each item on the way of a path that this value has.
+    fn with_key_fields(&self, items: &Set) -> Set {
+        let Ok(present) = self.to_field_set() else {
+            return items.clone();
+        };
+        let mut keys = Set::new();
+        for path in items.paths().filter(|path| present.has(path)) {
+            for (at, element) in path.iter().enumerate() {
+                let PathElement::Key(key) = element else { continue };
+                for (name, _) in key.fields() {
+                    let mut to_key = path[..=at].to_vec();
+                    to_key.push(PathElement::Field(name.clone()));
+                    keys.insert(&to_key);
+                }
+            }
+        }
+        items.union(&keys)
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+}
+
+impl Walk<'_> {
+    fn node(&self, type_ref: TypeRef, value: &Value, items: &Set) -> Value {
+        let of = self.schema.resolve(type_ref);
+        if of.missing {
+            return Value::Null;
+        }
+        match (first_kind(deduce(of, value)), &of.map, &of.list, value) {
+            (Some(Kind::Scalar), ..) => value.clone(),
+            (Some(Kind::Map), Some(map), _, Value::Map(entries)) => match map.atomic || entries.is_empty() {
+                true => value.clone(),
+                false => self.map(map, entries, items),
+            },
+            (Some(Kind::List), _, Some(list), Value::List(entries)) => match list.is_atomic() || entries.is_empty() {
+                true => value.clone(),
+                false => self.list(list, entries, items),
+            },
+            _ => Value::Null,
+        }
+    }
+
+    fn map(&self, map: &MapType, entries: &[Entry], items: &Set) -> Value {
+        let mut fields = map.cursor();
+        let mut kept = Vec::new();
+        for (key, value) in entries {
+            let Some(entry) = items.field_entry(key) else {
+                continue;
+            };
+            let below = fields.find(key).map_or(map.element, |field| field.type_ref);
+            let level = if entry.member { items } else { &entry.children };
+            kept.push((key.clone(), self.node(below, value, level)));
+        }
+        match kept.is_empty() {
+            true => Value::Null,
+            false => Value::Map(Map::from_sorted(kept)),
+        }
+    }
+
+    fn list(&self, list: &ListType, entries: &[Value], items: &Set) -> Value {
+        let mut kept = Vec::new();
+        for item in entries {
+            let name = list.name(item).ok();
+            let Some(entry) = name.and_then(|name| list.entry(items, &name)) else {
+                continue;
+            };
+            kept.push(match entry.children.is_empty() {
+                true => item.clone(),
+                false => self.node(list.element, item, &entry.children),
+            });
+        }
+        match kept.is_empty() {
+            true => Value::Null,
+            false => Value::List(List::from(kept)),
+        }
+    }
+}

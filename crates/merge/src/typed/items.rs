@@ -1,0 +1,232 @@
+//! How items of lists are named.
+
+use std::cmp::Ordering;
+
+use holdfast_value::Value;
+use smallvec::SmallVec;
+
+use super::ValidationError;
+use crate::go_text;
+use crate::path_element::Key;
+use crate::schema::{ListType, Relationship};
+use crate::set::Entry;
+use crate::{PathElement, Set};
+
+/// The name of a list item, borrowed from the item: the values of its key fields, sorted by the fields' names, with gaps
+/// where there is neither value nor default; or the one value of a set's item.
+#[derive(Clone, Debug)]
+pub(super) struct Name<'a>(SmallVec<[Option<&'a Value>; 2]>);
+
+impl ListType {
+    /// The name of an item.
+    pub(super) fn name<'a>(&'a self, item: &'a Value) -> Result<Name<'a>, String> {
+        if self.relationship != Relationship::Associative {
+            return Err("invalid indexing of non-associative list".to_owned());
+        }
+        match self.keys.is_empty() {
+            true => set_item_name(item),
+            false => self.keyed_item_name(item),
+        }
+    }
+
+    fn keyed_item_name<'a>(&'a self, item: &'a Value) -> Result<Name<'a>, String> {
+        let map = match item {
+            Value::Map(map) => map,
+            Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
+            _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+        };
+        let mut values = SmallVec::with_capacity(self.keys.len());
+        for key in &self.keys {
+            let value = map.get(&key.name);
+            if value.is_none() && !self.items_are_maps {
+                return Err(format!(
+                    "couldn't find default value for {}: associative list may not have non-map types",
+                    key.name
+                ));
+            }
+            values.push(value.or(key.default.as_ref()));
+        }
+        if values.iter().all(Option::is_none) {
+            let names: Vec<_> = self.keys.iter().map(|key| go_text::quoted(&key.name)).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                 values for any key fields)",
+                names.join(" ")
+            ));
+        }
+        Ok(Name(values))
+    }
+
+    /// The path element of a name.
+    pub(super) fn element(&self, name: &Name<'_>) -> PathElement {
+        match (self.keys.as_ref(), name.0.as_slice()) {
+            ([], [Some(value)]) => PathElement::Value((*value).clone()),
+            ([key], [Some(value)]) => PathElement::Key(Key::single(key.name.clone(), (*value).clone())),
+            (keys, values) => PathElement::Key(Key::new(
+                keys.iter()
+                    .zip(values)
+                    .filter_map(|(key, value)| value.map(|value| (key.name.clone(), value.clone())))
+                    .collect(),
+            )),
+        }
+    }
+
+    /// What a set says of the item of this name.
+    pub(super) fn entry<'s>(&self, set: &'s Set, name: &Name<'_>) -> Option<&'s Entry> {
+        let entries = set.entries();
+        let at = entries
+            .binary_search_by(|entry| self.compare_element(&entry.element, name))
+            .ok()?;
+        entries.get(at)
+    }
+
+    /// The order of an element to the element of a name.
+    fn compare_element(&self, element: &PathElement, name: &Name<'_>) -> Ordering {
+        match element {
+            PathElement::Field(_) => Ordering::Less,
+            PathElement::Index(_) => Ordering::Greater,
+            PathElement::Value(value) => match (self.keys.is_empty(), name.0.as_slice()) {
+                (true, [Some(named)]) => value.compare(named),
+                _ => Ordering::Greater,
+            },
+            PathElement::Key(_) if self.keys.is_empty() => Ordering::Less,
+            PathElement::Key(key) => {
+                let mut fields = key.fields().iter();
+                for (key_field, value) in self.keys.iter().zip(&name.0) {
+                    let Some(value) = value else { continue };
+                    let Some((field, field_value)) = fields.next() else {
+                        return Ordering::Less;
+                    };
+                    let order = field
+                        .as_str()
+                        .cmp(key_field.name.as_str())
+                        .then_with(|| field_value.compare(value));
+                    if order.is_ne() {
+                        return order;
+                    }
+                }
+                match fields.next() {
+                    Some(_) => Ordering::Greater,
+                    None => Ordering::Equal,
+                }
+            }
+        }
+    }
+}
+
+fn set_item_name(item: &Value) -> Result<Name<'_>, String> {
+    match item {
+        Value::Map(_) => Err("associative list without keys has an element that's a map type".to_owned()),
+        Value::List(_) => Err("not supported: associative list with lists as elements".to_owned()),
+        Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+        scalar => Ok(Name(SmallVec::from_slice(&[Some(scalar)]))),
+    }
+}
+
+impl Name<'_> {
+    /// The order of the path elements that two names of one list make.
+    #[inline]
+    pub(super) fn compare(&self, other: &Self) -> Ordering {
+        for (at, pair) in self.0.iter().zip(&other.0).enumerate() {
+            let order = match pair {
+                (Some(a), Some(b)) => a.compare(b),
+                (None, None) => Ordering::Equal,
+                // Whoever has this field has an earlier name at this place, unless the other has no more fields at all.
+                (Some(_), None) => {
+                    if other.has_values_from(at) {
+                        Ordering::Less
+                    } else {
+                        Ordering::Greater
+                    }
+                }
+                (None, Some(_)) => {
+                    if self.has_values_from(at) {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    }
+                }
+            };
+            if order.is_ne() {
+                return order;
+            }
+        }
+        Ordering::Equal
+    }
+
+    fn has_values_from(&self, at: usize) -> bool {
+        self.0[at..].iter().any(Option::is_some)
+    }
+}
+
+/// The names of a list's items in order, where each item has one.
+pub(super) fn names<'a>(list: &'a ListType, items: &'a [Value]) -> Result<Vec<Name<'a>>, ValidationError> {
+    let mut names = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        match list.name(item) {
+            Ok(name) => names.push(name),
+            Err(reason) => return Err(ValidationError::new(format!("element {at}: {reason}"))),
+        }
+    }
+    Ok(names)
+}
+
+/// Whether each name occurs once.
+pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
+    if names.windows(2).all(|pair| pair[0].compare(&pair[1]).is_lt()) {
+        return true;
+    }
+    let mut sorted: Vec<&Name<'_>> = names.iter().collect();
+    sorted.sort_unstable_by(|a, b| a.compare(b));
+    sorted.windows(2).all(|pair| pair[0].compare(pair[1]).is_ne())
+}
+
+/// The items of one or two lists, grouped by name.
+pub(super) struct Groups {
+    /// The group of each item of the left list. Groups are numbered from 0 in the order of their names.
+    pub(super) left: Vec<usize>,
+    /// The group of each item of the right list.
+    pub(super) right: Vec<usize>,
+    /// How many groups there are.
+    pub(super) count: usize,
+}
+
+impl Groups {
+    pub(super) fn of<'n>(left: &[Name<'n>], right: &[Name<'n>]) -> Self {
+        let name = |at: usize| match at.checked_sub(left.len()) {
+            None => &left[at],
+            Some(at) => &right[at],
+        };
+        let mut order: Vec<usize> = (0..left.len() + right.len()).collect();
+        order.sort_by(|a, b| name(*a).compare(name(*b)));
+        let mut groups = Self {
+            left: vec![0; left.len()],
+            right: vec![0; right.len()],
+            count: 0,
+        };
+        let mut previous = None;
+        for at in order {
+            if previous.is_none_or(|previous| name(previous).compare(name(at)).is_ne()) {
+                groups.count += 1;
+            }
+            previous = Some(at);
+            match at.checked_sub(left.len()) {
+                None => groups.left[at] = groups.count - 1,
+                Some(at) => groups.right[at] = groups.count - 1,
+            }
+        }
+        groups
+    }
+
+    /// For each group where its items stand in a list, given the groups of the items.
+    pub(super) fn positions(&self, items: &[usize]) -> Vec<Positions> {
+        let mut positions = vec![Positions::default(); self.count];
+        for (at, group) in items.iter().enumerate() {
+            positions[*group].push(at);
+        }
+        positions
+    }
+}
+
+/// Where the items of one name stand in a list.
+pub(super) type Positions = SmallVec<[usize; 1]>;

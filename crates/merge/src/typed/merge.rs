@@ -1,0 +1,364 @@
+//! Merging a configuration into a live value.
+
+use std::cmp::Ordering;
+
+use holdfast_value::{Entry, List, Map, Value};
+
+use super::items::{Groups, Name, all_differ, names};
+use super::validate::scalar_error;
+use super::{
+    Checked, Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, identical, same, unusable,
+};
+use crate::PathElement;
+use crate::schema::{ListType, MapType, Scalar, Schema, TypeRef};
+
+impl Typed {
+    /// Merges a configuration into this value: its leaves win, nothing is removed, and shared list items take its order.
+    /// What does not change is shared with this value.
+    ///
+    /// # Errors
+    /// If the types differ, the configuration has two items of one name, or either side does not fit the type.
+    pub fn merge(&self, config: &Typed) -> Result<Typed, ValidationErrors> {
+        self.require_type_of(config)?;
+        let mut walk = Walk {
+            schema: &self.schema,
+            live_is_valid: self.checked >= Checked::Valid,
+            config_is_unique: config.checked == Checked::Unique,
+            errors: Errors::default(),
+        };
+        let merged = walk.node(self.type_ref, Some(&self.value), Some(&config.value));
+        walk.errors.result()?;
+        let checked = match (self.checked, config.checked) {
+            (Checked::No, _) | (_, Checked::No) => Checked::No,
+            // Duplicates of the live value stay where the configuration does not name them.
+            (live, _) => live,
+        };
+        Ok(self.with_value(merged.unwrap_or_default(), checked))
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    /// Whether a live subtree merged with nothing is itself.
+    live_is_valid: bool,
+    /// Whether a subtree of the configuration merged with nothing, or with itself, is itself.
+    config_is_unique: bool,
+    errors: Errors,
+}
+
+impl Walk<'_> {
+    /// Merges two nodes of which one may be absent. `None` where nothing remains.
+    fn node(&mut self, type_ref: TypeRef, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+        match (live, config) {
+            (None, Some(config)) if self.config_is_unique => return Some(config.clone()),
+            (Some(live), None) if self.live_is_valid => return Some(live.clone()),
+            (Some(live), Some(config)) if self.config_is_unique && same(live, config) => return Some(live.clone()),
+            _ => {}
+        }
+        let of = self.schema.resolve(type_ref);
+        if of.missing {
+            self.errors.push(unusable(of));
+            return None;
+        }
+        let live_kinds = live.map_or(of.kinds(), |live| deduce(of, live));
+        let config_kinds = config.map_or(live_kinds, |config| deduce(of, config));
+        if live.is_some() && live_kinds != config_kinds && !self.live_is_valid {
+            // The live value is of another kind and gives way, but what is wrong with it is still said.
+            self.as_kind(of, first_kind(live_kinds), live, config);
+        }
+        self.as_kind(of, first_kind(config_kinds), live, config)
+    }
+
+    fn as_kind(
+        &mut self,
+        of: &crate::schema::Type,
+        kind: Option<Kind>,
+        live: Option<&Value>,
+        config: Option<&Value>,
+    ) -> Option<Value> {
+        match (kind, &of.map, &of.scalar, &of.list) {
+            (Some(Kind::Map), Some(map), ..) => self.map(map, live, config),
+            (Some(Kind::Scalar), _, Some(scalar), _) => self.scalar(scalar, live, config),
+            (Some(Kind::List), _, _, Some(list)) => self.list(list, live, config),
+            _ => {
+                self.errors.push(unusable(of));
+                None
+            }
+        }
+    }
+
+    fn scalar(&mut self, scalar: &Scalar, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+        if let (Some(live), Some(config)) = (live, config)
+            && let (Some(live), Some(config)) = (
+                scalar_error(scalar, live, "lhs: "),
+                scalar_error(scalar, config, "rhs: "),
+            )
+        {
+            self.errors.push(live);
+            self.errors.push(config);
+            return None;
+        }
+        leaf(live, config)
+    }
+
+    fn map(&mut self, map: &MapType, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+        let live_map = live.and_then(Value::as_map);
+        let config_map = config.and_then(Value::as_map);
+        let live_entries: &[Entry] = live_map.map_or(&[], |map| map);
+        let config_entries: &[Entry] = config_map.map_or(&[], |map| map);
+        if map.atomic || (live_entries.is_empty() && config_entries.is_empty()) {
+            return leaf(live, config);
+        }
+        let merged = self.entries(map, live_entries, config_entries);
+        match (merged, live) {
+            (Merged::AsLive, Some(live)) => Some(live.clone()),
+            (Merged::AsLive, None) => None,
+            (Merged::Changed(entries), _) if entries.is_empty() => None,
+            (Merged::Changed(entries), _) => Some(Value::Map(Map::from_sorted(entries))),
+        }
+    }
+
+    fn entries(&mut self, map: &MapType, mut live: &[Entry], mut config: &[Entry]) -> Merged<Entry> {
+        let mut fields = map.cursor();
+        let mut out = Output::new(live);
+        loop {
+            let order = match (live.first(), config.first()) {
+                (None, None) => return out.finish(),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((live, _)), Some((config, _))) => live.as_str().cmp(config.as_str()),
+            };
+            let live_entry = live.first().filter(|_| order.is_le());
+            let config_entry = config.first().filter(|_| order.is_ge());
+            let Some((key, _)) = live_entry.or(config_entry) else {
+                return out.finish();
+            };
+            let below = fields.find(key).map_or(map.element, |field| field.type_ref);
+            let before = self.errors.count();
+            let merged = self.node(
+                below,
+                live_entry.map(|(_, value)| value),
+                config_entry.map(|(_, value)| value),
+            );
+            self.errors.prefix(before, || PathElement::Field(key.clone()));
+            match (merged, live_entry) {
+                (Some(merged), Some((_, live))) if same(&merged, live) => out.keep(),
+                (Some(merged), _) => out.push((key.clone(), merged), live_entry.is_some()),
+                (None, _) => out.skip(live_entry.is_some()),
+            }
+            live = &live[usize::from(order.is_le())..];
+            config = &config[usize::from(order.is_ge())..];
+        }
+    }
+
+    fn list(&mut self, list: &ListType, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+        let live_items: &[Value] = live.and_then(Value::as_list).map_or(&[], |list| list);
+        let config_items: &[Value] = config.and_then(Value::as_list).map_or(&[], |list| list);
+        if list.is_atomic() || (live_items.is_empty() && config_items.is_empty()) {
+            return leaf(live, config);
+        }
+        let merged = match (names(list, live_items), names(list, config_items)) {
+            (Ok(live_names), Ok(config_names)) => {
+                if !self.config_is_unique && !all_differ(&config_names) {
+                    self.report_duplicates(list, &config_names);
+                    return None;
+                }
+                let same_names = live_names.len() == config_names.len()
+                    && live_names
+                        .iter()
+                        .zip(&config_names)
+                        .all(|(live, config)| live.compare(config).is_eq());
+                match same_names {
+                    // The configuration has each name once, hence so has the live list.
+                    true => self.pairs(list, &live_names, live_items, config_items),
+                    false => self.items(list, (&live_names, live_items), (&config_names, config_items)),
+                }
+            }
+            (live_names, config_names) => {
+                self.errors.0.extend(config_names.err());
+                self.errors.0.extend(live_names.err());
+                return None;
+            }
+        };
+        match (merged, live) {
+            (Merged::AsLive, Some(live)) => Some(live.clone()),
+            (Merged::AsLive, None) => None,
+            (Merged::Changed(items), _) if items.is_empty() => None,
+            (Merged::Changed(items), _) => Some(Value::List(List::from(items))),
+        }
+    }
+
+    fn report_duplicates(&mut self, list: &ListType, names: &[Name<'_>]) {
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].iter().any(|earlier| earlier.compare(name).is_eq()) {
+                let message = format!("duplicate entries for key {}", list.element(name));
+                self.errors.push(ValidationError::new(message));
+            }
+        }
+    }
+
+    /// Merges lists whose items have the same names in the same order.
+    fn pairs(&mut self, list: &ListType, names: &[Name<'_>], live: &[Value], config: &[Value]) -> Merged<Value> {
+        let mut out = Output::new(live);
+        for ((_, live), config) in names.iter().zip(live).zip(config) {
+            self.item(list, &mut out, Some(live), Some(live), Some(config));
+        }
+        out.finish()
+    }
+
+    /// Merges two lists, with a cursor on each. Shared items take the configuration's order, and items of the live list
+    /// alone stay near their live neighbours.
+    fn items<'n>(
+        &mut self,
+        list: &ListType,
+        (live_names, live): (&[Name<'n>], &[Value]),
+        (config_names, config): (&[Name<'n>], &[Value]),
+    ) -> Merged<Value> {
+        let groups = Groups::of(live_names, config_names);
+        let live_at = groups.positions(&groups.left);
+        let config_at = groups.positions(&groups.right);
+        // The live partner of a config item; a name that the live list has more than once has none but null.
+        let partner = |group: usize| match live_at[group].as_slice() {
+            [] => None,
+            [at] => Some(&live[*at]),
+            [_, _, ..] => Some(&Value::Null),
+        };
+        let mut shared = groups.right.iter().copied().filter(|group| !live_at[*group].is_empty());
+        let mut next_shared = shared.next();
+        let mut merged = vec![false; groups.count];
+        let mut out = Output::new(live);
+        let (mut l, mut c) = (0, 0);
+        while l < live.len() || c < config.len() {
+            let at_live = groups.left.get(l).copied();
+            let at_config = groups.right.get(c).copied();
+            if let (Some(live_group), Some(config_group)) = (at_live, at_config) {
+                if live_group == config_group {
+                    merged[live_group] = true;
+                    self.item(list, &mut out, Some(&live[l]), partner(live_group), Some(&config[c]));
+                    (l, c) = (l + 1, c + 1);
+                    next_shared = shared.next();
+                    continue;
+                }
+                let is_shared = !config_at[live_group].is_empty();
+                if is_shared && next_shared.is_some_and(|next| next != live_group) {
+                    out.skip(true);
+                    l += 1;
+                    continue;
+                }
+            }
+            if let Some(live_group) = at_live {
+                if config_at[live_group].is_empty() {
+                    self.item(list, &mut out, Some(&live[l]), Some(&live[l]), None);
+                    l += 1;
+                    continue;
+                }
+                if merged[live_group] {
+                    out.skip(true);
+                    l += 1;
+                }
+            }
+            if let Some(group) = at_config {
+                merged[group] = true;
+                self.item(list, &mut out, None, partner(group), Some(&config[c]));
+                c += 1;
+                if next_shared == Some(group) {
+                    next_shared = shared.next();
+                }
+            }
+        }
+        out.finish()
+    }
+
+    /// Merges an item and puts it out. `in_place` is the live item that stands where the merged one goes. What is wrong
+    /// within list items is not said, as in the reference; the item then lacks the part.
+    fn item(
+        &mut self,
+        list: &ListType,
+        out: &mut Output<'_, Value>,
+        in_place: Option<&Value>,
+        live: Option<&Value>,
+        config: Option<&Value>,
+    ) {
+        let before = self.errors.count();
+        let merged = self.node(list.element, live, config);
+        self.errors.forget(before);
+        match (merged, in_place) {
+            (Some(merged), Some(in_place)) if same(&merged, in_place) => out.keep(),
+            (Some(merged), _) => out.push(merged, in_place.is_some()),
+            (None, _) => out.skip(in_place.is_some()),
+        }
+    }
+}
+
+/// A leaf is the configuration's if it has one; the live value's own memory where both are identical.
+fn leaf(live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+    match (live, config) {
+        (Some(live), Some(config)) if !identical(live, config) => Some(config.clone()),
+        (Some(live), _) => Some(live.clone()),
+        (None, config) => config.cloned(),
+    }
+}
+
+/// The parts of a merged container.
+enum Merged<T> {
+    /// Exactly those of the live container.
+    AsLive,
+    Changed(Vec<T>),
+}
+
+/// Collects the parts of a merged container, copying those of the live one only once there is a difference.
+struct Output<'a, T> {
+    live: &'a [T],
+    /// How many live parts have been passed.
+    passed: usize,
+    changed: Option<Vec<T>>,
+}
+
+impl<'a, T: Clone> Output<'a, T> {
+    fn new(live: &'a [T]) -> Self {
+        Self {
+            live,
+            passed: 0,
+            changed: None,
+        }
+    }
+
+    /// Passes a live part that stays as it is.
+    fn keep(&mut self) {
+        if let Some(out) = &mut self.changed {
+            out.push(self.live[self.passed].clone());
+        }
+        self.passed += 1;
+    }
+
+    /// Passes a live part that is left out, if there is one here.
+    fn skip(&mut self, live: bool) {
+        if live {
+            self.change();
+            self.passed += 1;
+        }
+    }
+
+    /// Puts a part in, in place of a live part if there is one here.
+    fn push(&mut self, part: T, live: bool) {
+        self.change().push(part);
+        self.passed += usize::from(live);
+    }
+
+    fn change(&mut self) -> &mut Vec<T> {
+        let (live, passed) = (self.live, self.passed);
+        self.changed.get_or_insert_with(|| {
+            let mut out = Vec::with_capacity(live.len() + 4);
+            out.extend_from_slice(&live[..passed]);
+            out
+        })
+    }
+
+    fn finish(self) -> Merged<T> {
+        match self.changed {
+            Some(out) => Merged::Changed(out),
+            None if self.passed == self.live.len() && !self.live.is_empty() => Merged::AsLive,
+            None => Merged::Changed(Vec::new()),
+        }
+    }
+}

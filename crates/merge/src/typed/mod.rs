@@ -1,0 +1,328 @@
+//! Values with their types, and what can be done with them.
+
+mod compare;
+mod extract;
+mod items;
+mod merge;
+mod reconcile;
+mod remove;
+mod to_set;
+mod validate;
+
+use std::fmt;
+use std::sync::Arc;
+
+use holdfast_value::Value;
+
+pub use compare::Comparison;
+pub use extract::KeyFields;
+pub use validate::Duplicates;
+
+use crate::schema::{DEDUCED, Schema, SchemaBuilder, Type, TypeRef};
+
+/// A value and the type it is meant to have. A clone shares the value.
+///
+/// A value that was validated is merged and compared faster, as less must be looked at again. One that was not may hold
+/// anything: operations on it give errors where the type does not fit, or leave parts out, but never panic.
+#[derive(Clone, Debug)]
+pub struct Typed {
+    value: Value,
+    schema: Arc<Schema>,
+    type_ref: TypeRef,
+    checked: Checked,
+}
+
+/// What is known of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Checked {
+    /// Nothing.
+    No,
+    /// It is valid, but associative lists may hold items of one name.
+    Valid,
+    /// It is valid, and each item of an associative list has a name of its own.
+    Unique,
+}
+
+/// What is wrong with a value, place by place. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidationErrors(pub(crate) Vec<ValidationError>);
+
+/// What is wrong at one place of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidationError {
+    /// The path as messages print it, empty for the root.
+    pub path: String,
+    /// What is wrong, in the reference's words.
+    pub message: String,
+}
+
+impl ValidationErrors {
+    pub(crate) fn of(message: impl Into<String>) -> Self {
+        Self(vec![ValidationError::new(message)])
+    }
+
+    /// The errors one by one.
+    pub fn errors(&self) -> &[ValidationError] {
+        &self.0
+    }
+}
+
+impl ValidationError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            path: String::new(),
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for ValidationError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(out, "{}: ", self.path)?;
+        }
+        out.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for ValidationErrors {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [error] = self.0.as_slice() {
+            return error.fmt(out);
+        }
+        out.write_str("errors:")?;
+        self.0.iter().try_for_each(|error| write!(out, "\n  {error}"))
+    }
+}
+
+impl std::error::Error for ValidationErrors {}
+
+impl Typed {
+    /// A value that fits its type.
+    ///
+    /// # Errors
+    /// Everything about the value that does not fit.
+    pub fn new(
+        value: Value,
+        schema: Arc<Schema>,
+        type_ref: TypeRef,
+        duplicates: Duplicates,
+    ) -> Result<Self, ValidationErrors> {
+        let mut typed = Self::unchecked(value, schema, type_ref);
+        typed.validate(duplicates)?;
+        typed.checked = match duplicates {
+            Duplicates::Refused => Checked::Unique,
+            Duplicates::Allowed => Checked::Valid,
+        };
+        Ok(typed)
+    }
+
+    /// A value that may not fit its type.
+    pub fn unchecked(value: Value, schema: Arc<Schema>, type_ref: TypeRef) -> Self {
+        Self {
+            value,
+            schema,
+            type_ref,
+            checked: Checked::No,
+        }
+    }
+
+    /// A value that is known to fit its type, save that associative lists may hold items of one name: one that was
+    /// validated when it was stored, say. Where it does not fit after all, errors may go unseen.
+    pub fn trusted(value: Value, schema: Arc<Schema>, type_ref: TypeRef) -> Self {
+        Self {
+            checked: Checked::Valid,
+            ..Self::unchecked(value, schema, type_ref)
+        }
+    }
+
+    /// A value whose type is deduced from its shape: maps are granular, lists atomic.
+    pub fn deduced(value: Value) -> Self {
+        static SCHEMA: std::sync::LazyLock<(Arc<Schema>, TypeRef)> = std::sync::LazyLock::new(|| {
+            let schema = SchemaBuilder::new().define_deduced().build();
+            let type_ref = schema.named(DEDUCED).unwrap_or(TypeRef::NONE);
+            (Arc::new(schema), type_ref)
+        });
+        let (schema, type_ref) = &*SCHEMA;
+        Self {
+            checked: Checked::Unique,
+            ..Self::unchecked(value, Arc::clone(schema), *type_ref)
+        }
+    }
+
+    /// The value.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The value, taken out.
+    pub fn into_value(self) -> Value {
+        self.value
+    }
+
+    /// The schema of its type.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Its type.
+    pub fn type_ref(&self) -> TypeRef {
+        self.type_ref
+    }
+
+    /// Whether the value is null, or a map or list without content.
+    pub fn is_empty(&self) -> bool {
+        match &self.value {
+            Value::Null => true,
+            Value::Map(map) => map.is_empty(),
+            Value::List(list) => list.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether both are the very same value in memory, of one type.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.has_type_of(other) && same(&self.value, &other.value)
+    }
+
+    fn has_type_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.schema, &other.schema) && self.type_ref == other.type_ref
+    }
+
+    fn require_type_of(&self, other: &Self) -> Result<(), ValidationErrors> {
+        if !Arc::ptr_eq(&self.schema, &other.schema) {
+            return Err(ValidationErrors::of("expected objects with types from the same schema"));
+        }
+        if self.type_ref != other.type_ref {
+            let name = |typed: &Self| self.schema.resolve(typed.type_ref).name.clone().unwrap_or_default();
+            return Err(ValidationErrors::of(format!(
+                "expected objects of the same type, but got {} and {}",
+                name(self),
+                name(other)
+            )));
+        }
+        Ok(())
+    }
+
+    fn with_value(&self, value: Value, checked: Checked) -> Self {
+        Self {
+            value,
+            schema: Arc::clone(&self.schema),
+            type_ref: self.type_ref,
+            checked,
+        }
+    }
+}
+
+/// Which of a type's kinds a value is walked as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Map,
+    Scalar,
+    List,
+}
+
+/// The kinds of a type that remain once a value is looked at: the one that fits the value, else all.
+fn deduce(of: &Type, value: &Value) -> u8 {
+    let fitting = match value {
+        Value::Null => 0,
+        Value::Map(_) => 4,
+        Value::List(_) => 2,
+        Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::String(_) => 1,
+    };
+    match of.kinds() & fitting {
+        0 => of.kinds(),
+        fits => fits,
+    }
+}
+
+/// The kind to walk: maps go before scalars before lists.
+fn first_kind(kinds: u8) -> Option<Kind> {
+    match kinds {
+        4.. => Some(Kind::Map),
+        1 | 3 => Some(Kind::Scalar),
+        2 => Some(Kind::List),
+        0 => None,
+    }
+}
+
+/// What to say of a type that has no kinds, or that is missing.
+fn unusable(of: &Type) -> ValidationError {
+    let name = of.name.as_deref();
+    ValidationError::new(match (of.missing, name) {
+        (true, name) => format!(
+            "schema error: no type found matching: {}",
+            name.unwrap_or("inlined type")
+        ),
+        (false, None) => "schema error: invalid atom: inlined".to_owned(),
+        (false, Some(name)) => format!("schema error: invalid atom: named type: {name}"),
+    })
+}
+
+/// Whether two values are one and the same: shared in memory, or scalars that look the same.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Map(a), Value::Map(b)) => a.same(b),
+        (Value::List(a), Value::List(b)) => a.same(b),
+        _ => identical(a, b),
+    }
+}
+
+/// Whether two values are the same to the last digit, which is more than equal: `1` and `1.0` are not identical.
+fn identical(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Int(a), Value::Int(b)) => a == b,
+        (Value::UInt(a), Value::UInt(b)) => a == b,
+        (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+        (Value::String(a), Value::String(b)) => a == b,
+        (Value::List(a), Value::List(b)) => {
+            a.same(b) || (a.len() == b.len() && a.iter().zip(b).all(|(a, b)| identical(a, b)))
+        }
+        (Value::Map(a), Value::Map(b)) => {
+            a.same(b)
+                || (a.len() == b.len()
+                    && a.iter()
+                        .zip(b)
+                        .all(|((a_key, a), (b_key, b))| a_key == b_key && identical(a, b)))
+        }
+        _ => false,
+    }
+}
+
+/// Collects errors on the way back up from a walk, giving each its path.
+#[derive(Default)]
+struct Errors(Vec<ValidationError>);
+
+impl Errors {
+    fn push(&mut self, error: ValidationError) {
+        self.0.push(error);
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Puts a step before the paths of the errors that came since there were `before`.
+    fn prefix(&mut self, before: usize, element: impl FnOnce() -> crate::PathElement) {
+        if self.0.len() > before {
+            let prefix = element().to_string();
+            for error in &mut self.0[before..] {
+                error.path.insert_str(0, &prefix);
+            }
+        }
+    }
+
+    /// Forgets the errors that came since there were `before`.
+    fn forget(&mut self, before: usize) {
+        self.0.truncate(before);
+    }
+
+    fn result(self) -> Result<(), ValidationErrors> {
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => Err(ValidationErrors(self.0)),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Fitting a set of an earlier schema to the present one.
+
+use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, first_kind};
+use crate::schema::{Schema, TypeRef};
+use crate::set::Entry;
+use crate::{Path, PathElement, Set};
+
+impl Typed {
+    /// Fits a set to this value's schema: where it names paths below what is now atomic, it gets the atomic path in
+    /// place of them. `None` where nothing is to change. Fields that the schema does not know and untyped maps are left
+    /// alone; from atomic to granular nothing changes.
+    ///
+    /// # Errors
+    /// If the schema has no usable type for a part of the set.
+    pub fn reconcile_field_set_with_schema(&self, set: &Set) -> Result<Option<Set>, ValidationErrors> {
+        let mut walk = Walk {
+            schema: &self.schema,
+            path: Path::new(),
+            atomic: None,
+            errors: Errors::default(),
+        };
+        walk.node(self.type_ref, set, false);
+        walk.errors.result()?;
+        Ok(walk
+            .atomic
+            .map(|atomic| set.recursive_difference(&atomic).union(&atomic)))
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    path: Path,
+    /// The paths that have become atomic.
+    atomic: Option<Set>,
+    errors: Errors,
+}
+
+impl Walk<'_> {
+    /// Looks at a node and what the set has below it; `bare` says that the set has the node itself and nothing below.
+    fn node(&mut self, type_ref: TypeRef, below: &Set, bare: bool) {
+        let of = self.schema.resolve(type_ref);
+        if of.missing {
+            let name = of.name.as_deref().unwrap_or("inlined type");
+            return self
+                .errors
+                .push(ValidationError::new(format!("could not resolve {name}")));
+        }
+        match (first_kind(of.kinds()), &of.map, &of.list) {
+            (Some(Kind::Scalar), ..) => {}
+            (Some(Kind::Map), Some(map), _) if map.deduced => {}
+            (Some(Kind::Map), Some(map), _) if map.atomic => {
+                if !bare && !below.is_empty() {
+                    self.becomes_atomic();
+                }
+            }
+            (Some(Kind::Map), Some(map), _) => {
+                for entry in below.entries() {
+                    let declared = match &entry.element {
+                        PathElement::Field(name) => map.field(name),
+                        _ => None,
+                    };
+                    let type_ref = declared.map_or(map.element, |field| field.type_ref);
+                    if type_ref != TypeRef::NONE {
+                        self.entry(type_ref, entry);
+                    }
+                }
+            }
+            (Some(Kind::List), _, Some(list)) if list.is_atomic() => {
+                if !bare {
+                    self.becomes_atomic();
+                }
+            }
+            (Some(Kind::List), _, Some(list)) => {
+                for entry in below.entries() {
+                    self.entry(list.element, entry);
+                }
+            }
+            _ => self.errors.push(super::unusable(of)),
+        }
+    }
+
+    fn entry(&mut self, type_ref: TypeRef, entry: &Entry) {
+        self.path.push(entry.element.clone());
+        let bare = entry.member && entry.children.is_empty();
+        let before = self.errors.count();
+        self.node(type_ref, &entry.children, bare);
+        self.errors.prefix(before, || entry.element.clone());
+        self.path.pop();
+    }
+
+    fn becomes_atomic(&mut self) {
+        self.atomic.get_or_insert_default().insert(&self.path);
+    }
+}

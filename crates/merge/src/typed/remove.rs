@@ -1,0 +1,125 @@
+//! Removing from a value what a set names.
+
+use holdfast_value::{Entry, List, Map, Value};
+
+use super::{Kind, Typed, deduce, first_kind, same};
+use crate::Set;
+use crate::schema::{ListType, MapType, Schema, TypeRef};
+
+impl Typed {
+    /// The value without what the paths of a set lead to. A container that loses everything becomes null, and so do
+    /// atomic and empty containers that paths lead into. What does not change is shared with this value.
+    pub fn remove_items(&self, items: &Set) -> Typed {
+        let walk = Walk { schema: &self.schema };
+        let value = walk.node(self.type_ref, &self.value, items);
+        self.with_value(value, self.checked)
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+}
+
+impl Walk<'_> {
+    fn node(&self, type_ref: TypeRef, value: &Value, items: &Set) -> Value {
+        let of = self.schema.resolve(type_ref);
+        if of.missing {
+            return Value::Null;
+        }
+        match (first_kind(deduce(of, value)), &of.map, &of.list, value) {
+            (Some(Kind::Scalar), ..) => value.clone(),
+            (Some(Kind::Map), Some(map), _, Value::Map(entries)) if !map.atomic && !entries.is_empty() => {
+                let remaining = self.map(map, entries, items);
+                container(value, remaining, |entries| Value::Map(Map::from_sorted(entries)))
+            }
+            (Some(Kind::List), _, Some(list), Value::List(entries)) if !list.is_atomic() && !entries.is_empty() => {
+                let remaining = self.list(list, entries, items);
+                container(value, remaining, |items| Value::List(List::from(items)))
+            }
+            _ => Value::Null,
+        }
+    }
+
+    fn map(&self, map: &MapType, entries: &[Entry], items: &Set) -> Option<Vec<Entry>> {
+        let mut fields = map.cursor();
+        let mut remaining = Remaining::new(entries);
+        for (at, (key, value)) in entries.iter().enumerate() {
+            let Some(entry) = items.field_entry(key) else {
+                remaining.keep(at);
+                continue;
+            };
+            if entry.member {
+                remaining.drop(at);
+                continue;
+            }
+            let below = fields.find(key).map_or(map.element, |field| field.type_ref);
+            let left = self.node(below, value, &entry.children);
+            match same(&left, value) {
+                true => remaining.keep(at),
+                false => remaining.replace(at, (key.clone(), left)),
+            }
+        }
+        remaining.changed
+    }
+
+    fn list(&self, list: &ListType, entries: &[Value], items: &Set) -> Option<Vec<Value>> {
+        let mut remaining = Remaining::new(entries);
+        for (at, item) in entries.iter().enumerate() {
+            let entry = list.name(item).ok().and_then(|name| list.entry(items, &name));
+            let Some(entry) = entry else {
+                remaining.keep(at);
+                continue;
+            };
+            if entry.member {
+                remaining.drop(at);
+                continue;
+            }
+            let left = self.node(list.element, item, &entry.children);
+            match same(&left, item) {
+                true => remaining.keep(at),
+                false => remaining.replace(at, left),
+            }
+        }
+        remaining.changed
+    }
+}
+
+/// A container after removal: the same, another with what is left, or null.
+fn container<T>(value: &Value, remaining: Option<Vec<T>>, make: impl FnOnce(Vec<T>) -> Value) -> Value {
+    match remaining {
+        None => value.clone(),
+        Some(parts) if parts.is_empty() => Value::Null,
+        Some(parts) => make(parts),
+    }
+}
+
+/// The parts of a container that remain, copied only once one is changed.
+struct Remaining<'a, T> {
+    all: &'a [T],
+    changed: Option<Vec<T>>,
+}
+
+impl<'a, T: Clone> Remaining<'a, T> {
+    fn new(all: &'a [T]) -> Self {
+        Self { all, changed: None }
+    }
+
+    fn keep(&mut self, at: usize) {
+        if let Some(changed) = &mut self.changed {
+            changed.push(self.all[at].clone());
+        }
+    }
+
+    fn drop(&mut self, at: usize) {
+        self.before(at);
+    }
+
+    fn replace(&mut self, at: usize, part: T) {
+        self.before(at).push(part);
+    }
+
+    fn before(&mut self, at: usize) -> &mut Vec<T> {
+        let all = self.all;
+        self.changed.get_or_insert_with(|| all[..at].to_vec())
+    }
+}

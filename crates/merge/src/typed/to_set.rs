@@ -1,0 +1,151 @@
+//! The set of paths of a value.
+
+use holdfast_value::{Map, Value};
+
+use super::items::{Groups, names};
+use super::{Errors, Kind, Typed, ValidationErrors, deduce, first_kind, unusable};
+use crate::schema::{ListType, MapType, Schema, TypeRef};
+use crate::set::SetBuilder;
+use crate::{PathElement, Set};
+
+impl Typed {
+    /// The paths that an apply of this value owns: its leaves, every list item and every map entry that is no declared
+    /// field, and declared fields that are null or an empty map.
+    ///
+    /// # Errors
+    /// If the schema has no usable type for a part of the value.
+    pub fn to_field_set(&self) -> Result<Set, ValidationErrors> {
+        let mut walk = SetWalk::new(&self.schema, Ownership::Applied);
+        let mark = walk.builder.begin();
+        walk.node(self.type_ref, &self.value);
+        let set = walk.builder.finish(mark);
+        walk.errors.result().map(|()| set)
+    }
+}
+
+/// Which paths of a value go into a set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// Those that an apply owns.
+    Applied,
+    /// Those that come or go with the value as a whole: its leaves and every container.
+    Whole,
+}
+
+/// Collects the paths below a node into the innermost level of a builder.
+pub(super) struct SetWalk<'a> {
+    schema: &'a Schema,
+    ownership: Ownership,
+    pub(super) builder: SetBuilder,
+    pub(super) errors: Errors,
+}
+
+impl<'a> SetWalk<'a> {
+    pub(super) fn new(schema: &'a Schema, ownership: Ownership) -> Self {
+        Self {
+            schema,
+            ownership,
+            builder: SetBuilder::default(),
+            errors: Errors::default(),
+        }
+    }
+
+    /// Adds what is below a node, and says whether the node is itself a member.
+    pub(super) fn node(&mut self, type_ref: TypeRef, value: &Value) -> bool {
+        let of = self.schema.resolve(type_ref);
+        let whole = self.ownership == Ownership::Whole;
+        if of.missing {
+            self.errors.push(unusable(of));
+            return whole;
+        }
+        match (first_kind(deduce(of, value)), &of.map, &of.list) {
+            (Some(Kind::Scalar), ..) => true,
+            (Some(Kind::Map), Some(map), _) => {
+                match value {
+                    Value::Map(entries) if !map.atomic => self.map(map, entries),
+                    _ => {}
+                }
+                whole || map.atomic
+            }
+            (Some(Kind::List), _, Some(list)) => {
+                match value {
+                    Value::List(items) if !list.is_atomic() => self.list(list, items),
+                    _ => {}
+                }
+                whole || list.is_atomic()
+            }
+            _ => {
+                self.errors.push(unusable(of));
+                whole
+            }
+        }
+    }
+
+    /// Adds an entry for a node that stands at `element`.
+    pub(super) fn child(&mut self, element: PathElement, type_ref: TypeRef, value: &Value, member: bool) {
+        let mark = self.builder.begin();
+        let before = self.errors.count();
+        let member = self.node(type_ref, value) || member;
+        self.errors.prefix(before, || element.clone());
+        let children = self.builder.finish(mark);
+        self.builder.push(element, member, children);
+    }
+
+    fn map(&mut self, map: &MapType, entries: &Map) {
+        let mut fields = map.cursor();
+        for (key, value) in entries {
+            let field = fields.find(key);
+            let empty = match value {
+                Value::Null => true,
+                Value::Map(entries) => entries.is_empty(),
+                _ => false,
+            };
+            let below = field.map_or(map.element, |field| field.type_ref);
+            self.child(PathElement::Field(key.clone()), below, value, field.is_none() || empty);
+        }
+    }
+
+    fn list(&mut self, list: &ListType, items: &[Value]) {
+        let Ok(names) = names(list, items) else {
+            return self.list_with_nameless_items(list, items);
+        };
+        let level = self.builder.begin();
+        for (name, item) in names.iter().zip(items) {
+            self.child(list.element(name), list.element, item, true);
+        }
+        if !self.builder.has_unlike_elements(level) {
+            self.builder.discard(level);
+            self.list_with_duplicates(list, items, &names);
+        }
+    }
+
+    /// Adds items of which several have one name: these are owned as bare items.
+    fn list_with_duplicates(&mut self, list: &ListType, items: &[Value], names: &[super::items::Name<'_>]) {
+        let groups = Groups::of(names, &[]);
+        for positions in groups.positions(&groups.left) {
+            match positions.as_slice() {
+                [] => {}
+                [at] => self.child(list.element(&names[*at]), list.element, &items[*at], true),
+                [at, ..] => self.builder.push(list.element(&names[*at]), true, Set::new()),
+            }
+        }
+    }
+
+    /// Adds the items that have a name. Where whole values are asked for, one without a name is an error.
+    fn list_with_nameless_items(&mut self, list: &ListType, items: &[Value]) {
+        let mut named = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            match list.name(item) {
+                Ok(_) => named.push(item.clone()),
+                Err(reason) if self.ownership == Ownership::Whole => {
+                    self.errors
+                        .push(super::ValidationError::new(format!("element {at}: {reason}")));
+                }
+                Err(_) => {}
+            }
+        }
+        if !named.is_empty() {
+            self.list(list, &named);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Whether a value fits its type.
+
+use holdfast_value::{Map, Value};
+
+use super::items::{Name, all_differ, names};
+use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, unusable};
+use crate::scan::MAX_DEPTH;
+use crate::schema::{ListType, MapType, Relationship, Scalar, Schema, TypeRef};
+use crate::{PathElement, go_text};
+
+/// Whether items of one name are allowed in an associative list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    /// They make the value invalid: what is applied or created must not have them.
+    Refused,
+    /// They are let through: objects that are stored may have them.
+    Allowed,
+}
+
+impl Typed {
+    /// Whether the value fits its type.
+    ///
+    /// # Errors
+    /// Everything that does not fit.
+    pub fn validate(&self, duplicates: Duplicates) -> Result<(), ValidationErrors> {
+        let mut walk = Walk {
+            schema: &self.schema,
+            duplicates,
+            errors: Errors::default(),
+            depth: 0,
+        };
+        walk.node(self.type_ref, &self.value);
+        walk.errors.result()
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    duplicates: Duplicates,
+    errors: Errors,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    fn node(&mut self, type_ref: TypeRef, value: &Value) {
+        let of = self.schema.resolve(type_ref);
+        if of.missing {
+            return self.errors.push(unusable(of));
+        }
+        match (first_kind(deduce(of, value)), &of.map, &of.scalar, &of.list) {
+            (Some(Kind::Map), Some(map), ..) => match value {
+                Value::Map(entries) => self.descend(|walk| walk.map(map, entries)),
+                Value::Null => {}
+                _ => self.unexpected("map", value),
+            },
+            (Some(Kind::Scalar), _, Some(scalar), _) => {
+                if let Some(error) = scalar_error(scalar, value, "") {
+                    self.errors.push(error);
+                }
+            }
+            (Some(Kind::List), _, _, Some(list)) => match value {
+                Value::List(items) => self.descend(|walk| walk.list(list, items)),
+                Value::Null => {}
+                _ => self.unexpected("list", value),
+            },
+            _ => self.errors.push(unusable(of)),
+        }
+    }
+
+    fn descend(&mut self, walk: impl FnOnce(&mut Self)) {
+        if self.depth >= MAX_DEPTH {
+            return self.errors.push(ValidationError::new("nested too deeply"));
+        }
+        self.depth += 1;
+        walk(self);
+        self.depth -= 1;
+    }
+
+    fn unexpected(&mut self, expected: &str, value: &Value) {
+        let message = format!("expected {expected}, got &{{{}}}", go_text::plain(value));
+        self.errors.push(ValidationError::new(message));
+    }
+
+    fn map(&mut self, map: &MapType, entries: &Map) {
+        let mut fields = map.cursor();
+        for (key, value) in entries {
+            let below = fields.find(key).map_or(map.element, |field| field.type_ref);
+            let before = self.errors.count();
+            if below == TypeRef::NONE {
+                self.errors.push(ValidationError::new("field not declared in schema"));
+                self.errors.prefix(before, || PathElement::Field(key.clone()));
+                return;
+            }
+            self.node(below, value);
+            self.errors.prefix(before, || PathElement::Field(key.clone()));
+        }
+    }
+
+    fn list(&mut self, list: &ListType, items: &[Value]) {
+        if list.relationship != Relationship::Associative {
+            for (at, item) in items.iter().enumerate() {
+                let before = self.errors.count();
+                self.node(list.element, item);
+                self.errors
+                    .prefix(before, || PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX)));
+            }
+            return;
+        }
+        match names(list, items) {
+            Ok(names) => {
+                if self.duplicates == Duplicates::Refused && !all_differ(&names) {
+                    self.report_duplicates(list, &names);
+                }
+                for (name, item) in names.iter().zip(items) {
+                    self.item(list, name, item);
+                }
+            }
+            Err(_) => self.list_with_nameless_item(list, items),
+        }
+    }
+
+    fn item(&mut self, list: &ListType, name: &Name<'_>, item: &Value) {
+        let before = self.errors.count();
+        self.node(list.element, item);
+        self.errors.prefix(before, || list.element(name));
+    }
+
+    fn report_duplicates(&mut self, list: &ListType, names: &[Name<'_>]) {
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].iter().any(|earlier| earlier.compare(name).is_eq()) {
+                let message = format!("duplicate entries for key {}", list.element(name));
+                self.errors.push(ValidationError::new(message));
+            }
+        }
+    }
+
+    /// Validates the items up to the first that has no name, at which the reference stops.
+    fn list_with_nameless_item(&mut self, list: &ListType, items: &[Value]) {
+        for (at, item) in items.iter().enumerate() {
+            match list.name(item) {
+                Ok(name) => self.item(list, &name, item),
+                Err(reason) => {
+                    return self
+                        .errors
+                        .push(ValidationError::new(format!("element {at}: {reason}")));
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a scalar, if anything; `side` is put before the message.
+pub(super) fn scalar_error(scalar: &Scalar, value: &Value, side: &str) -> Option<ValidationError> {
+    let number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
+    let got = || go_text::plain(value);
+    let message = match (scalar, value) {
+        (_, Value::Null) | (Scalar::String, Value::String(_)) | (Scalar::Boolean, Value::Bool(_)) => return None,
+        (Scalar::Numeric | Scalar::Untyped, _) if number => return None,
+        (Scalar::Untyped, Value::String(_) | Value::Bool(_)) => return None,
+        (Scalar::Numeric, _) => format!(
+            "{side}expected numeric (int or float), got {}",
+            go_text::type_name(value)
+        ),
+        (Scalar::String, _) => format!(
+            "{side}expected string, got &value.valueUnstructured{{Value:{}}}",
+            go_text::syntax(value)
+        ),
+        (Scalar::Boolean, _) => format!("{side}expected boolean, got &{{{}}}", got()),
+        (Scalar::Untyped, _) => format!("{side}expected any scalar, got &{{{}}}", got()),
+        (Scalar::Unknown(name), _) => format!("{side}unexpected scalar type in schema: {name}"),
+    };
+    Some(ValidationError::new(message))
+}
