@@ -1,2 +1,33 @@
 #![forbid(unsafe_code)]
-//! See the package description; the rooms of the project are in `ARCHITECTURE.md`.
+//! `metadata.managedFields` of an object: who owns which field.
+//!
+//! A [`FieldManager`] does for one kind at one address what kube-apiserver does: [`FieldManager::apply`] merges the
+//! configuration of an applier and says who stands in the way, [`FieldManager::update`] records who changed what by any
+//! other write. [`ScaleOwnership`] carries entries between an object and its Scale, [`keep_times`] takes back times that
+//! nothing else has changed with, [`blame`] tells for each field of an object who owns it.
+//!
+//! Invariant: nothing here knows a kind, and nothing fails on what stands in `managedFields`: an update passes over what it
+//! cannot read, an apply is refused.
+
+mod blame;
+mod cap;
+mod entry;
+mod error;
+mod field_manager;
+mod last_applied;
+mod managed;
+mod manager_name;
+mod printable;
+mod scale;
+mod times;
+mod timestamp;
+mod versions;
+
+pub use blame::{Blame, Owner, blame};
+pub use entry::{DecodeError, Operation};
+pub use error::{ApplyError, Conflict, Conflicts};
+pub use field_manager::{Applied, FieldManager, FieldManagerBuilder};
+pub use manager_name::{MANAGER_NAME_LIMIT, manager_name, validate_manager_name};
+pub use scale::ScaleOwnership;
+pub use times::keep_times;
+pub use versions::{OneVersion, Versions};

@@ -1,0 +1,3 @@
+//! What an apply costs in ownership alone: entries read, configuration merged, entries written.
+
+fn main() {}

@@ -1,0 +1,183 @@
+//! One entry of `metadata.managedFields`: who owns fields, by which operation, through which version and address.
+
+use holdfast_merge::{FieldsError, Set};
+use holdfast_value::{Map, SmolStr, Value, json};
+
+use crate::printable::quoted;
+use crate::timestamp::Timestamp;
+
+/// How a manager came to own fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// By Server-Side Apply.
+    Apply,
+    /// By any other write.
+    Update,
+}
+
+impl Operation {
+    /// The operation's name in entries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Operation::Apply, Operation::Update]
+            .into_iter()
+            .find(|operation| operation.name() == name)
+    }
+}
+
+/// Why `managedFields` cannot be read. The texts are the reference's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// It is no list, or holds what is no entry.
+    #[error("managedFields must be a list of entries")]
+    Shape,
+    /// An operation is neither of the two.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// An entry has no version.
+    #[error("apiVersion must not be empty")]
+    ApiVersion,
+    /// An entry does not say how its fields are written.
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    /// An entry has its fields written in an unknown way.
+    #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
+    FieldsType(String, usize),
+    /// The fields of an entry are no field set.
+    #[error("error decoding set: {0}")]
+    Fields(#[from] FieldsError),
+}
+
+/// An entry but for what it owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) manager: SmolStr,
+    pub(crate) operation: Operation,
+    pub(crate) api_version: SmolStr,
+    pub(crate) subresource: SmolStr,
+    pub(crate) time: Option<Timestamp>,
+}
+
+/// Where an entry comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// This server wrote it, in the one form that it writes.
+    Stored,
+    /// A client sent it, in any form.
+    Request,
+}
+
+impl Entry {
+    /// Reads the entry at place `at`.
+    pub(crate) fn decode(value: &Value, at: usize, source: Source) -> Result<(Self, Set), DecodeError> {
+        let map = value.as_map().ok_or(DecodeError::Shape)?;
+        let operation = Operation::from_name(&text(map, "operation")?).ok_or(DecodeError::Operation)?;
+        let api_version = text(map, "apiVersion")?;
+        if api_version.is_empty() {
+            return Err(DecodeError::ApiVersion);
+        }
+        match text(map, "fieldsType")?.as_str() {
+            "FieldsV1" => {}
+            "" => return Err(DecodeError::NoFieldsType(at)),
+            other => return Err(DecodeError::FieldsType(other.to_owned(), at)),
+        }
+        let time = match (text(map, "time")?, source) {
+            (none, _) if none.is_empty() => None,
+            (text, Source::Stored) => Timestamp::read_stored(&text),
+            (text, Source::Request) => Some(Timestamp::parse(&text).ok_or(DecodeError::Shape)?),
+        };
+        let set = match map.get("fieldsV1") {
+            None | Some(Value::Null) => Set::new(),
+            Some(fields) => Set::from_fields_v1_value(fields)?,
+        };
+        let entry = Entry {
+            manager: text(map, "manager")?,
+            operation,
+            api_version,
+            subresource: text(map, "subresource")?,
+            time,
+        };
+        Ok((entry, set))
+    }
+
+    /// The entry with what it owns.
+    pub(crate) fn encode(&self, fields: Value) -> Value {
+        let mut members = Vec::with_capacity(7);
+        members.push((
+            SmolStr::new_static("apiVersion"),
+            Value::String(self.api_version.clone()),
+        ));
+        members.push((
+            SmolStr::new_static("fieldsType"),
+            Value::String(SmolStr::new_static("FieldsV1")),
+        ));
+        members.push((SmolStr::new_static("fieldsV1"), fields));
+        if !self.manager.is_empty() {
+            members.push((SmolStr::new_static("manager"), Value::String(self.manager.clone())));
+        }
+        let operation = SmolStr::new_static(self.operation.name());
+        members.push((SmolStr::new_static("operation"), Value::String(operation)));
+        if !self.subresource.is_empty() {
+            members.push((
+                SmolStr::new_static("subresource"),
+                Value::String(self.subresource.clone()),
+            ));
+        }
+        if let Some(time) = &self.time {
+            members.push((SmolStr::new_static("time"), time.to_value()));
+        }
+        Value::Map(Map::from_sorted(members))
+    }
+
+    /// What tells the entry from the others: manager, operation, subresource and, for updates alone, the version; an
+    /// applier that changes its version keeps its entry. The text is the reference's, whose order decides in which order
+    /// conflicts are told and updates of one second are merged.
+    pub(crate) fn identifier(&self) -> SmolStr {
+        let mut out = Vec::with_capacity(96);
+        let mut member = |name: &str, value: &str| {
+            if !value.is_empty() {
+                out.push(if out.is_empty() { b'{' } else { b',' });
+                json::write_string(name, &mut out);
+                out.push(b':');
+                json::write_string(value, &mut out);
+            }
+        };
+        member("manager", &self.manager);
+        member("operation", self.operation.name());
+        if self.operation == Operation::Update {
+            member("apiVersion", &self.api_version);
+        }
+        member("subresource", &self.subresource);
+        out.push(b'}');
+        SmolStr::from(String::from_utf8(out).unwrap_or_default())
+    }
+
+    /// The manager as messages name it: `"tool" with subresource "scale" using apps/v1`.
+    pub(crate) fn display_name(&self) -> String {
+        let mut name = quoted(&self.manager);
+        if !self.subresource.is_empty() {
+            name.push_str(" with subresource ");
+            name.push_str(&quoted(&self.subresource));
+        }
+        if self.operation == Operation::Update {
+            name.push_str(" using ");
+            name.push_str(&self.api_version);
+        }
+        name
+    }
+}
+
+/// The text member `name`; empty where there is none.
+fn text(map: &Map, name: &str) -> Result<SmolStr, DecodeError> {
+    match map.get(name) {
+        None | Some(Value::Null) => Ok(SmolStr::default()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(DecodeError::Shape),
+    }
+}

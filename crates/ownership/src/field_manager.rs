@@ -1,0 +1,453 @@
+//! The field manager of a kind: what each write does to `managedFields`, and what an apply does to the object.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use holdfast_merge::{Applied as MergeApplied, ApplyError as MergeError, Conflicts as MergeConflicts};
+use holdfast_merge::{
+    Duplicates, Filter, Managers, Path, Schema, Set, TypeRef, Typed, Updater, UpdaterBuilder, VersionedSet,
+};
+use holdfast_value::{SmolStr, Value};
+
+use crate::cap::cap_updates;
+use crate::entry::{Entry, Operation, Source};
+use crate::error::{ApplyError, Conflict, Conflicts};
+use crate::last_applied;
+use crate::managed::{self, Managed, Record};
+use crate::timestamp::Timestamp;
+use crate::versions::{VersionConverter, Versions};
+
+/// The manager of what stood in an object before its first apply, where nobody kept track.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The manager of a write that does not name one.
+const UNKNOWN: &str = "unknown";
+
+/// Under this name the merge engine sees an update; no identifier of an entry is like it.
+const CURRENT: &str = "current-operation";
+
+/// What each write of one kind, through one version and one address, does to `metadata.managedFields`, as kube-apiserver
+/// keeps it. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
+///
+/// All objects are in the version of the address, with defaults filled in, as a client would see them. Made with
+/// [`FieldManager::builder`]; shared by all requests.
+pub struct FieldManager {
+    api_version: SmolStr,
+    kind: SmolStr,
+    subresource: SmolStr,
+    versions: Arc<dyn Versions>,
+    updater: Updater<VersionConverter>,
+    empty: Value,
+    unowned: Set,
+}
+
+/// Settings of a [`FieldManager`].
+pub struct FieldManagerBuilder {
+    api_version: SmolStr,
+    kind: SmolStr,
+    subresource: SmolStr,
+    versions: Arc<dyn Versions>,
+    filters: BTreeMap<SmolStr, Filter>,
+    empty: Option<Value>,
+}
+
+/// What an apply leads to.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The merged object, not yet defaulted, with its new `managedFields`.
+    pub object: Value,
+    /// Whether it differs from the live object in anything at all.
+    pub changed: bool,
+}
+
+impl FieldManagerBuilder {
+    /// The subresource of the address, such as `status`. Without it, or where it is empty, writes are to the object itself.
+    pub fn subresource(mut self, name: impl Into<SmolStr>) -> Self {
+        self.subresource = name.into();
+        self
+    }
+
+    /// The fields that a write to this address leaves as they are, for each `apiVersion`: they are never owned by it.
+    pub fn reset_fields(self, fields: impl IntoIterator<Item = (SmolStr, Set)>) -> Self {
+        self.filters(fields.into_iter().map(|(version, set)| (version, Filter::exclude(set))))
+    }
+
+    /// For each `apiVersion`, what a write to this address may own; without a filter everything.
+    pub fn filters(mut self, filters: impl IntoIterator<Item = (SmolStr, Filter)>) -> Self {
+        self.filters.extend(filters);
+        self
+    }
+
+    /// What an object of this kind holds that says nothing: for built-in kinds the structs, lists and numbers that are always
+    /// written out. Nobody owns these. Without it, an empty object is `apiVersion` and `kind`, as with custom resources.
+    pub fn empty_object(mut self, empty: Value) -> Self {
+        self.empty = Some(empty);
+        self
+    }
+
+    /// The field manager.
+    pub fn build(self) -> FieldManager {
+        let mut empty = self.empty.unwrap_or_else(Value::empty_map);
+        empty.set_at(&["apiVersion"], Value::String(self.api_version.clone()));
+        empty.set_at(&["kind"], Value::String(self.kind.clone()));
+        let converter = VersionConverter(Arc::clone(&self.versions));
+        FieldManager {
+            api_version: self.api_version,
+            kind: self.kind,
+            subresource: self.subresource,
+            versions: self.versions,
+            updater: UpdaterBuilder::new(converter).ignore_filter(self.filters).build(),
+            empty,
+            unowned: unowned_metadata(),
+        }
+    }
+}
+
+/// What identifies an object and what only the server sets: owned by nobody.
+fn unowned_metadata() -> Set {
+    const FIELDS: [&str; 9] = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    let below_metadata = FIELDS.iter().map(|field| Path::of_fields(["metadata", field]));
+    let top = ["apiVersion", "kind", "metadata"]
+        .iter()
+        .map(|field| Path::of_fields([*field]));
+    top.chain(below_metadata).collect()
+}
+
+impl FieldManager {
+    /// The settings of a field manager for the address of `kind` in `api_version` (such as `apps/v1`). For an address that
+    /// takes another kind, such as `scale`, these are that kind's.
+    pub fn builder(
+        api_version: impl Into<SmolStr>,
+        kind: impl Into<SmolStr>,
+        versions: Arc<dyn Versions>,
+    ) -> FieldManagerBuilder {
+        FieldManagerBuilder {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            subresource: SmolStr::default(),
+            versions,
+            filters: BTreeMap::new(),
+            empty: None,
+        }
+    }
+
+    /// Merges `config` into the live object (`None` where there is none yet) on behalf of `manager`. Values of others are
+    /// overwritten if `force` is set; else they conflict.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]. Nothing has changed then.
+    pub fn apply(
+        &self,
+        live: Option<&Value>,
+        config: &Value,
+        manager: &str,
+        force: bool,
+        now: SystemTime,
+    ) -> Result<Applied, ApplyError> {
+        self.check_kind(config)?;
+        let created = live.is_none();
+        let live = live.unwrap_or(&self.empty);
+        let mut managed = Managed::decode(live, Source::Stored)?;
+        if config
+            .at(&["metadata", "managedFields"])
+            .is_some_and(|value| value.as_list().is_some())
+        {
+            return Err(ApplyError::ManagedFieldsInConfiguration);
+        }
+        let now = Timestamp::of(now);
+        let bare = without_managed_fields(live);
+        if managed.0.is_empty() && !created {
+            managed = self
+                .track(&self.empty, bare.clone(), managed, BEFORE_FIRST_APPLY, &now)
+                .map_err(|message| {
+                    ApplyError::Failed(format!("failed to create manager for existing fields: {message}"))
+                })?;
+        }
+        let live_typed = self.trusted(bare)?;
+        let config_typed = self.typed(config.clone(), Duplicates::Refused).map_err(|message| {
+            ApplyError::Failed(format!(
+                "failed to create typed patch object ({}): {message}",
+                self.describe(config)
+            ))
+        })?;
+
+        let entry = self.entry(manager, Operation::Apply);
+        let mut merged = self.merge(&live_typed, &config_typed, &managed, &entry, force);
+        if let Err(MergeError::Conflicts(conflicts)) = &merged {
+            let left = match manager {
+                last_applied::MANAGER => self.not_inherited(conflicts, &live_typed),
+                _ => conflicts.clone(),
+            };
+            if !left.is_empty() {
+                return Err(ApplyError::Conflicts(named(left, &managed)));
+            }
+            merged = self.merge(&live_typed, &config_typed, &managed, &entry, true);
+        }
+        let merged = merged.map_err(|error| ApplyError::Failed(error.to_string()))?;
+        let managed = self.after_apply(managed, merged.managers, entry, merged.object.is_some().then_some(now));
+        let unmerged = merged.object.is_none();
+        let mut object = merged.object.unwrap_or(live_typed).into_value();
+        if manager == last_applied::MANAGER {
+            last_applied::update_annotation(&mut object, config);
+        }
+        managed.encode_into(&mut object);
+        let changed = !unmerged || object != *live;
+        Ok(Applied {
+            object: if changed { object } else { live.clone() },
+            changed,
+        })
+    }
+
+    /// Records in `new` who changed what when it took the place of the live object (`None` where it is new itself) by a write
+    /// that is no apply. `managedFields` sent with `new` count, unless they cannot be read or come through a subresource.
+    /// Never fails: where ownership cannot be told, because `new` does not fit its type, nobody owns anything any more.
+    pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: SystemTime) -> Value {
+        let live = live.unwrap_or(&self.empty);
+        let managed = self.managed_before_update(live, &new);
+        managed::remove_from(&mut new);
+        let created = live.str_at(&["metadata", "uid"]).unwrap_or_default().is_empty();
+        if managed.0.is_empty() && !created {
+            return new;
+        }
+        let live = without_managed_fields(live);
+        if let Ok(managed) = self.track(&live, new.clone(), managed, manager, &Timestamp::of(now)) {
+            managed.encode_into(&mut new);
+        }
+        new
+    }
+
+    /// The entries that an update starts from.
+    fn managed_before_update(&self, live: &Value, new: &Value) -> Managed {
+        let of_live = || Managed::decode(live, Source::Stored).unwrap_or_default();
+        if !self.subresource.is_empty() || managed::list_in(new) == managed::list_in(live) {
+            return of_live();
+        }
+        if is_reset(new) {
+            return Managed::default();
+        }
+        match Managed::decode(new, Source::Request) {
+            Ok(managed) if !managed.0.is_empty() => managed,
+            _ => of_live(),
+        }
+    }
+
+    /// What the entries are after `manager` changed `live` into `new`, neither of which has a list of them.
+    fn track(
+        &self,
+        live: &Value,
+        new: Value,
+        mut managed: Managed,
+        manager: &str,
+        now: &Timestamp,
+    ) -> Result<Managed, String> {
+        let new = self.typed(new, Duplicates::Allowed)?;
+        let live = self.trusted(live.clone()).map_err(|error| error.to_string())?;
+        let managers = managers_of(&managed);
+        let (_, mut managers) = self
+            .updater
+            .update(&live, &new, &self.api_version, managers, CURRENT)
+            .map_err(|error| error.to_string())?;
+        let changed = managers
+            .remove(CURRENT)
+            .map(|owned| owned.set.difference(&self.unowned));
+        take_over(&mut managed, managers);
+        if let Some(changed) = changed.filter(|changed| !changed.is_empty()) {
+            let mut entry = self.entry(manager, Operation::Update);
+            entry.time = Some(now.clone());
+            let identifier = entry.identifier();
+            let previous = managed.0.remove(&identifier);
+            let owned = match &previous {
+                Some(record) => changed.union(&record.set),
+                None => changed,
+            };
+            managed
+                .0
+                .insert(identifier, Record::new(entry, owned).in_place_of(previous));
+        }
+        cap_updates(&mut managed);
+        Ok(managed)
+    }
+
+    fn merge(
+        &self,
+        live: &Typed,
+        config: &Typed,
+        managed: &Managed,
+        entry: &Entry,
+        force: bool,
+    ) -> Result<MergeApplied, MergeError> {
+        let managers = managers_of(managed);
+        self.updater
+            .apply(live, config, &self.api_version, managers, &entry.identifier(), force)
+    }
+
+    /// The entries after an apply that left `managers`; `entry` is that of the applier, `changed` when it changed the object.
+    fn after_apply(
+        &self,
+        mut managed: Managed,
+        mut managers: Managers,
+        mut entry: Entry,
+        changed: Option<Timestamp>,
+    ) -> Managed {
+        let identifier = entry.identifier();
+        let owned = managers
+            .remove(&identifier)
+            .map(|owned| owned.set.difference(&self.unowned));
+        let previous = managed.0.remove(&identifier);
+        take_over(&mut managed, managers);
+        if let Some(set) = owned.filter(|set| !set.is_empty()) {
+            entry.time = changed.or_else(|| previous.as_ref()?.entry.time.clone());
+            managed
+                .0
+                .insert(identifier, Record::new(entry, set).in_place_of(previous));
+        }
+        managed
+    }
+
+    /// The conflicts over what client-side apply did not leave to its successor. It leaves the fields of the last applied
+    /// configuration that are as it left them.
+    fn not_inherited(&self, conflicts: &MergeConflicts, live: &Typed) -> MergeConflicts {
+        let inherited = || {
+            let config = last_applied::configuration(live.value(), &self.api_version)?;
+            let config = self.typed(config, Duplicates::Refused).ok()?;
+            let changed = config.compare(live).ok()?;
+            let set = config.to_field_set().ok()?.difference(&changed.modified);
+            Some(set.difference(&changed.added).difference(&changed.removed))
+        };
+        let inherited = inherited().unwrap_or_default();
+        (conflicts.iter())
+            .filter(|conflict| !inherited.has(&conflict.path))
+            .cloned()
+            .collect()
+    }
+
+    fn entry(&self, manager: &str, operation: Operation) -> Entry {
+        Entry {
+            manager: SmolStr::new(if manager.is_empty() { UNKNOWN } else { manager }),
+            operation,
+            api_version: self.api_version.clone(),
+            subresource: self.subresource.clone(),
+            time: None,
+        }
+    }
+
+    fn check_kind(&self, config: &Value) -> Result<(), ApplyError> {
+        let kind = config.str_at(&["kind"]).unwrap_or_default();
+        let api_version = config.str_at(&["apiVersion"]).unwrap_or_default();
+        if kind == self.kind && api_version == self.api_version {
+            return Ok(());
+        }
+        Err(ApplyError::WrongKind(group_version_kind(api_version, kind)))
+    }
+
+    /// The object in words of messages: `namespace/name; group/version, Kind=kind`.
+    fn describe(&self, object: &Value) -> String {
+        let metadata = |name| object.str_at(&["metadata", name]).unwrap_or_default();
+        format!(
+            "{}/{}; {}",
+            metadata("namespace"),
+            metadata("name"),
+            group_version_kind(&self.api_version, &self.kind)
+        )
+    }
+
+    fn typed(&self, value: Value, duplicates: Duplicates) -> Result<Typed, String> {
+        let (schema, merge_type) = self.merge_type()?;
+        Typed::new(value, schema, merge_type, duplicates).map_err(|errors| errors.to_string())
+    }
+
+    /// A stored object: it was valid when it was stored.
+    fn trusted(&self, value: Value) -> Result<Typed, ApplyError> {
+        let (schema, merge_type) = self.merge_type().map_err(ApplyError::Failed)?;
+        Ok(Typed::trusted(value, schema, merge_type))
+    }
+
+    fn merge_type(&self) -> Result<(Arc<Schema>, TypeRef), String> {
+        self.versions.merge_type(&self.api_version).ok_or_else(|| {
+            format!(
+                "no corresponding type for {}",
+                group_version_kind(&self.api_version, &self.kind)
+            )
+        })
+    }
+}
+
+/// The object without its list of entries, which has no part in merging.
+fn without_managed_fields(object: &Value) -> Value {
+    let mut bare = object.clone();
+    managed::remove_from(&mut bare);
+    bare
+}
+
+/// Whether the list in `object` asks for all entries to go: it is empty, or has one entry that says nothing.
+fn is_reset(object: &Value) -> bool {
+    let Some(list) = managed::list_in(object).and_then(Value::as_list) else {
+        return false;
+    };
+    match &list[..] {
+        [] => true,
+        [Value::Map(entry)] => entry
+            .iter()
+            .all(|(_, value)| value.is_null() || value.as_str() == Some("")),
+        _ => false,
+    }
+}
+
+/// The entries as the merge engine sees them.
+fn managers_of(managed: &Managed) -> Managers {
+    (managed.0.iter())
+        .map(|(identifier, record)| {
+            let owned = VersionedSet {
+                set: record.set.clone(),
+                api_version: record.entry.api_version.clone(),
+                applied: record.entry.operation == Operation::Apply,
+            };
+            (identifier.clone(), owned)
+        })
+        .collect()
+}
+
+/// Takes over what the merge engine left to the entries.
+fn take_over(managed: &mut Managed, mut managers: Managers) {
+    managed
+        .0
+        .retain(|identifier, record| match managers.remove(identifier) {
+            None => false,
+            Some(owned) => {
+                record.set = owned.set;
+                true
+            }
+        });
+}
+
+/// The conflicts with their managers as messages name them.
+fn named(conflicts: MergeConflicts, managed: &Managed) -> Conflicts {
+    let named = conflicts.into_iter().map(|conflict| Conflict {
+        manager: match managed.0.get(&conflict.manager) {
+            Some(record) => record.entry.display_name(),
+            None => conflict.manager.to_string(),
+        },
+        path: conflict.path.to_string(),
+    });
+    Conflicts(named.collect())
+}
+
+/// A kind in the words of messages: `apps/v1, Kind=Deployment`.
+fn group_version_kind(api_version: &str, kind: &str) -> String {
+    match api_version.matches('/').count() {
+        0 => format!("/{api_version}, Kind={kind}"),
+        1 => format!("{api_version}, Kind={kind}"),
+        _ => "/, Kind=".to_owned(),
+    }
+}

@@ -1,0 +1,82 @@
+//! The annotation of client-side apply: what `kubectl apply` last applied.
+//!
+//! Server-Side Apply by kubectl takes over from client-side apply through it without conflicts, and keeps it up to date
+//! where it stands, so that client-side apply may go on from there.
+
+use holdfast_value::{Limits, Map, SmolStr, Value, json};
+
+/// The only manager for which the annotation counts.
+pub(crate) const MANAGER: &str = "kubectl";
+
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
+
+/// How many bytes the keys and values of all annotations may have together.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// The last applied configuration that `live` bears, if it is one of `api_version`.
+pub(crate) fn configuration(live: &Value, api_version: &str) -> Option<Value> {
+    let text = annotation(live)?;
+    let config = json::parse(text.as_bytes(), &Limits::default()).ok()?;
+    let of_version = config.str_at(&["apiVersion"]) == Some(api_version);
+    let has_kind = config.str_at(&["kind"]).is_some_and(|kind| !kind.is_empty());
+    (of_version && has_kind).then_some(config)
+}
+
+/// Writes `config` into the annotation of `object`, where it has one. One that would be too large is taken out instead.
+pub(crate) fn update_annotation(object: &mut Value, config: &Value) {
+    if annotation(object).is_none() {
+        return;
+    }
+    let mut text = json::to_vec(&without_annotation(config));
+    text.push(b'\n');
+    let text = String::from_utf8(text).map(SmolStr::from).unwrap_or_default();
+    if annotation(object) == Some(&text) {
+        return;
+    }
+    let Some(annotations) = object.at_mut(&ANNOTATIONS).and_then(Value::as_map_mut) else {
+        return;
+    };
+    annotations.insert(ANNOTATION, Value::String(text));
+    let size: usize = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().unwrap_or_default().len())
+        .sum();
+    if size > ANNOTATIONS_LIMIT {
+        annotations.remove(ANNOTATION);
+    }
+}
+
+fn annotation(object: &Value) -> Option<&str> {
+    object
+        .at(&ANNOTATIONS)?
+        .get(ANNOTATION)?
+        .as_str()
+        .filter(|text| !text.is_empty())
+}
+
+/// The configuration without the annotation. Annotations that are no texts have no place in it either.
+fn without_annotation(config: &Value) -> Value {
+    let mut config = config.clone();
+    let Some(annotations) = config.at_mut(&ANNOTATIONS) else {
+        return config;
+    };
+    let texts: Option<Map> = annotations.as_map().and_then(|annotations| {
+        annotations
+            .iter()
+            .filter(|(key, _)| key != ANNOTATION)
+            .map(|(key, value)| match value {
+                Value::String(_) => Some((key.clone(), value.clone())),
+                Value::Null => Some((key.clone(), Value::from(""))),
+                _ => None,
+            })
+            .collect()
+    });
+    match texts {
+        Some(texts) => *annotations = Value::Map(texts),
+        None => {
+            config.remove_at(&ANNOTATIONS);
+        }
+    }
+    config
+}

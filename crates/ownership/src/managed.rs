@@ -1,0 +1,134 @@
+//! `metadata.managedFields` as a whole: from the list in an object to managers and what they own, and back.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use holdfast_merge::Set;
+use holdfast_value::{List, SmolStr, Value};
+
+use crate::entry::{DecodeError, Entry, Source};
+use crate::timestamp::Timestamp;
+
+/// The path of the list in an object.
+const PATH: [&str; 2] = ["metadata", "managedFields"];
+
+/// All entries of an object, by their identifiers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Managed(pub(crate) BTreeMap<SmolStr, Record>);
+
+/// An entry, what it owns, and the form in which it stands in the object.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) entry: Entry,
+    pub(crate) set: Set,
+    /// The entry as it was read, with all that was read from it: its form is taken over where nothing has changed.
+    stored: Option<Stored>,
+}
+
+#[derive(Clone, Debug)]
+struct Stored {
+    value: Value,
+    set: Set,
+    api_version: SmolStr,
+    time: Option<Timestamp>,
+}
+
+impl Record {
+    pub(crate) fn new(entry: Entry, set: Set) -> Self {
+        Self {
+            entry,
+            set,
+            stored: None,
+        }
+    }
+
+    /// The record with the stored form of the one before it, which serves on as far as nothing has changed.
+    pub(crate) fn in_place_of(mut self, previous: Option<Record>) -> Self {
+        self.stored = previous.and_then(|record| record.stored);
+        self
+    }
+
+    fn encode(&self) -> Value {
+        match &self.stored {
+            Some(stored) if stored.set == self.set => {
+                if stored.api_version == self.entry.api_version && stored.time == self.entry.time {
+                    return stored.value.clone();
+                }
+                match stored.value.get("fieldsV1") {
+                    Some(fields) => self.entry.encode(fields.clone()),
+                    None => self.entry.encode(self.set.to_fields_v1_value()),
+                }
+            }
+            _ => self.entry.encode(self.set.to_fields_v1_value()),
+        }
+    }
+}
+
+impl Managed {
+    /// Reads the entries of `object`; none where it has no list. Of entries with one identifier the last counts.
+    pub(crate) fn decode(object: &Value, source: Source) -> Result<Self, DecodeError> {
+        Self::decode_list(object.at(&PATH), source)
+    }
+
+    /// Reads a list of entries.
+    pub(crate) fn decode_list(list: Option<&Value>, source: Source) -> Result<Self, DecodeError> {
+        let mut records = BTreeMap::new();
+        let list = match list {
+            None | Some(Value::Null) => return Ok(Self::default()),
+            Some(value) => value.as_list().ok_or(DecodeError::Shape)?,
+        };
+        for (at, value) in list.iter().enumerate() {
+            let (entry, set) = Entry::decode(value, at, source)?;
+            let stored = (source == Source::Stored).then(|| Stored {
+                value: value.clone(),
+                set: set.clone(),
+                api_version: entry.api_version.clone(),
+                time: entry.time.clone(),
+            });
+            records.insert(entry.identifier(), Record { entry, set, stored });
+        }
+        Ok(Self(records))
+    }
+
+    /// Writes the entries into `object`, or takes the list out where there are none.
+    pub(crate) fn encode_into(&self, object: &mut Value) {
+        match self.encode_list() {
+            Some(list) => object.set_at(&PATH, list),
+            None => remove_from(object),
+        }
+    }
+
+    /// The entries in order: applies first, then the older first by seconds, then by manager, version and subresource.
+    pub(crate) fn encode_list(&self) -> Option<Value> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut records: Vec<&Record> = self.0.values().collect();
+        records.sort_by(|a, b| order(&a.entry, &b.entry));
+        let list: List = records.into_iter().map(Record::encode).collect();
+        Some(Value::List(list))
+    }
+}
+
+/// Takes the list out of `object`.
+pub(crate) fn remove_from(object: &mut Value) {
+    object.remove_at(&PATH);
+}
+
+/// The list in `object`.
+pub(crate) fn list_in(object: &Value) -> Option<&Value> {
+    object.at(&PATH)
+}
+
+/// The seconds by which entries are sorted: what bears no time comes first.
+pub(crate) fn seconds(entry: &Entry) -> i64 {
+    entry.time.as_ref().map_or(0, |time| time.seconds)
+}
+
+fn order(a: &Entry, b: &Entry) -> Ordering {
+    (a.operation.cmp(&b.operation))
+        .then_with(|| seconds(a).cmp(&seconds(b)))
+        .then_with(|| a.manager.cmp(&b.manager))
+        .then_with(|| a.api_version.cmp(&b.api_version))
+        .then_with(|| a.subresource.cmp(&b.subresource))
+}

@@ -1,0 +1,110 @@
+//! Ownership of a Scale, which is kept in the entries of the object that is scaled.
+//!
+//! A Scale has entries of its own while it is written: those of its parent that own the number of replicas, in its terms.
+//! What comes of them goes back to the parent.
+
+use holdfast_merge::{Path, Set};
+use holdfast_value::{SmolStr, Value};
+
+use crate::entry::{DecodeError, Entry, Source};
+use crate::managed::{Managed, Record};
+
+/// The `apiVersion` of a Scale.
+const SCALE_VERSION: &str = "autoscaling/v1";
+
+/// How entries go from an object that is scaled to its Scale and back.
+#[derive(Clone, Debug)]
+pub struct ScaleOwnership {
+    api_version: SmolStr,
+    /// The path of the number of replicas by `apiVersion`; `None` where a version has no Scale.
+    replicas: Vec<(SmolStr, Option<Path>)>,
+}
+
+impl ScaleOwnership {
+    /// For writes to the Scale of an object through its `api_version`. `replicas` gives for each version of the object the
+    /// names of the fields that lead to the number of replicas (`spec`, `replicas`), or `None` where it has no Scale.
+    pub fn new(
+        api_version: impl Into<SmolStr>,
+        replicas: impl IntoIterator<Item = (SmolStr, Option<Vec<SmolStr>>)>,
+    ) -> Self {
+        let path = |fields: Vec<SmolStr>| Path::of_fields(fields.iter().map(SmolStr::as_str));
+        Self {
+            api_version: api_version.into(),
+            replicas: (replicas.into_iter())
+                .map(|(version, fields)| (version, fields.map(path)))
+                .collect(),
+        }
+    }
+
+    /// The entries of the Scale of `parent`: those that own the number of replicas. `None` if there are none.
+    ///
+    /// # Errors
+    /// If the entries of the parent cannot be read.
+    pub fn to_scale(&self, parent: &Value) -> Result<Option<Value>, DecodeError> {
+        let parent = Managed::decode(parent, Source::Stored)?;
+        let owners = parent.0.into_iter().filter_map(|(identifier, record)| {
+            let path = self.path_in(&record.entry.api_version)??;
+            let entry = Entry {
+                api_version: SmolStr::new_static(SCALE_VERSION),
+                ..record.entry
+            };
+            (record.set.has(path)).then(|| (identifier, Record::new(entry, replicas_of_scale())))
+        });
+        Ok(Managed(owners.collect()).encode_list())
+    }
+
+    /// Gives `parent` the entries that follow from those of its `scale`: whoever lost the number of replicas there loses it
+    /// here, whoever got it there gets it here.
+    ///
+    /// # Errors
+    /// If the entries of either cannot be read.
+    pub fn to_parent(&self, parent: &mut Value, scale: &Value) -> Result<(), DecodeError> {
+        let mut scale = Managed::decode(scale, Source::Stored)?.0;
+        let mut managed = Managed::decode(parent, Source::Stored)?;
+        managed.0.retain(|identifier, record| {
+            // Entries of versions that are gone are dropped.
+            let Some(path) = self.path_in(&record.entry.api_version) else {
+                return false;
+            };
+            let Some(path) = path.filter(|path| record.set.has(path)) else {
+                return true;
+            };
+            if scale.remove(identifier).is_some() {
+                return true;
+            }
+            record.set = record.set.difference(&Set::from_iter([path.clone()]));
+            !record.set.is_empty()
+        });
+        let path = self.path_in(&self.api_version).flatten();
+        for (identifier, record) in scale {
+            let Some(path) = path.filter(|_| record.set.has(&replicas_in_scale())) else {
+                continue;
+            };
+            let entry = Entry {
+                api_version: self.api_version.clone(),
+                // The reference looks for the time among the parent's entries, where an entry of the Scale has none.
+                time: None,
+                ..record.entry
+            };
+            let record = Record::new(entry, Set::from_iter([path.clone()]));
+            managed.0.insert(identifier, record);
+        }
+        managed.encode_into(parent);
+        Ok(())
+    }
+
+    fn path_in(&self, api_version: &str) -> Option<Option<&Path>> {
+        self.replicas
+            .iter()
+            .find(|(version, _)| version == api_version)
+            .map(|(_, path)| path.as_ref())
+    }
+}
+
+fn replicas_in_scale() -> Path {
+    Path::of_fields(["spec", "replicas"])
+}
+
+fn replicas_of_scale() -> Set {
+    Set::from_iter([replicas_in_scale()])
+}

@@ -1,0 +1,64 @@
+//! The times that entries bear: whole seconds, in UTC.
+
+use std::time::SystemTime;
+
+use holdfast_value::{SmolStr, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// A time in whole seconds, as `metav1.Time` has it, with its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Timestamp {
+    /// Seconds since 1970.
+    pub(crate) seconds: i64,
+    text: SmolStr,
+}
+
+impl Timestamp {
+    /// The second that `now` falls into.
+    pub(crate) fn of(now: SystemTime) -> Self {
+        Self::new(OffsetDateTime::from(now))
+    }
+
+    /// Reads RFC 3339; fractions are dropped, other zones turned into UTC.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Some(Self::new(OffsetDateTime::parse(text, &Rfc3339).ok()?))
+    }
+
+    /// Reads what this server wrote: like [`Timestamp::parse`], but the text is kept as it is.
+    pub(crate) fn read_stored(text: &SmolStr) -> Option<Self> {
+        let seconds = OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp();
+        Some(Self {
+            seconds,
+            text: text.clone(),
+        })
+    }
+
+    fn new(time: OffsetDateTime) -> Self {
+        let time = time.to_offset(time::UtcOffset::UTC);
+        let seconds = time.unix_timestamp();
+        let whole = time.replace_nanosecond(0).unwrap_or(time);
+        Self {
+            seconds,
+            text: whole.format(&Rfc3339).map(SmolStr::from).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        Value::String(self.text.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_whole_seconds_in_utc() {
+        let time = Timestamp::parse("2026-01-02T03:04:05.678+01:00").unwrap();
+        assert_eq!(time.to_value(), Value::from("2026-01-02T02:04:05Z"));
+        assert_eq!(Timestamp::parse("2026-01-02"), None);
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
+        assert_eq!(Timestamp::of(now).to_value(), Value::from("1970-01-01T00:00:01Z"));
+    }
+}

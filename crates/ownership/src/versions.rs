@@ -1,0 +1,69 @@
+//! The versions of a kind: their types, and the way from one to another.
+
+use std::sync::Arc;
+
+use holdfast_merge::{ConvertError, Converter, Duplicates, Schema, TypeRef, Typed};
+use holdfast_value::{SmolStr, Value};
+
+/// What a field manager has to know of the versions of a kind.
+pub trait Versions: Send + Sync {
+    /// How objects of the kind merge in `api_version` (such as `apps/v1`). `None` if there is no such version (any more):
+    /// what managers own in its terms is forgotten.
+    fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)>;
+
+    /// The object in another version. Never asked for the version that it is in.
+    ///
+    /// # Errors
+    /// What is wrong, in words for the message of a 500.
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String>;
+}
+
+/// The versions of a kind that has one.
+pub struct OneVersion {
+    api_version: SmolStr,
+    schema: Arc<Schema>,
+    merge_type: TypeRef,
+}
+
+impl OneVersion {
+    /// A kind whose objects merge as `merge_type` of `schema` in its only version.
+    pub fn new(api_version: impl Into<SmolStr>, schema: Arc<Schema>, merge_type: TypeRef) -> Self {
+        Self {
+            api_version: api_version.into(),
+            schema,
+            merge_type,
+        }
+    }
+}
+
+impl Versions for OneVersion {
+    fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)> {
+        (api_version == self.api_version).then(|| (Arc::clone(&self.schema), self.merge_type))
+    }
+
+    fn convert(&self, _object: &Value, api_version: &str) -> Result<Value, String> {
+        Err(format!("no conversion from {} to {api_version}", self.api_version))
+    }
+}
+
+/// Converts typed objects for the merge engine.
+#[derive(Clone)]
+pub(crate) struct VersionConverter(pub(crate) Arc<dyn Versions>);
+
+impl Converter for VersionConverter {
+    fn convert(&self, object: &Typed, version: &str) -> Result<Typed, ConvertError> {
+        if object.value().str_at(&["apiVersion"]) == Some(version) {
+            return Ok(object.clone());
+        }
+        let (schema, merge_type) = self
+            .0
+            .merge_type(version)
+            .ok_or_else(|| ConvertError::MissingVersion(SmolStr::new(version)))?;
+        let converted = self
+            .0
+            .convert(object.value(), version)
+            .map_err(|message| ConvertError::Failed(message.into()))?;
+        Typed::new(converted, schema, merge_type, Duplicates::Refused)
+            .map_err(|error| ConvertError::Failed(error.into()))
+    }
+}
