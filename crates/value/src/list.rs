@@ -1,3 +1,4 @@
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -5,7 +6,7 @@ use crate::Value;
 
 /// A list of values. A clone shares the items; the first change of a shared list copies it (the items' subtrees stay
 /// shared).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct List(Option<Arc<Vec<Value>>>);
 
 impl List {
@@ -60,5 +61,11 @@ impl<'a> IntoIterator for &'a List {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
+    }
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }

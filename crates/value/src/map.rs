@@ -1,3 +1,4 @@
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ pub type Entry = (SmolStr, Value);
 /// map copies them (their subtrees stay shared).
 ///
 /// Reads as a slice of entries through `Deref`, which is how two maps are walked side by side.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 // Empty maps are frequent (each leaf of a field set is one), so `None` stands for them and costs no allocation.
 pub struct Map(Option<Arc<Vec<Entry>>>);
 
@@ -150,5 +151,13 @@ impl<'a> IntoIterator for &'a Map {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.iter().map(|(key, value)| (key, value)))
+            .finish()
     }
 }
