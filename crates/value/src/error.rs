@@ -46,6 +46,44 @@ pub enum Error {
         /// Where the first value too many begins.
         position: Position,
     },
+    /// A JSON pointer does not begin with a slash, or has a `~` without `0` or `1` behind it.
+    #[error("invalid JSON pointer {0:?}")]
+    Pointer(String),
+    /// A JSON patch has more operations than kube-apiserver allows.
+    #[error("The allowed maximum operations in a JSON patch is {limit}, got {count}")]
+    TooManyOperations {
+        /// The operations of the patch.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The copies of a JSON patch make the document grow beyond the limit.
+    #[error(
+        "Unable to complete the copy, the accumulated size increase of copy is {size}, exceeding the limit {limit}"
+    )]
+    CopiesTooLarge {
+        /// Bytes of JSON copied so far, this copy included.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// An operation of a JSON patch cannot be done.
+    #[error("{message}")]
+    PatchOperation {
+        /// Which operation, from 0.
+        index: usize,
+        /// Why, in the words of the reference's library.
+        message: String,
+    },
+    /// A JSON patch makes the document deeper than [`Limits::max_depth`](crate::Limits::max_depth).
+    #[error("the patched document exceeds the depth of {limit}")]
+    PatchTooDeep {
+        /// The limit.
+        limit: usize,
+    },
+    /// A patch, or what it is for, is a value of another kind than is needed.
+    #[error("{0}")]
+    PatchShape(String),
 }
 
 impl Error {
@@ -56,7 +94,7 @@ impl Error {
             | Error::Yaml { position, .. }
             | Error::TooDeep { position, .. }
             | Error::TooManyNodes { position, .. } => Some(*position),
-            Error::TooLarge { .. } => None,
+            _ => None,
         }
     }
 }

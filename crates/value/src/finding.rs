@@ -15,6 +15,11 @@ pub enum Finding {
         /// Keys joined by dots, indices in brackets, from the root.
         path: String,
     },
+    /// A field that nobody knows, by its path.
+    UnknownField {
+        /// Keys joined by dots, indices in brackets, from the root.
+        path: String,
+    },
     /// A YAML mapping has a key twice.
     DuplicateKey {
         /// The line of the later key, from 1.
@@ -28,6 +33,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Finding::DuplicateField { path } => write!(f, "duplicate field \"{path}\""),
+            Finding::UnknownField { path } => write!(f, "unknown field \"{path}\""),
             Finding::DuplicateKey { line, key } => write!(f, "line {line}: key {key} already set in map"),
         }
     }

@@ -128,6 +128,28 @@ impl Value {
         self.at_mut(parents)?.as_map_mut()?.remove(last)
     }
 
+    /// What Go's JSON reader calls a value of this kind in its errors (`cannot unmarshal array into Go value of …`).
+    pub fn json_kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
+            Value::String(_) => "string",
+            Value::List(_) => "array",
+            Value::Map(_) => "object",
+        }
+    }
+
+    /// How deep lists and maps are nested: 0 for a scalar, 1 for a list of scalars.
+    pub fn depth(&self) -> usize {
+        let deepest = match self {
+            Value::List(items) => items.iter().map(Value::depth).max(),
+            Value::Map(entries) => entries.iter().map(|(_, value)| value.depth()).max(),
+            _ => return 0,
+        };
+        1 + deepest.unwrap_or(0)
+    }
+
     /// A new empty map.
     pub fn empty_map() -> Value {
         Value::Map(Map::new())

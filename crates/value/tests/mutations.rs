@@ -1,5 +1,7 @@
 //! Feeds thousands of seeded mutations of sample texts to what the fuzz targets check, in a second or so.
 
+#![allow(clippy::panic)] // A failure names the bytes that it came from.
+
 mod invariants;
 
 const JSON: &[&str] = &[

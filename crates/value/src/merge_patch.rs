@@ -1,0 +1,168 @@
+//! JSON merge patches ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)) as kube-apiserver's library applies them.
+
+use crate::{Error, Map, Value};
+
+/// The result of `patch` on `target`: maps are merged, `null` removes, anything else replaces. What stays is shared with
+/// `target`, what is new with `patch`.
+///
+/// Unlike the RFC, the reference also drops `null` members of maps within lists, unless the list takes the place of a map.
+///
+/// # Errors
+/// [`Error::PatchShape`] with the reference's words if either is no map.
+pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
+    let patch = match patch {
+        Value::Map(patch) => patch,
+        Value::Null => return Err(Error::PatchShape("Invalid JSON Patch".to_owned())),
+        other => {
+            let kind = other.json_kind();
+            let message = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+            return Err(Error::PatchShape(message));
+        }
+    };
+    let Value::Map(target) = target else {
+        return Err(Error::PatchShape("Invalid JSON Document".to_owned()));
+    };
+    Ok(Value::Map(merge(target, patch)))
+}
+
+fn merge(target: &Map, patch: &Map) -> Map {
+    let mut merged = target.clone();
+    for (key, change) in patch {
+        match (merged.get(key), change) {
+            (None, Value::Null) => {}
+            (Some(_), Value::Null) => {
+                merged.remove(key);
+            }
+            (None | Some(Value::Null), change) => {
+                merged.insert(key.clone(), without_nulls(change));
+            }
+            (Some(Value::Map(before)), Value::Map(change)) => {
+                let after = merge(before, change);
+                // Keeping what did not change keeps it shared.
+                if !after.same(before) {
+                    merged.insert(key.clone(), after);
+                }
+            }
+            (Some(Value::Map(_)), change) => {
+                merged.insert(key.clone(), change.clone());
+            }
+            (Some(_), change) => {
+                merged.insert(key.clone(), without_nulls(change));
+            }
+        }
+    }
+    merged
+}
+
+/// The value without the `null` members of its maps; items of lists stay.
+fn without_nulls(value: &Value) -> Value {
+    if !has_null_member(value) {
+        return value.clone();
+    }
+    match value {
+        Value::Map(map) => {
+            let kept = map.iter().filter(|(_, value)| !value.is_null());
+            Value::Map(Map::from_sorted(
+                kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect(),
+            ))
+        }
+        Value::List(items) => Value::List(items.iter().map(without_nulls).collect()),
+        scalar => scalar.clone(),
+    }
+}
+
+fn has_null_member(value: &Value) -> bool {
+    match value {
+        Value::Map(map) => map.iter().any(|(_, value)| value.is_null() || has_null_member(value)),
+        Value::List(items) => items.iter().any(has_null_member),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, json};
+
+    fn parse(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn examples_of_the_rfc_hold() {
+        let cases = [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, r#"{}"#),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (
+                r#"{"a":{"b":"c"}}"#,
+                r#"{"a":{"b":"d","c":null}}"#,
+                r#"{"a":{"b":"d"}}"#,
+            ),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
+            (r#"{}"#, r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+        ];
+        for (target, patch, expected) in cases {
+            assert_eq!(
+                apply(&parse(target), &parse(patch)).unwrap().to_string(),
+                expected,
+                "{target} {patch}"
+            );
+        }
+    }
+
+    #[test]
+    fn nulls_within_new_lists_go_unless_the_list_replaces_a_map() {
+        let patch = parse(r#"{"a":[null,{"b":null,"c":1}]}"#);
+        for target in ["{}", r#"{"a":null}"#, r#"{"a":1}"#, r#"{"a":[2]}"#] {
+            assert_eq!(
+                apply(&parse(target), &patch).unwrap().to_string(),
+                r#"{"a":[null,{"c":1}]}"#
+            );
+        }
+        let replaced = apply(&parse(r#"{"a":{}}"#), &patch).unwrap();
+        assert_eq!(replaced.to_string(), r#"{"a":[null,{"b":null,"c":1}]}"#);
+    }
+
+    #[test]
+    fn what_does_not_change_stays_shared() {
+        let target = parse(r#"{"a":{"x":{"y":1}},"b":{"z":1}}"#);
+        let patched = apply(&target, &parse(r#"{"b":{"z":2},"a":{"x":{"none":null}}}"#)).unwrap();
+        let same = |key| {
+            target
+                .get(key)
+                .unwrap()
+                .as_map()
+                .unwrap()
+                .same(patched.get(key).unwrap().as_map().unwrap())
+        };
+        assert!(same("a"));
+        assert!(!same("b"));
+    }
+
+    #[test]
+    fn anything_but_a_map_is_refused_in_the_words_of_the_reference() {
+        let cases = [
+            (
+                "[1, 2]",
+                "json: cannot unmarshal array into Go value of type map[string]interface {}",
+            ),
+            (
+                "\"text\"",
+                "json: cannot unmarshal string into Go value of type map[string]interface {}",
+            ),
+            (
+                "5",
+                "json: cannot unmarshal number into Go value of type map[string]interface {}",
+            ),
+            ("null", "Invalid JSON Patch"),
+        ];
+        for (patch, expected) in cases {
+            assert_eq!(apply(&parse("{}"), &parse(patch)).unwrap_err().to_string(), expected);
+        }
+    }
+}
