@@ -57,22 +57,14 @@ fn push_escape(character: char, out: &mut String) {
     };
 }
 
-/// Close to Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the plain space. Rust's debug form
-/// of a character escapes the same classes, and grapheme extenders besides, which Go prints.
+/// Close to Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the plain space. Rust's escaping of
+/// text leaves the same classes as they are, marks only where a character stands before them.
 fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return (' '..='~').contains(&character);
     }
-    !character.escape_debug().to_string().starts_with("\\u{") || is_mark(character)
-}
-
-/// Combining marks: Rust's debug form escapes them since they would join what stands before.
-fn is_mark(character: char) -> bool {
-    !character.is_control() && !character.is_whitespace() && {
-        // A letter before the mark makes the debug form of the text print it as it is.
-        let text: String = ['a', character].iter().collect();
-        !format!("{text:?}").contains("\\u{")
-    }
+    let text: String = ['a', character].iter().collect();
+    !text.escape_debug().skip(1).eq(character.escape_unicode())
 }
 
 /// A scalar as `%v` prints what it holds; lists and maps as Go prints slices and maps of them.

@@ -353,6 +353,7 @@ impl Compiler {
             element: self.reference(&spec.element),
             relationship: spec.relationship,
             keys: keys.into(),
+            declared_keys: spec.keys.clone().into(),
             items_are_maps: false,
         }
     }

@@ -69,6 +69,8 @@ pub(crate) struct ListType {
     pub(crate) relationship: Relationship,
     /// The fields that name an item, sorted; none for sets.
     pub(crate) keys: Box<[KeyField]>,
+    /// The names of the key fields as they were declared.
+    pub(crate) declared_keys: Box<[SmolStr]>,
     /// Whether the items are of a type that allows maps, which alone can have keys.
     pub(crate) items_are_maps: bool,
 }

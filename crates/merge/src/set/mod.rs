@@ -7,6 +7,7 @@
 mod algebra;
 mod build;
 mod fields_v1;
+mod from_value;
 mod named_fields;
 mod pattern;
 

@@ -1,7 +1,5 @@
 //! Filters of sets: what to leave out, or patterns of what to keep.
 
-use std::collections::BTreeMap;
-
 use super::{Entries, Set, algebra};
 use crate::PathElement;
 
@@ -14,13 +12,12 @@ pub enum Filter {
     Include(Matcher),
 }
 
-/// A pattern of sets. At each level the first member pattern that fits an element decides what of it is kept; the
-/// wildcard is tried first, then the others in the order of their elements.
+/// A pattern of sets. At each level the first member pattern that fits an element decides what of it is kept; wildcards
+/// are tried first, then the others in the order of their elements.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
     everything: bool,
-    wildcard: Option<Box<Matcher>>,
-    members: BTreeMap<PathElement, Matcher>,
+    members: Vec<MemberMatcher>,
 }
 
 /// A pattern of one element, with the pattern of what is below it.
@@ -38,10 +35,10 @@ impl Filter {
         Filter::Exclude(set)
     }
 
-    /// Keeps what any of the patterns keeps; patterns with equal elements are merged.
+    /// Keeps what the patterns keep, merged into one as [`Matcher::merge`] says. Without patterns everything is kept.
     pub fn include(matchers: impl IntoIterator<Item = Matcher>) -> Self {
-        let merged = matchers.into_iter().reduce(Matcher::merge);
-        Filter::Include(merged.unwrap_or_default())
+        let merged = matchers.into_iter().reduce(|merged, matcher| merged.merge(&matcher));
+        Filter::Include(merged.unwrap_or_else(Matcher::everything))
     }
 
     /// What the filter keeps of a set.
@@ -64,10 +61,12 @@ impl Matcher {
 
     /// Keeps what the member patterns keep.
     pub fn members(patterns: impl IntoIterator<Item = MemberMatcher>) -> Self {
-        patterns.into_iter().fold(Self::default(), |mut matcher, pattern| {
-            matcher.add(pattern.element, pattern.below);
-            matcher
-        })
+        let mut members: Vec<_> = patterns.into_iter().collect();
+        members.sort_by(|a, b| a.element.cmp(&b.element));
+        Self {
+            everything: false,
+            members,
+        }
     }
 
     /// A pattern of a path and all below it.
@@ -80,35 +79,27 @@ impl Matcher {
         })
     }
 
-    fn add(&mut self, element: Option<PathElement>, below: Matcher) {
-        match element {
-            None => {
-                self.wildcard = Some(Box::new(match self.wildcard.take() {
-                    Some(present) => present.merge(below),
-                    None => below,
-                }));
-            }
-            Some(element) => {
-                let merged = match self.members.remove(&element) {
-                    Some(present) => present.merge(below),
-                    None => below,
-                };
-                self.members.insert(element, merged);
-            }
-        }
-    }
-
-    fn merge(mut self, other: Matcher) -> Matcher {
+    /// A pattern that keeps what either keeps, but for what the reference misses: of several member patterns it finds
+    /// the one to merge with only in some places, and never a wildcard. What is not found is added, and counts where no
+    /// earlier pattern fits.
+    pub fn merge(&self, other: &Matcher) -> Matcher {
         if self.everything || other.everything {
             return Self::everything();
         }
-        if let Some(wildcard) = other.wildcard {
-            self.add(None, *wildcard);
+        let mut members = self.members.clone();
+        for added in &other.members {
+            match find_as_reference(&members, added.element.as_ref()) {
+                Some(at) => members[at].below = members[at].below.merge(&added.below),
+                None => {
+                    members.push(added.clone());
+                    members.sort_by(|a, b| a.element.cmp(&b.element));
+                }
+            }
         }
-        for (element, below) in other.members {
-            self.add(Some(element), below);
+        Self {
+            everything: false,
+            members,
         }
-        self
     }
 
     fn keep(&self, set: &Set) -> Set {
@@ -117,11 +108,29 @@ impl Matcher {
         }
         let mut out = Entries::new();
         for entry in set.entries() {
-            let below = self.wildcard.as_deref().or_else(|| self.members.get(&entry.element));
-            if let Some(below) = below {
-                algebra::push(&mut out, entry, entry.member, below.keep(&entry.children));
+            let fitting = self.members.iter().find(|member| match &member.element {
+                None => true,
+                Some(element) => *element == entry.element,
+            });
+            if let Some(fitting) = fitting {
+                algebra::push(&mut out, entry, entry.member, fitting.below.keep(&entry.children));
             }
         }
         Set::from_entries(out)
     }
+}
+
+/// Where the reference finds a member pattern: by halving, but with the order the wrong way round, so that it ends where
+/// the element is not unless it comes to it by chance.
+fn find_as_reference(members: &[MemberMatcher], element: Option<&PathElement>) -> Option<usize> {
+    let (mut low, mut high) = (0, members.len());
+    while low < high {
+        let middle = (low + high) / 2;
+        match members[middle].element.as_ref() > element {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    let found = members.get(low)?;
+    (element.is_some() && found.element.as_ref() == element).then_some(low)
 }

@@ -47,7 +47,7 @@ impl ListType {
             values.push(value.or(key.default.as_ref()));
         }
         if values.iter().all(Option::is_none) {
-            let names: Vec<_> = self.keys.iter().map(|key| go_text::quoted(&key.name)).collect();
+            let names: Vec<_> = self.declared_keys.iter().map(|name| go_text::quoted(name)).collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
                  values for any key fields)",

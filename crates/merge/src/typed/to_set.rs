@@ -3,7 +3,7 @@
 use holdfast_value::{Map, Value};
 
 use super::items::{Groups, names};
-use super::{Errors, Kind, Typed, ValidationErrors, deduce, first_kind, unusable};
+use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, unusable};
 use crate::schema::{ListType, MapType, Schema, TypeRef};
 use crate::set::SetBuilder;
 use crate::{PathElement, Set};
@@ -131,7 +131,8 @@ impl<'a> SetWalk<'a> {
         }
     }
 
-    /// Adds the items that have a name. Where whole values are asked for, one without a name is an error.
+    /// Adds items of which some cannot be named: these go by their position. Where whole values are asked for they are
+    /// an error.
     fn list_with_nameless_items(&mut self, list: &ListType, items: &[Value]) {
         let mut named = Vec::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
@@ -139,9 +140,12 @@ impl<'a> SetWalk<'a> {
                 Ok(_) => named.push(item.clone()),
                 Err(reason) if self.ownership == Ownership::Whole => {
                     self.errors
-                        .push(super::ValidationError::new(format!("element {at}: {reason}")));
+                        .push(ValidationError::new(format!("element {at}: {reason}")));
                 }
-                Err(_) => {}
+                Err(_) => {
+                    let position = PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX));
+                    self.builder.push(position, true, Set::new());
+                }
             }
         }
         if !named.is_empty() {

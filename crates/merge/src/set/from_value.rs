@@ -1,0 +1,59 @@
+//! The set of a value's leaves where no schema says how its lists merge.
+
+use holdfast_value::Value;
+
+use super::{Set, SetBuilder};
+use crate::PathElement;
+use crate::path_element::Key;
+
+/// The fields that are taken for keys where an item of a list has them with a scalar, sorted.
+const LIKELY_KEYS: [&str; 3] = ["id", "key", "name"];
+
+impl Set {
+    /// The leaves of a value: scalars and nulls. Items of lists are named by their fields `id`, `key` and `name`, else by
+    /// their position.
+    pub fn from_value(value: &Value) -> Set {
+        let mut builder = SetBuilder::default();
+        let mark = builder.begin();
+        collect(value, &mut builder);
+        builder.finish(mark)
+    }
+}
+
+/// Adds the leaves below a value, and says whether it is itself one.
+fn collect(value: &Value, builder: &mut SetBuilder) -> bool {
+    match value {
+        Value::Map(map) => {
+            for (name, below) in map {
+                push(PathElement::Field(name.clone()), below, builder);
+            }
+            false
+        }
+        Value::List(items) => {
+            for (at, item) in items.iter().enumerate() {
+                push(item_element(at, item), item, builder);
+            }
+            false
+        }
+        _ => true,
+    }
+}
+
+fn push(element: PathElement, value: &Value, builder: &mut SetBuilder) {
+    let mark = builder.begin();
+    let member = collect(value, builder);
+    let children = builder.finish(mark);
+    builder.push(element, member, children);
+}
+
+fn item_element(at: usize, item: &Value) -> PathElement {
+    let is_scalar = |value: &&Value| !matches!(value, Value::Null | Value::Map(_) | Value::List(_));
+    let keys: Vec<_> = LIKELY_KEYS
+        .iter()
+        .filter_map(|name| Some(((*name).into(), item.get(name).filter(is_scalar)?.clone())))
+        .collect();
+    match keys.is_empty() {
+        true => PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX)),
+        false => PathElement::Key(Key::new(keys)),
+    }
+}

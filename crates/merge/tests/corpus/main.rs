@@ -1,0 +1,36 @@
+//! Runs the vectors recorded from structured-merge-diff v6.4.2, where they are at hand: `corpus/smd` below the directory
+//! that `HOLDFAST_SHARED` names, or else below `shared` beside the repository.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)] // Checks panic and report.
+
+mod field_sets;
+mod operations;
+mod typed;
+mod vectors;
+
+#[test]
+fn every_field_set_vector_gives_the_recorded_result() {
+    vectors::run(&["fieldpath.jsonl", "fieldpath-extra.jsonl"], |_, vector| {
+        field_sets::check(vector)
+    });
+}
+
+#[test]
+fn every_ensure_named_fields_vector_gives_the_recorded_result() {
+    vectors::run(&["fieldpath.jsonl", "fieldpath-extra.jsonl"], |schemas, vector| {
+        field_sets::check_with_schema(schemas, vector)
+    });
+}
+
+#[test]
+fn every_typed_vector_gives_the_recorded_result() {
+    vectors::run(&["typed.jsonl", "typed-random.jsonl"], typed::check);
+}
+
+#[test]
+fn every_apply_and_update_vector_gives_the_recorded_result() {
+    vectors::run(
+        &["merge.jsonl", "merge-edge.jsonl", "merge-random.jsonl"],
+        operations::check,
+    );
+}
