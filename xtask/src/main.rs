@@ -2,6 +2,7 @@
 //! `cargo xtask`: the habits of the project as commands.
 
 mod bench;
+mod generate;
 mod habits;
 mod traces;
 
@@ -28,6 +29,8 @@ enum Habit {
     },
     /// Check licences, sources, advisories and duplicate versions of dependencies with cargo-deny.
     Deny,
+    /// Write the tables of the built-in kinds anew from their sources.
+    Generate(generate::Arguments),
     /// Replay recorded exchanges against the server and compare with the list of those known to pass.
     Traces(traces::Arguments),
     /// Start a release server and measure it.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Habit::Lint => habits::lint(),
         Habit::Test { slow } => habits::test(slow),
         Habit::Deny => habits::deny(),
+        Habit::Generate(arguments) => generate::run(&arguments),
         Habit::Traces(arguments) => traces::run(&arguments),
         Habit::Bench(arguments) => bench::run(&arguments),
     };

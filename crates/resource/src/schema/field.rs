@@ -125,6 +125,8 @@ pub struct MergeKey {
 pub struct PatchMarks {
     /// The items of the list are merged rather than replaced.
     pub merge: bool,
+    /// The map is replaced rather than merged.
+    pub replace: bool,
     /// Keys that `$retainKeys` does not name are dropped.
     pub retain_keys: bool,
     /// The field that tells items apart; `None` for lists of scalars.

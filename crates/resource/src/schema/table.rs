@@ -119,6 +119,11 @@ impl TypeTableBuilder {
         id
     }
 
+    /// The place of the type `name`, if it was named before.
+    pub fn named(&self, name: &str) -> Option<TypeId> {
+        self.ids.get(name).copied()
+    }
+
     /// Gives a struct; its fields come in any order.
     pub fn add_struct(&mut self, name: &str, fields: Vec<Field>) -> Result<&mut Type, TableError> {
         self.add(name, TypeKind::Struct(fields))

@@ -179,6 +179,7 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
         "map-atomic" => field.map_type = Some(MapType::Atomic),
         "map-granular" => field.map_type = Some(MapType::Granular),
         "merge" => field.patch.merge = true,
+        "replace" => field.patch.replace = true,
         "merge-key" => field.patch.merge_key = Some(SmolStr::new(inside)),
         "retain-keys" => field.patch.retain_keys = true,
         "enum" => field.enum_values = inside.split(',').map(SmolStr::new).collect(),
@@ -319,6 +320,7 @@ impl Writer<'_> {
             (field.map_type == Some(MapType::Atomic), " map-atomic"),
             (field.map_type == Some(MapType::Granular), " map-granular"),
             (field.patch.merge, " merge"),
+            (field.patch.replace, " replace"),
             (field.patch.retain_keys, " retain-keys"),
         ];
         out.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
@@ -373,7 +375,7 @@ type a.v1.Port struct atomic kind(v1/Port) kind(a/v1/Port) union(type:tcp=TCP,ud
 
 type a.v1.Ports struct unpublished
   extra {}[]string 1 pointer map-atomic
-  ports []a.v1.Port - merge retain-keys keys(number,protocol="TCP") merge-key(number)
+  ports []a.v1.Port - merge replace retain-keys keys(number,protocol="TCP") merge-key(number)
   when a.v1.Time 3 zero
 
 type a.v1.Time time

@@ -1,0 +1,45 @@
+//! The generated tables of the built-in kinds, and their readers. `cargo xtask generate` writes them.
+
+mod resources;
+
+use holdfast_resource::schema::{TextError, TypeTable};
+
+pub use resources::{ResourceTableError, StrategyOf, group_versions, resources};
+
+/// The table of all built-in types.
+pub fn types() -> Result<TypeTable, TextError> {
+    TypeTable::parse(include_str!("types.txt"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_resource::schema::{ListType, Omission};
+    use holdfast_value::json;
+
+    #[test]
+    fn types_know_what_openapi_does_not_tell() {
+        let types = types().unwrap();
+        let of = |name: &str| types.get(types.id(name).unwrap());
+        let spec = of("io.k8s.api.apps.v1.DeploymentSpec");
+        assert!(spec.field("replicas").unwrap().pointer);
+        assert!(!spec.field("minReadySeconds").unwrap().pointer);
+        assert_eq!(spec.field("template").unwrap().omission, Omission::Never);
+        let ports = of("io.k8s.api.core.v1.Container").field("ports").unwrap();
+        assert_eq!(ports.list_type, Some(ListType::Map));
+        assert_eq!(ports.keys[1].default, Some("TCP".into()));
+        let volume = of("io.k8s.api.core.v1.Volume").field("emptyDir").unwrap();
+        assert_eq!(volume.proto.numbers(), [2, 2]);
+    }
+
+    #[test]
+    fn an_unset_struct_holds_what_is_never_left_out() {
+        let types = types().unwrap();
+        let zero = |name: &str| json::to_string(&types.get(types.id(name).unwrap()).zero());
+        assert_eq!(
+            zero("io.k8s.api.apps.v1.DeploymentSpec"),
+            r#"{"selector":null,"strategy":{},"template":{"metadata":{},"spec":{"containers":null}}}"#
+        );
+        assert_eq!(zero("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"), "{}");
+    }
+}

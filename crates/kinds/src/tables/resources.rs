@@ -1,0 +1,280 @@
+use std::sync::Arc;
+
+use holdfast_resource::{
+    GarbageCollection, Generation, GroupVersion, GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion,
+    ScaleFields, Scope, Storage, Strategy, Subresource, Verb,
+};
+use smol_str::{SmolStr, format_smolstr};
+
+const TABLE: &str = include_str!("resources.txt");
+
+/// Gives the strategy of a resource by its group and plural name.
+pub type StrategyOf<'a> = dyn Fn(&str, &str) -> Arc<dyn Strategy> + 'a;
+
+/// Why a text is no table of resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("resource table, line {line}: {what}")]
+pub struct ResourceTableError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// The served groups and versions in the order of discovery, the preferred version of each group first.
+pub fn group_versions() -> Vec<GroupVersion> {
+    let groups = TABLE.lines().filter_map(|line| line.strip_prefix("group ")?.split_once(' '));
+    groups
+        .flat_map(|(group, versions)| {
+            let group = if group == "core" { "" } else { group };
+            versions.split(',').map(move |version| GroupVersion::new(group, version))
+        })
+        .collect()
+}
+
+/// All built-in resources in the order of discovery.
+pub fn resources(strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
+    parse(TABLE, strategy_of)
+}
+
+fn parse(text: &str, strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
+    let mut group = SmolStr::default();
+    let mut found: Vec<Resource> = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let wrong = |what| ResourceTableError { line: at + 1, what };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (words.first().copied(), found.last_mut()) {
+            (None | Some("#"), _) => {}
+            (Some("group"), _) => {
+                let name = *words.get(1).ok_or(wrong("a group without name"))?;
+                group = SmolStr::new(if name == "core" { "" } else { name });
+            }
+            (Some("resource"), _) => {
+                found.push(resource(&group, &words, strategy_of).ok_or(wrong("not the words of a resource"))?);
+            }
+            (Some(_), Some(resource)) => {
+                complete(resource, &words).ok_or(wrong("not the words of a property"))?;
+            }
+            (Some(_), None) => return Err(wrong("a property before any resource")),
+        }
+    }
+    Ok(found)
+}
+
+fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Option<Resource> {
+    let [_, plural, singular, kind, scope] = words else { return None };
+    Some(Resource {
+        group: group.clone(),
+        plural: SmolStr::new(plural),
+        singular: SmolStr::new(singular),
+        kind: SmolStr::new(kind),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        scope: match *scope {
+            "namespaced" => Scope::Namespaced,
+            "cluster" => Scope::Cluster,
+            _ => return None,
+        },
+        versions: Vec::new(),
+        storage: None,
+        rules: ResourceRules {
+            create_on_update: false,
+            unconditional_update: false,
+            graceful_deletion: false,
+            delete_returns_object: false,
+            garbage_collection: GarbageCollection::Background,
+            generation: Generation::Unmanaged,
+            name: NameRule::Subdomain,
+            field_selectors: Vec::new(),
+            namespace_selector: false,
+        },
+        strategy: strategy_of(group, plural),
+    })
+}
+
+/// Adds the property that a line tells; `None` if there is no such property.
+fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
+    let rules = &mut resource.rules;
+    match *words {
+        ["short-names", list] => resource.short_names = names(list),
+        ["categories", list] => resource.categories = names(list),
+        ["storage", prefix, version, _encoding] => {
+            resource.storage = Some(Storage {
+                prefix: SmolStr::new(prefix),
+                api_version: SmolStr::new(version),
+            });
+        }
+        ["names", rule] => {
+            rules.name = match rule {
+                "subdomain" => NameRule::Subdomain,
+                "label" => NameRule::Label,
+                "path-segment" => NameRule::PathSegment,
+                _ => return None,
+            };
+        }
+        ["rules", list] => {
+            for rule in list.split(',') {
+                *match rule {
+                    "create-on-update" => &mut rules.create_on_update,
+                    "unconditional-update" => &mut rules.unconditional_update,
+                    "graceful-deletion" => &mut rules.graceful_deletion,
+                    "delete-returns-object" => &mut rules.delete_returns_object,
+                    "namespace-selector" => &mut rules.namespace_selector,
+                    _ => return None,
+                } = true;
+            }
+        }
+        ["garbage-collection", way] => {
+            rules.garbage_collection = match way {
+                "background" => GarbageCollection::Background,
+                "orphan" => GarbageCollection::Orphan,
+                "unsupported" => GarbageCollection::Unsupported,
+                _ => return None,
+            };
+        }
+        ["generation", ref rule @ ..] => rules.generation = generation(rule)?,
+        ["field-selectors", list] => rules.field_selectors = names(list),
+        ["version", version, verbs, ref marks @ ..] => {
+            let group_version = GroupVersion::new(resource.group.clone(), version);
+            resource.versions.push(ResourceVersion {
+                api_version: group_version.api_version(),
+                group_version,
+                list_kind: format_smolstr!("{}List", resource.kind),
+                storage_version_hash: mark(marks, "hash").map(SmolStr::new).unwrap_or_default(),
+                verbs: verbs_of(verbs)?,
+                subresources: Vec::new(),
+                reset_fields: reset_fields(marks),
+            });
+        }
+        ["subresource", name, kind, verbs, ref marks @ ..] => {
+            let (group_version, kind) = kind.rsplit_once('/')?;
+            resource.versions.last_mut()?.subresources.push(Subresource {
+                name: SmolStr::new(name),
+                kind: GroupVersionKind {
+                    group_version: GroupVersion::parse(group_version)?,
+                    kind: SmolStr::new(kind),
+                },
+                verbs: verbs_of(verbs)?,
+                scale: (name == "scale").then(scale_fields),
+                reset_fields: reset_fields(marks),
+            });
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn generation(rule: &[&str]) -> Option<Generation> {
+    let (way, fields, subresources) = match *rule {
+        ["unmanaged"] => return Some(Generation::Unmanaged),
+        [way] => (way, Vec::new(), Vec::new()),
+        [way, fields] => (way, names(fields), Vec::new()),
+        [way, fields, "via", subresources] => (way, names(fields), names(subresources)),
+        _ => return None,
+    };
+    let from_one = match way {
+        "from-one" => true,
+        "from-none" => false,
+        _ => return None,
+    };
+    Some(Generation::Counted {
+        from_one,
+        fields,
+        subresources,
+    })
+}
+
+fn names(list: &str) -> Vec<SmolStr> {
+    list.split(',').map(SmolStr::new).collect()
+}
+
+fn verbs_of(list: &str) -> Option<Vec<Verb>> {
+    list.split(',').map(Verb::from_name).collect()
+}
+
+/// What stands within `name(…)` among the marks.
+fn mark<'t>(marks: &[&'t str], name: &str) -> Option<&'t str> {
+    marks
+        .iter()
+        .find_map(|mark| mark.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')'))
+}
+
+fn reset_fields(marks: &[&str]) -> Vec<Vec<SmolStr>> {
+    let paths = mark(marks, "reset").into_iter().flat_map(|paths| paths.split(','));
+    paths.map(|path| path.split('.').map(SmolStr::new).collect()).collect()
+}
+
+/// Where the built-in kinds that scale keep the fields of their Scale.
+fn scale_fields() -> ScaleFields {
+    let path = |names: [&'static str; 2]| names.map(SmolStr::new_static).to_vec();
+    ScaleFields {
+        spec_replicas: path(["spec", "replicas"]),
+        status_replicas: path(["status", "replicas"]),
+        selector: Some(path(["spec", "selector"])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Plain;
+
+    impl Strategy for Plain {}
+
+    fn plain(_: &str, _: &str) -> Arc<dyn Strategy> {
+        Arc::new(Plain)
+    }
+
+    fn one(plural: &str) -> Resource {
+        let all = resources(&plain).unwrap();
+        all.into_iter().find(|resource| resource.plural == plural).unwrap()
+    }
+
+    #[test]
+    fn every_group_version_has_resources_and_types() {
+        let (all, types) = (resources(&plain).unwrap(), super::super::types().unwrap());
+        for group_version in group_versions() {
+            let mut versions = all.iter().flat_map(|resource| &resource.versions);
+            assert!(versions.any(|version| version.group_version == group_version), "{group_version}");
+        }
+        for resource in &all {
+            for version in &resource.versions {
+                let kind = GroupVersionKind {
+                    group_version: version.group_version.clone(),
+                    kind: resource.kind.clone(),
+                };
+                assert!(types.id_of_kind(&kind).is_some(), "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_deployment_reads_back() {
+        let deployments = one("deployments");
+        assert_eq!(deployments.short_names, ["deploy"]);
+        assert_eq!(deployments.storage.as_ref().unwrap().key("a", "b"), "/registry/deployments/a/b");
+        let version = deployments.version("v1").unwrap();
+        assert_eq!(version.list_kind, "DeploymentList");
+        assert_eq!(version.reset_fields, [["status"]]);
+        assert_eq!(version.subresource("scale").unwrap().kind.kind, "Scale");
+        assert_eq!(version.subresource("status").unwrap().reset_fields, [["spec"]]);
+        let Generation::Counted { from_one: true, fields, .. } = &deployments.rules.generation else {
+            panic!("{:?}", deployments.rules.generation)
+        };
+        assert_eq!(fields[..], ["spec", "metadata.annotations"]);
+    }
+
+    #[test]
+    fn the_preferred_version_stands_first() {
+        let scalers = one("horizontalpodautoscalers");
+        let versions: Vec<_> = scalers.versions.iter().map(|version| &version.group_version.version).collect();
+        assert_eq!(versions, ["v2", "v1"]);
+    }
+
+    #[test]
+    fn a_line_that_says_nothing_known_is_named() {
+        let error = parse("group core v1\nresource a a A cluster\n  odd words", &plain).unwrap_err();
+        assert_eq!((error.line, error.what), (3, "not the words of a property"));
+    }
+}

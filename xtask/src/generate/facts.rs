@@ -1,0 +1,76 @@
+//! The inputs, read whole.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// All that the generator reads besides the sources of crates.
+pub(super) struct Facts {
+    /// The OpenAPI v2 document.
+    pub(super) openapi: Value,
+    /// Definition name to schema, gathered from all OpenAPI v3 documents.
+    pub(super) schemas: BTreeMap<String, Value>,
+    /// `merge.json`: markers and key defaults.
+    pub(super) merge: Value,
+    /// `proto.json`: protobuf numbers and what JSON leaves out.
+    pub(super) proto: Value,
+    /// `defaults.json`.
+    pub(super) defaults: Value,
+    /// `kinds.json`: what is known of each resource.
+    pub(super) kinds: Value,
+    /// `columns.json`: the columns of tables.
+    pub(super) columns: Value,
+    /// The discovery documents in the legacy form, by file name without ending.
+    pub(super) discovery: BTreeMap<String, Value>,
+}
+
+impl Facts {
+    pub(super) fn read(kinds: &Path, openapi: &Path, discovery: &Path) -> anyhow::Result<Self> {
+        let mut schemas = BTreeMap::new();
+        let v3 = openapi.parent().unwrap_or(Path::new(".")).join("v3");
+        for document in documents(&v3)?.into_values() {
+            if let Some(found) = document["components"]["schemas"].as_object() {
+                schemas.extend(found.iter().map(|(name, schema)| (name.clone(), schema.clone())));
+            }
+        }
+        Ok(Self {
+            openapi: document(openapi)?,
+            schemas,
+            merge: document(&kinds.join("merge.json"))?,
+            proto: document(&kinds.join("proto.json"))?,
+            defaults: document(&kinds.join("defaults.json"))?,
+            kinds: document(&kinds.join("kinds.json"))?,
+            columns: document(&kinds.join("columns.json"))?,
+            discovery: documents(&discovery.join("legacy"))?,
+        })
+    }
+}
+
+fn document(path: &Path) -> anyhow::Result<Value> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    serde_json::from_slice(&bytes).with_context(|| path.display().to_string())
+}
+
+fn documents(folder: &Path) -> anyhow::Result<BTreeMap<String, Value>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            found.insert(name, document(&path)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The texts of a JSON list; none where there is no list.
+pub(super) fn texts(list: &Value) -> Vec<&str> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}

@@ -1,0 +1,91 @@
+//! `cargo xtask generate`: writes the tables of the built-in kinds.
+//!
+//! Types come from the OpenAPI v2 document of a kube-apiserver; what it does not tell (protobuf numbers, pointers, what JSON
+//! leaves out, defaults) from the facts, checked against the sources of the crates `k8s-pb` and `k8s-openapi`. Each
+//! disagreement is reported; the facts win.
+
+mod facts;
+mod messages;
+mod openapi;
+mod reference_crates;
+mod resources;
+mod types;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use conformance::root;
+
+use crate::habits::{say, shared};
+
+/// The options of the command. Inputs that are not named are looked for below `facts` in the shared folder.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The OpenAPI v2 document of a kube-apiserver 1.36; the v3 documents stand beside it in `v3`.
+    #[arg(long)]
+    openapi: Option<PathBuf>,
+    /// The folder of the facts about kinds.
+    #[arg(long)]
+    facts: Option<PathBuf>,
+    /// The folder of the discovery documents.
+    #[arg(long)]
+    discovery: Option<PathBuf>,
+    /// Where to write the tables.
+    #[arg(long, default_value = "crates/kinds/src/tables")]
+    out: PathBuf,
+    /// Write nothing; fail if the tables that are there are not those that would be written.
+    #[arg(long)]
+    check: bool,
+}
+
+const MARK: &str = "# Written by `cargo xtask generate`; change the generator, not this file.\n";
+
+/// Makes the tables and writes them.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let input = |named: &Option<PathBuf>, usual: &str| {
+        let shared = || shared().map(|folder| folder.join("facts").join(usual));
+        named
+            .clone()
+            .or_else(shared)
+            .with_context(|| format!("no shared folder with facts/{usual}"))
+    };
+    let facts = facts::Facts::read(
+        &input(&arguments.facts, "kinds")?,
+        &input(&arguments.openapi, "openapi/v2.json")?,
+        &input(&arguments.discovery, "discovery")?,
+    )?;
+    let mut disagreements = Vec::new();
+    let table = types::table(&facts, &mut disagreements)?;
+    reference_crates::check(&table, &facts, &mut disagreements)?;
+    for disagreement in &disagreements {
+        say(disagreement);
+    }
+    say(&format!(
+        "{} types, {} fields, {} disagreements between sources",
+        table.len(),
+        table.iter().map(|(_, of)| of.fields().len()).sum::<usize>(),
+        disagreements.len()
+    ));
+    let files = [
+        ("types.txt", types::text(&table)),
+        ("resources.txt", resources::text(&facts)?),
+    ];
+    for (name, text) in files {
+        settle(
+            &root().join(&arguments.out).join(name),
+            &format!("{MARK}{text}"),
+            arguments.check,
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes the file, or with `check` looks whether it would change.
+fn settle(path: &Path, text: &str, check: bool) -> anyhow::Result<()> {
+    if check {
+        let there = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        anyhow::ensure!(there == text, "{} is not what would be generated", path.display());
+        return Ok(());
+    }
+    std::fs::write(path, text).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,233 @@
+//! The table of resources: what discovery tells of each, and how the generic verbs treat it.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use super::facts::{Facts, texts};
+
+/// What names the objects of a resource may have, where that is not a DNS subdomain.
+const NAME_RULES: [(&str, &str); 9] = [
+    ("/namespaces", "label"),
+    ("/services", "label"),
+    ("apps/statefulsets", "label"),
+    ("/events", "path-segment"),
+    ("events.k8s.io/events", "path-segment"),
+    ("rbac.authorization.k8s.io/roles", "path-segment"),
+    ("rbac.authorization.k8s.io/rolebindings", "path-segment"),
+    ("rbac.authorization.k8s.io/clusterroles", "path-segment"),
+    ("rbac.authorization.k8s.io/clusterrolebindings", "path-segment"),
+];
+
+/// When `metadata.generation` grows: the words of the facts, and how the table says it.
+const GENERATIONS: [(&str, &str); 11] = [
+    (
+        "not managed: a value sent by the client at creation is kept, updates keep the stored value",
+        "unmanaged",
+    ),
+    (
+        "1 at creation; +1 when spec changes on an update of the main resource",
+        "from-one spec",
+    ),
+    ("1 at creation; +1 when webhooks change", "from-one webhooks"),
+    (
+        "1 at creation; +1 when spec changes through the main resource, ephemeralcontainers or resize; binding does not change it",
+        "from-one spec via ephemeralcontainers,resize",
+    ),
+    ("1 at creation; +1 when template changes", "from-one template"),
+    (
+        "1 at creation; +1 when spec.template changes (then the internal templateGeneration, kept in annotation deprecated.daemonset.template.generation, grows by 1 too), else +1 when another part of spec changes",
+        "from-one spec",
+    ),
+    (
+        "1 at creation; +1 when spec or metadata.annotations change",
+        "from-one spec,metadata.annotations",
+    ),
+    (
+        "not set at creation; +1 when spec changes on update (first change makes it 1)",
+        "from-none spec",
+    ),
+    ("1 at creation; updates never change it", "from-one"),
+    (
+        "1 at creation; +1 when anything but metadata changes or metadata.labels change",
+        "from-one *,metadata.labels",
+    ),
+    ("", "unmanaged"),
+];
+
+/// The text of the table: resources in the order of discovery, those of one group together.
+pub(super) fn text(facts: &Facts) -> anyhow::Result<String> {
+    let kinds = facts.kinds["kinds"].as_array().context("no kinds")?;
+    let mut out = String::new();
+    let groups = facts.discovery["apis"]["groups"].as_array().context("no groups")?;
+    let core = serde_json::json!({"name": "", "versions": [{"version": "v1"}]});
+    for group in std::iter::once(&core).chain(groups) {
+        let name = group["name"].as_str().context("a group without name")?;
+        let versions: Vec<&str> = group["versions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|version| version["version"].as_str())
+            .collect();
+        let _ = writeln!(
+            out,
+            "\ngroup {} {}",
+            if name.is_empty() { "core" } else { name },
+            versions.join(",")
+        );
+        let mut plurals: Vec<&str> = kinds
+            .iter()
+            .filter(|kind| kind["group"] == name)
+            .filter_map(|kind| kind["resource"].as_str())
+            .collect();
+        plurals.sort_unstable();
+        plurals.dedup();
+        for plural in plurals {
+            let served: Vec<&Value> = versions
+                .iter()
+                .filter_map(|version| {
+                    kinds
+                        .iter()
+                        .find(|kind| kind["group"] == name && kind["resource"] == plural && kind["version"] == *version)
+                })
+                .collect();
+            resource(facts, name, plural, &served, &mut out).with_context(|| format!("{name}/{plural}"))?;
+        }
+    }
+    Ok(out)
+}
+
+fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &mut String) -> anyhow::Result<()> {
+    let fact = served.first().context("not served")?;
+    let scope = if fact["namespaced"] == true {
+        "namespaced"
+    } else {
+        "cluster"
+    };
+    let (kind, singular) = (fact["kind"].as_str(), fact["singular"].as_str());
+    let (kind, singular) = (kind.context("no kind")?, singular.context("no singular")?);
+    let _ = writeln!(out, "\nresource {plural} {singular} {kind} {scope}");
+    list(out, "  short-names", &texts(&fact["shortNames"]));
+    list(out, "  categories", &texts(&fact["categories"]));
+    if let Some(prefix) = fact["storage"]["keyPrefix"].as_str() {
+        let prefix = prefix.trim_end_matches("{name}").trim_end_matches("{namespace}/");
+        let encoding = fact["storage"]["encoding"].as_str().context("no encoding")?;
+        let version = fact["storage"]["apiVersion"].as_str().context("no storage version")?;
+        let _ = writeln!(out, "  storage {prefix} {version} {encoding}");
+    }
+    let path = format!("{group}/{plural}");
+    let name_rule = NAME_RULES.iter().find(|(known, _)| *known == path);
+    let _ = writeln!(out, "  names {}", name_rule.map_or("subdomain", |(_, rule)| rule));
+    let flags = [
+        ("createOnUpdate", "create-on-update"),
+        ("unconditionalUpdate", "unconditional-update"),
+        ("gracefulDeletion", "graceful-deletion"),
+        ("deleteReturnsObject", "delete-returns-object"),
+        ("metadataNamespaceSelector", "namespace-selector"),
+    ];
+    let set: Vec<&str> = flags
+        .iter()
+        .filter(|(flag, _)| fact[*flag] == true)
+        .map(|(_, word)| *word)
+        .collect();
+    list(out, "  rules", &set);
+    let _ = writeln!(
+        out,
+        "  garbage-collection {}",
+        fact["defaultGarbageCollection"].as_str().unwrap_or("background")
+    );
+    let words = fact["generation"].as_str().unwrap_or_default();
+    let generation = GENERATIONS.iter().find(|(known, _)| *known == words);
+    let _ = writeln!(
+        out,
+        "  generation {}",
+        generation.context("unknown rule of generation")?.1
+    );
+    list(out, "  field-selectors", &texts(&fact["fieldSelectors"]));
+    for fact in served {
+        version(facts, group, plural, fact, out)?;
+    }
+    Ok(())
+}
+
+fn version(facts: &Facts, group: &str, plural: &str, fact: &Value, out: &mut String) -> anyhow::Result<()> {
+    let name = fact["version"].as_str().context("no version")?;
+    let document = match group {
+        "" => format!("api-{name}"),
+        group => format!("apis-{group}-{name}"),
+    };
+    let document = facts.discovery.get(&document).context("no discovery document")?;
+    let listed = document["resources"].as_array().into_iter().flatten();
+    let listed = listed
+        .into_iter()
+        .find(|resource| resource["name"] == plural)
+        .context("not in discovery")?;
+    for (known, told) in [
+        ("kind", "kind"),
+        ("namespaced", "namespaced"),
+        ("singular", "singularName"),
+        ("verbs", "verbs"),
+    ] {
+        anyhow::ensure!(fact[known] == listed[told], "discovery tells another {known}");
+    }
+    let _ = write!(out, "  version {name} {}", texts(&fact["verbs"]).join(","));
+    if let Some(hash) = listed["storageVersionHash"].as_str() {
+        let _ = write!(out, " hash({hash})");
+    }
+    let _ = writeln!(out, "{}", reset(&fact["resetFields"]["main"])?);
+    for sub in fact["subresources"].as_array().into_iter().flatten() {
+        let text = |key: &str| {
+            sub[key]
+                .as_str()
+                .with_context(|| format!("a subresource without {key}"))
+        };
+        let group_version = match text("group")? {
+            "" => text("version")?.to_owned(),
+            group => format!("{group}/{}", text("version")?),
+        };
+        let _ = writeln!(
+            out,
+            "    subresource {} {group_version}/{} {}{}",
+            text("name")?,
+            text("kind")?,
+            texts(&sub["verbs"]).join(","),
+            reset(&fact["resetFields"][text("name")?])?
+        );
+    }
+    Ok(())
+}
+
+fn list(out: &mut String, name: &str, words: &[&str]) {
+    if !words.is_empty() {
+        let _ = writeln!(out, "{name} {}", words.join(","));
+    }
+}
+
+/// The fields of a FieldsV1 set as ` reset(a,b.c)`; nothing for none.
+fn reset(fields: &Value) -> anyhow::Result<String> {
+    let mut paths = Vec::new();
+    gather(fields, "", &mut paths)?;
+    Ok(match paths.is_empty() {
+        true => String::new(),
+        false => format!(" reset({})", paths.join(",")),
+    })
+}
+
+fn gather(fields: &Value, above: &str, paths: &mut Vec<String>) -> anyhow::Result<()> {
+    for (key, below) in fields.as_object().into_iter().flatten() {
+        let Some(name) = key.strip_prefix("f:") else {
+            bail!("{key} is no field")
+        };
+        let path = if above.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{above}.{name}")
+        };
+        match below.as_object().is_some_and(serde_json::Map::is_empty) {
+            true => paths.push(path),
+            false => gather(below, &path, paths)?,
+        }
+    }
+    Ok(())
+}

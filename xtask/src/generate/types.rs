@@ -1,0 +1,295 @@
+//! Puts the type table together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use holdfast_resource::schema::{Field, Omission, Shape, TypeTable, TypeTableBuilder, write_table};
+use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_value::{Limits, SmolStr, json};
+use serde_json::Value;
+
+use super::facts::{Facts, texts};
+use super::messages::{Messages, definition_name};
+use super::openapi;
+
+/// The kinds that clients and the server exchange and that no OpenAPI document holds, with the definition of each.
+const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
+    ("admission.k8s.io/v1", "io.k8s.api.admission.v1.AdmissionReview"),
+    (
+        "apiextensions.k8s.io/v1",
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ConversionReview",
+    ),
+    ("apidiscovery.k8s.io/v2", "io.k8s.api.apidiscovery.v2.APIGroupDiscovery"),
+    (
+        "apidiscovery.k8s.io/v2",
+        "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
+    ),
+    ("v1", "io.k8s.api.core.v1.RangeAllocation"),
+    ("meta.k8s.io/v1", "io.k8s.apimachinery.pkg.apis.meta.v1.CreateOptions"),
+    ("meta.k8s.io/v1", "io.k8s.apimachinery.pkg.apis.meta.v1.UpdateOptions"),
+    ("meta.k8s.io/v1", "io.k8s.apimachinery.pkg.apis.meta.v1.PatchOptions"),
+    (
+        "meta.k8s.io/v1",
+        "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata",
+    ),
+    (
+        "meta.k8s.io/v1",
+        "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadataList",
+    ),
+    ("v1", "io.k8s.apimachinery.pkg.apis.meta.v1.List"),
+];
+
+/// The fields of every object that protobuf keeps outside of its message.
+const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
+
+/// The table of all types.
+pub(super) fn table(facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::Result<TypeTable> {
+    let mut assembly = Assembly {
+        facts,
+        messages: Messages::new(&facts.proto),
+        builder: TypeTable::builder(),
+        disagreements,
+    };
+    let definitions = facts.openapi["definitions"].as_object().context("no definitions")?;
+    let kinds: BTreeMap<&str, &str> = UNPUBLISHED_KINDS
+        .map(|(group_version, name)| (name, group_version))
+        .into();
+    let unpublished = assembly.unpublished(definitions.keys().map(String::as_str).collect());
+    let mut names: BTreeSet<&str> = definitions.keys().map(String::as_str).collect();
+    names.extend(unpublished.iter().map(String::as_str));
+    for name in names.iter().copied() {
+        assembly.builder.reference(name);
+    }
+    for name in names {
+        match definitions.get(name) {
+            Some(definition) => assembly.published_type(name, definition),
+            None => assembly.unpublished_type(name, kinds.get(name).copied()),
+        }
+        .with_context(|| name.to_owned())?;
+    }
+    assembly.check_merge_facts();
+    Ok(assembly.builder.build()?)
+}
+
+/// The text of the table, with a short name for each package that has one.
+pub(super) fn text(table: &TypeTable) -> String {
+    let mut packages: BTreeMap<String, String> = BTreeMap::new();
+    for (_, of) in table.iter() {
+        let Some((package, _)) = of.name.rsplit_once('.') else {
+            continue;
+        };
+        let parts: Vec<&str> = package.rsplit('.').take(2).collect();
+        let short = match parts[..] {
+            [version, group] if version.starts_with('v') => format!("{group}.{version}"),
+            [last, ..] => last.to_owned(),
+            [] => continue,
+        };
+        packages.insert(package.to_owned(), short);
+    }
+    let packages: Vec<(&str, &str)> = packages
+        .iter()
+        .map(|(long, short)| (short.as_str(), long.as_str()))
+        .collect();
+    write_table(table, &packages)
+}
+
+struct Assembly<'f, 'd> {
+    facts: &'f Facts,
+    messages: Messages<'f>,
+    builder: TypeTableBuilder,
+    disagreements: &'d mut Vec<String>,
+}
+
+impl Assembly<'_, '_> {
+    /// The definitions that the unpublished kinds need and `known` lacks.
+    fn unpublished(&self, known: BTreeSet<&str>) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<String> = UNPUBLISHED_KINDS.iter().map(|(_, name)| (*name).to_owned()).collect();
+        while let Some(name) = open.pop() {
+            if known.contains(name.as_str()) || !found.insert(name.clone()) {
+                continue;
+            }
+            for field in self
+                .messages
+                .fields(&name)
+                .into_iter()
+                .flatten()
+                .map(|(_, field)| field)
+            {
+                let named = [&field.fact["type"], &field.fact["map"][1]];
+                let named = named
+                    .into_iter()
+                    .filter_map(Value::as_str)
+                    .filter(|name| name.contains('.'));
+                open.extend(named.map(definition_name));
+            }
+        }
+        found
+    }
+
+    fn published_type(&mut self, name: &str, definition: &Value) -> anyhow::Result<()> {
+        if let Some(scalar) = openapi::scalar(name) {
+            self.builder.add_scalar(name, scalar)?;
+            return Ok(());
+        }
+        let mut fields = openapi::fields(definition, &mut self.builder)?;
+        let messages = self.messages.fields(name);
+        if messages.is_none() {
+            self.disagreements.push(format!(
+                "{name}: no protobuf message; its JSON rules are taken from required"
+            ));
+        }
+        for field in &mut fields {
+            self.complete(name, field, messages.as_ref())
+                .with_context(|| field.name.to_string())?;
+        }
+        for json_name in messages.iter().flat_map(BTreeMap::keys) {
+            if !fields.iter().any(|field| field.name == *json_name) {
+                self.disagreements
+                    .push(format!("{name}.{json_name}: in protobuf and not in OpenAPI"));
+            }
+        }
+        let of = self.builder.add_struct(name, fields)?;
+        of.map_type = openapi::map_type(definition)?;
+        of.kinds = openapi::kinds(definition);
+        of.unions = openapi::unions(definition);
+        Ok(())
+    }
+
+    fn complete(
+        &mut self,
+        of: &str,
+        field: &mut Field,
+        messages: Option<&BTreeMap<&str, super::messages::MessageField<'_>>>,
+    ) -> anyhow::Result<()> {
+        match messages.map(|messages| messages.get(field.name.as_str())) {
+            Some(Some(message)) => {
+                message.complete(field)?;
+                let shape = self.messages.shape(message.fact, &self.builder);
+                if !same_shape(shape.as_ref(), &field.shape) {
+                    self.disagreements.push(format!(
+                        "{of}.{}: protobuf has {shape:?}, OpenAPI {:?}",
+                        field.name, field.shape
+                    ));
+                }
+            }
+            Some(None) if TYPE_META.contains(&field.name.as_str()) => {}
+            Some(None) => self
+                .disagreements
+                .push(format!("{of}.{}: in OpenAPI and not in protobuf", field.name)),
+            None if field.required => field.omission = Omission::Never,
+            None => {}
+        }
+        let fact = &self.facts.merge["types"][of]["fields"][field.name.as_str()];
+        for key in &mut field.keys {
+            let default = &fact["keyDefaults"][key.name.as_str()];
+            key.default = (!default.is_null()).then(|| value_of(default)).transpose()?;
+        }
+        let default = &self.facts.defaults["unconditional"][of][field.name.as_str()];
+        field.default = (!default.is_null()).then(|| value_of(default)).transpose()?;
+        self.compare_published_default(of, field);
+        Ok(())
+    }
+
+    /// The v3 documents state the zero value as the default of what is never left out, and the defaults that the source
+    /// marks; the latter are noted.
+    fn compare_published_default(&mut self, of: &str, field: &mut Field) {
+        let published =
+            &self.facts.schemas.get(of).unwrap_or(&Value::Null)["properties"][field.name.as_str()]["default"];
+        let zero = [Value::Null, "".into(), 0.into(), false.into(), serde_json::json!({})];
+        if zero.contains(published) {
+            return;
+        }
+        field.default_published = true;
+        let known = field.default.as_ref().map(json::to_string);
+        if known != Some(published.to_string()) {
+            let name = &field.name;
+            self.disagreements
+                .push(format!("{of}.{name}: published default {published}, known {known:?}"));
+        }
+    }
+
+    fn unpublished_type(&mut self, name: &str, group_version: Option<&str>) -> anyhow::Result<()> {
+        if let Some(scalar) = openapi::scalar(name) {
+            self.builder.add_scalar(name, scalar)?.published = false;
+            return Ok(());
+        }
+        let mut fields = Vec::new();
+        for (json_name, message) in self.messages.fields(name).context("no message")? {
+            let shape = self
+                .messages
+                .shape(message.fact, &self.builder)
+                .context("an unknown message")?;
+            let mut field = Field::new(json_name, shape);
+            // A few messages of facts come without JSON rules; each of their fields is left out when empty.
+            if message.fact["jsonOmit"].is_null() {
+                field.proto = holdfast_resource::schema::ProtoPath::new(&message.numbers).unwrap_or_default();
+            } else {
+                message.complete(&mut field)?;
+            }
+            fields.push(field);
+        }
+        if group_version.is_some() {
+            fields.extend(TYPE_META.map(|name| Field::new(name, Shape::String)));
+        }
+        let of = self.builder.add_struct(name, fields)?;
+        of.published = false;
+        of.kinds = group_version
+            .and_then(GroupVersion::parse)
+            .map(|group_version| GroupVersionKind {
+                group_version,
+                kind: SmolStr::new(name.rsplit('.').next().unwrap_or_default()),
+            })
+            .into_iter()
+            .collect();
+        Ok(())
+    }
+
+    /// Compares the markers of the OpenAPI document with those of the facts, which were taken from it and from the source.
+    fn check_merge_facts(&mut self) {
+        for (name, fact) in self.facts.merge["types"].as_object().into_iter().flatten() {
+            let definition = &self.facts.openapi["definitions"][name];
+            let mut differ = |what: &str| {
+                self.disagreements
+                    .push(format!("{name}: {what} differs from merge.json"))
+            };
+            if definition.is_null() {
+                differ("presence");
+            }
+            if texts(&definition["required"]).iter().collect::<BTreeSet<_>>()
+                != texts(&fact["required"]).iter().collect::<BTreeSet<_>>()
+            {
+                differ("required");
+            }
+            for (field, fact) in fact["fields"].as_object().into_iter().flatten() {
+                let property = &definition["properties"][field];
+                let pairs = [
+                    ("x-kubernetes-list-type", "listType"),
+                    ("x-kubernetes-list-map-keys", "keys"),
+                    ("x-kubernetes-map-type", "mapType"),
+                    ("x-kubernetes-patch-merge-key", "patchMergeKey"),
+                    ("enum", "enum"),
+                ];
+                for (published, known) in pairs {
+                    if property[published] != fact[known] {
+                        differ(&format!("{field}.{known}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the shapes say the same. A list of texts within a map, and a few others, are messages of their own in
+/// protobuf; they have no shape.
+fn same_shape(message: Option<&Shape>, published: &Shape) -> bool {
+    match (message, published) {
+        (Some(message), _) => message == published,
+        (None, Shape::Map(value)) => **value == Shape::List(Box::new(Shape::String)),
+        (None, _) => *published == Shape::List(Box::new(Shape::String)),
+    }
+}
+
+fn value_of(value: &Value) -> anyhow::Result<holdfast_value::Value> {
+    Ok(json::parse(value.to_string().as_bytes(), &Limits::TRUSTED)?)
+}
