@@ -80,6 +80,9 @@ pub struct ResourceVersion {
     pub api_version: SmolStr,
     /// The kind of a list of objects, such as `DeploymentList`.
     pub list_kind: SmolStr,
+    /// What discovery gives as the hash of the storage version; clients compare it and read nothing into it. Empty for what
+    /// is not stored.
+    pub storage_version_hash: SmolStr,
     /// What may be done with the resource itself.
     pub verbs: Vec<Verb>,
     /// The parts that have addresses of their own.

@@ -21,8 +21,6 @@ pub(super) struct Facts {
     pub(super) defaults: Value,
     /// `kinds.json`: what is known of each resource.
     pub(super) kinds: Value,
-    /// `columns.json`: the columns of tables.
-    pub(super) columns: Value,
     /// The discovery documents in the legacy form, by file name without ending.
     pub(super) discovery: BTreeMap<String, Value>,
 }
@@ -43,7 +41,6 @@ impl Facts {
             proto: document(&kinds.join("proto.json"))?,
             defaults: document(&kinds.join("defaults.json"))?,
             kinds: document(&kinds.join("kinds.json"))?,
-            columns: document(&kinds.join("columns.json"))?,
             discovery: documents(&discovery.join("legacy"))?,
         })
     }

@@ -19,7 +19,7 @@ use conformance::root;
 use crate::habits::{say, shared};
 
 /// The options of the command. Inputs that are not named are looked for below `facts` in the shared folder.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Arguments {
     /// The OpenAPI v2 document of a kube-apiserver 1.36; the v3 documents stand beside it in `v3`.
     #[arg(long)]
@@ -88,4 +88,23 @@ fn settle(path: &Path, text: &str, check: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     std::fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generating_again_gives_the_same_tables() {
+        if shared().is_none() {
+            say("passed over: no shared folder");
+            return;
+        }
+        let arguments = Arguments {
+            out: PathBuf::from("crates/kinds/src/tables"),
+            check: true,
+            ..Arguments::default()
+        };
+        run(&arguments).unwrap();
+    }
 }

@@ -23,11 +23,15 @@ pub struct ResourceTableError {
 
 /// The served groups and versions in the order of discovery, the preferred version of each group first.
 pub fn group_versions() -> Vec<GroupVersion> {
-    let groups = TABLE.lines().filter_map(|line| line.strip_prefix("group ")?.split_once(' '));
+    let groups = TABLE
+        .lines()
+        .filter_map(|line| line.strip_prefix("group ")?.split_once(' '));
     groups
         .flat_map(|(group, versions)| {
             let group = if group == "core" { "" } else { group };
-            versions.split(',').map(move |version| GroupVersion::new(group, version))
+            versions
+                .split(',')
+                .map(move |version| GroupVersion::new(group, version))
         })
         .collect()
 }
@@ -62,7 +66,9 @@ fn parse(text: &str, strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, Reso
 }
 
 fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Option<Resource> {
-    let [_, plural, singular, kind, scope] = words else { return None };
+    let [_, plural, singular, kind, scope] = words else {
+        return None;
+    };
     Some(Resource {
         group: group.clone(),
         plural: SmolStr::new(plural),
@@ -236,7 +242,10 @@ mod tests {
         let (all, types) = (resources(&plain).unwrap(), super::super::types().unwrap());
         for group_version in group_versions() {
             let mut versions = all.iter().flat_map(|resource| &resource.versions);
-            assert!(versions.any(|version| version.group_version == group_version), "{group_version}");
+            assert!(
+                versions.any(|version| version.group_version == group_version),
+                "{group_version}"
+            );
         }
         for resource in &all {
             for version in &resource.versions {
@@ -253,13 +262,22 @@ mod tests {
     fn a_deployment_reads_back() {
         let deployments = one("deployments");
         assert_eq!(deployments.short_names, ["deploy"]);
-        assert_eq!(deployments.storage.as_ref().unwrap().key("a", "b"), "/registry/deployments/a/b");
+        assert_eq!(
+            deployments.storage.as_ref().unwrap().key("a", "b"),
+            "/registry/deployments/a/b"
+        );
         let version = deployments.version("v1").unwrap();
         assert_eq!(version.list_kind, "DeploymentList");
         assert_eq!(version.reset_fields, [["status"]]);
         assert_eq!(version.subresource("scale").unwrap().kind.kind, "Scale");
-        assert_eq!(version.subresource("status").unwrap().reset_fields, [["spec"]]);
-        let Generation::Counted { from_one: true, fields, .. } = &deployments.rules.generation else {
+        assert_eq!(
+            version.subresource("status").unwrap().reset_fields,
+            [vec!["metadata", "labels"], vec!["spec"]]
+        );
+        let Generation::Counted {
+            from_one: true, fields, ..
+        } = &deployments.rules.generation
+        else {
             panic!("{:?}", deployments.rules.generation)
         };
         assert_eq!(fields[..], ["spec", "metadata.annotations"]);
@@ -268,13 +286,19 @@ mod tests {
     #[test]
     fn the_preferred_version_stands_first() {
         let scalers = one("horizontalpodautoscalers");
-        let versions: Vec<_> = scalers.versions.iter().map(|version| &version.group_version.version).collect();
+        let versions: Vec<_> = scalers
+            .versions
+            .iter()
+            .map(|version| &version.group_version.version)
+            .collect();
         assert_eq!(versions, ["v2", "v1"]);
     }
 
     #[test]
     fn a_line_that_says_nothing_known_is_named() {
-        let error = parse("group core v1\nresource a a A cluster\n  odd words", &plain).unwrap_err();
+        let error = parse("group core v1\nresource a a A cluster\n  odd words", &plain)
+            .err()
+            .unwrap();
         assert_eq!((error.line, error.what), (3, "not the words of a property"));
     }
 }
