@@ -115,10 +115,45 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
 
 /// Appends a string in quotes, escaped so that it is also safe within HTML.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
+    match first_special(bytes) {
+        None => out.extend_from_slice(bytes),
+        Some(at) => {
+            out.extend_from_slice(&bytes[..at]);
+            write_escaped(&bytes[at..], out);
+        }
+    }
+    out.push(b'"');
+}
+
+/// Where the first byte stands that may need an escape.
+fn first_special(bytes: &[u8]) -> Option<usize> {
+    let (blocks, rest) = bytes.as_chunks::<16>();
+    for (number, block) in blocks.iter().enumerate() {
+        // Without a branch for each byte the compiler compares all of a block at once.
+        let is_plain = |byte: u8| {
+            (byte >= 0x20)
+                & (byte != b'"')
+                & (byte != b'\\')
+                & (byte != b'<')
+                & (byte != b'>')
+                & (byte != b'&')
+                & (byte != 0xE2)
+        };
+        if !block.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {
+            let within = block.iter().position(|byte| ESCAPES[usize::from(*byte)] != 0)?;
+            return Some(number * 16 + within);
+        }
+    }
+    let within = rest.iter().position(|byte| ESCAPES[usize::from(*byte)] != 0)?;
+    Some(bytes.len() - rest.len() + within)
+}
+
+#[cold]
+fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut written = 0;
     for (at, byte) in bytes.iter().enumerate() {
         let escape = ESCAPES[usize::from(*byte)];
@@ -148,7 +183,6 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
         written = at + length;
     }
     out.extend_from_slice(&bytes[written..]);
-    out.push(b'"');
 }
 
 const UNICODE: u8 = b'u';

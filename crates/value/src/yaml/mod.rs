@@ -53,7 +53,8 @@ pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result
 
 /// The value of a text that is JSON and means the same in YAML. Anything in doubt is left to the YAML reader.
 fn read_as_json(text: &str, limits: &Limits) -> Option<Value> {
-    if !text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with(['{', '[']) || text.chars().any(is_line_break) {
+    let begins_as_json = text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with(['{', '[']);
+    if !begins_as_json || (!text.is_ascii() && text.chars().any(is_line_break)) {
         return None;
     }
     match Reader::new(text, limits, Dialect::Yaml, Duplicates::Replace).read() {
@@ -74,6 +75,12 @@ fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
         position: Position::of(bytes, offset),
     };
     let text = std::str::from_utf8(bytes).map_err(|error| refused("invalid UTF-8 octet", error.valid_up_to()))?;
+    // Nearly all texts are plain ASCII, which takes no look at characters.
+    if bytes.iter().fold(true, |plain, byte| {
+        plain & (matches!(byte, b' '..=b'~') | matches!(byte, b'\t' | b'\n' | b'\r'))
+    }) {
+        return Ok(text);
+    }
     let is_refused = |character: char| {
         matches!(character, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}')
             || matches!(character, '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')

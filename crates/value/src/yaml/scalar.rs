@@ -122,7 +122,17 @@ pub(super) fn shown_key(value: &Value) -> SmolStr {
 
 /// Whether plain text would be read as text.
 pub(super) fn is_text(text: &str) -> bool {
-    untagged(text).0 == Tag::Text && text != "<<"
+    match text.as_bytes().first() {
+        None => false,
+        Some(first) if is_telling(*first) => untagged(text).0 == Tag::Text,
+        Some(_) => text != "<<",
+    }
+}
+
+/// Whether text that begins so may be something else than text.
+fn is_telling(first: u8) -> bool {
+    matches!(first, b'+' | b'-' | b'.' | b'~' | b'0'..=b'9')
+        || matches!(first.to_ascii_lowercase(), b'y' | b'n' | b't' | b'f' | b'o')
 }
 
 fn untagged(text: &str) -> (Tag, Value) {

@@ -53,7 +53,13 @@ impl Writer<'_> {
     /// Writes the entries at `indent`, the first one where the line stands if `compact`.
     fn mapping(&mut self, entries: &[Entry], indent: usize, compact: bool) {
         let mut sorted: Vec<&Entry> = entries.iter().collect();
-        sorted.sort_by(|(a, _), (b, _)| natural(a, b));
+        // The two orders are the same for letters; others are rare enough to sort again.
+        if !entries
+            .iter()
+            .all(|(key, _)| key.bytes().all(|byte| byte.is_ascii_alphabetic()))
+        {
+            sorted.sort_by(|(a, _), (b, _)| natural(a, b));
+        }
         for (at, (key, value)) in sorted.into_iter().enumerate() {
             if at > 0 || !compact {
                 self.blanks(indent);
@@ -117,6 +123,7 @@ impl Writer<'_> {
     /// Writes text whose further lines, if any, stand at `indent`.
     fn text(&mut self, text: &str, indent: usize, is_key: bool) {
         match style(text, is_key) {
+            Style::Plain if is_key || !text.contains(' ') => self.put(text),
             Style::Plain => self.folded(text, indent, is_key, |writer, character| writer.push(character)),
             Style::SingleQuoted => {
                 self.put("'");
@@ -251,6 +258,13 @@ impl Writer<'_> {
 
 /// The style of a text: plain where it reads back as the same text.
 fn style(text: &str, is_key: bool) -> Style {
+    if is_plain_word(text) {
+        return if is_text(text) {
+            Style::Plain
+        } else {
+            Style::DoubleQuoted
+        };
+    }
     let traits = Traits::of(text);
     let wanted = match text {
         _ if text.contains('\n') => Style::Literal,
@@ -265,6 +279,16 @@ fn style(text: &str, is_key: bool) -> Style {
         Style::Plain if traits.allows_single_quotes => Style::SingleQuoted,
         _ => Style::DoubleQuoted,
     }
+}
+
+/// Whether a text consists of nothing but letters, digits and a few signs, as most do. Such text is plain if it is text.
+fn is_plain_word(text: &str) -> bool {
+    let is_sign = |byte: u8| matches!(byte, b'.' | b'/' | b'_' | b'-');
+    let starts_plain = text
+        .as_bytes()
+        .first()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'/');
+    starts_plain && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_sign(byte))
 }
 
 /// Which styles a text may have.
