@@ -156,3 +156,54 @@ fn answers_in_yaml_are_written_as_the_reference_writes_them() {
     }
     assert!(count > 1);
 }
+
+/// Bodies of requests under YAML media types: what the reference could read is read, and what it refused is refused in the
+/// same words.
+#[test]
+fn bodies_in_yaml_are_read_or_refused_as_by_the_reference() {
+    let Some(root) = shared("traces") else { return };
+    let mut files = Vec::new();
+    let mut folders = vec![root];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(extension) if extension == "json" => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    let (mut read, mut refused) = (0, 0);
+    for file in files {
+        let trace = json::parse(&fs::read(&file).unwrap(), &Limits::TRUSTED).unwrap();
+        for step in trace.get("steps").and_then(Value::as_list).unwrap().iter() {
+            let media_type = step.str_at(&["request", "headers", "Content-Type"]).unwrap_or_default();
+            let Some(body) = step.at(&["request", "body"]) else {
+                continue;
+            };
+            if !media_type.contains("yaml") {
+                continue;
+            }
+            let text = body.as_str().map_or_else(|| json::to_string(body), str::to_owned);
+            let message = step.str_at(&["response", "body", "message"]).unwrap_or_default();
+            match yaml::parse_with_findings(text.as_bytes(), &Limits::default()) {
+                Ok(parsed) => {
+                    let is_strict = message.contains("already set in map");
+                    assert!(is_strict || !message.contains("yaml: "), "{file:?} {message}");
+                    let findings: Vec<String> = parsed.findings.iter().map(ToString::to_string).collect();
+                    assert!(
+                        !is_strict || findings.iter().all(|finding| message.contains(finding)),
+                        "{file:?} {findings:?}"
+                    );
+                    read += 1;
+                }
+                Err(error) => {
+                    assert!(message.contains(&error.to_string()), "{file:?}: {error} but {message}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(read > 300 && refused > 5, "{read} read, {refused} refused");
+}
