@@ -5,19 +5,29 @@
 //! authorization (may they), the router (which resource and verb), and a handler. Handlers know resources as data alone.
 
 pub mod admission;
+pub mod authentication;
+pub mod authorization;
 pub mod body;
+pub mod connection;
+pub mod discovery;
 mod handlers;
+pub mod health;
 pub mod lookup;
 pub mod negotiation;
 pub mod objects;
 pub mod options;
+pub mod paths;
 pub mod query;
 pub mod request;
 pub mod request_info;
 pub mod response;
 pub mod router;
+pub mod service;
+pub mod shutdown;
 pub mod state;
 pub mod status;
+pub mod tls;
 pub mod user;
+pub mod version;
 
 pub use status::ApiError;

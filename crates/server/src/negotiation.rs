@@ -5,7 +5,7 @@
 //! first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
 
 use bytes::Bytes;
-use holdfast_value::{Value, json};
+use holdfast_value::{Value, json, yaml};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::ApiError;
@@ -269,16 +269,15 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     })
 }
 
-/// The bytes of `value` in `format`.
+/// The bytes of `value` in `format`. `pretty` indents JSON.
 pub fn encode(value: &Value, format: Format, pretty: bool) -> Bytes {
+    let mut out = Vec::with_capacity(1024);
     match (format, pretty) {
-        (Format::Json, true) => {
-            let mut out = Vec::with_capacity(1024);
-            json::write_pretty(value, "  ", &mut out);
-            out.into()
-        }
-        (Format::Json | Format::Yaml, _) => json::to_vec(value).into(),
+        (Format::Json, false) => json::write(value, &mut out),
+        (Format::Json, true) => json::write_pretty(value, "  ", &mut out),
+        (Format::Yaml, _) => yaml::write(value, &mut out),
     }
+    out.into()
 }
 
 /// The content type of a body, without its parameters. Objects are read as JSON where there is none.

@@ -42,6 +42,8 @@ pub struct ResourcePath {
     pub rest: String,
     /// Whether the path begins with `watch/`, the old form of a watch.
     pub legacy_watch: bool,
+    /// Whether the path is that of a namespace itself, so that `namespace` is its name rather than where it lives.
+    pub of_namespace: bool,
 }
 
 /// The longest path that is read.
@@ -108,6 +110,8 @@ impl RequestInfo {
             target.namespace = SmolStr::new(namespace);
             if rest.first().is_some_and(|next| !NAMESPACE_SUBRESOURCES.contains(next)) {
                 parts = rest;
+            } else {
+                target.of_namespace = true;
             }
         }
         let part = |at: usize| SmolStr::new(parts.get(at).copied().unwrap_or_default());

@@ -1,8 +1,11 @@
 //! Answers: a status code, a content type, warnings and a body.
 
 use bytes::Bytes;
+use holdfast_value::{Limits, json, yaml};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use serde::Serialize;
 
 use crate::ApiError;
 use crate::body::ResponseBody;
@@ -24,22 +27,29 @@ pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Respon
     response
 }
 
-/// An answer of JSON text, turned into what the client asked for: as it is, indented, or as YAML. `json` is one document.
+/// An answer of one document in the form that the client asked for: JSON with the members in their order, or YAML.
 ///
 /// # Errors
-/// 500 where `json` is no JSON, which is a fault of the server.
+/// 500 where the document has no JSON form, which is a fault of the server.
 pub fn document(
     code: StatusCode,
     representation: &Representation,
-    json: impl Into<Bytes>,
+    document: &impl Serialize,
 ) -> Result<Response, ApiError> {
-    let json = json.into();
+    let fault = |error: &dyn std::fmt::Display| ApiError::internal(error.to_string());
     let body = match (representation.format, representation.pretty) {
-        (Format::Json, false) => json,
-        (format, _) => {
-            let value = holdfast_value::json::parse(&json, &holdfast_value::Limits::TRUSTED)
-                .map_err(|error| ApiError::internal(error.to_string()))?;
-            crate::negotiation::encode(&value, format, representation.pretty)
+        (Format::Json, false) => {
+            let mut text = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            text.push(b'\n');
+            text
+        }
+        (Format::Json, true) => serde_json::to_vec_pretty(document).map_err(|error| fault(&error))?,
+        (Format::Yaml, _) => {
+            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            let value = json::parse(&json, &Limits::TRUSTED).map_err(|error| fault(&error))?;
+            let mut text = Vec::with_capacity(json.len());
+            yaml::write(&value, &mut text);
+            text
         }
     };
     Ok(bytes(code, representation.format.content_type(), body))
@@ -52,15 +62,12 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
 
 /// The answer that tells the client of an error, as JSON or as YAML.
 pub fn error(error: &ApiError, representation: &Representation) -> Response {
-    let json = error.to_json();
     let code = error.code();
-    // A Status made here is JSON, so that encoding it anew cannot fail.
-    let mut response = document(code, representation, json).unwrap_or_else(|_| text(code, error.to_string()));
-    let retry_after = error
-        .status()
-        .details
-        .as_ref()
-        .map_or(0, |details| details.retry_after_seconds);
+    // A Status is numbers and text, which always have a JSON form.
+    let response = document(code, representation, &error.document());
+    let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
+    let details = error.status().details.as_ref();
+    let retry_after = details.map_or(0, |details| details.retry_after_seconds);
     if retry_after > 0 {
         response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
     }

@@ -119,7 +119,7 @@ impl Place {
             _ => true,
         };
         let known = target.subresource.is_empty() || served.version().subresource(&target.subresource).is_some();
-        if !scope_fits || !known {
+        if !scope_fits || !known || !target.rest.is_empty() {
             return Err(ApiError::unknown_resource());
         }
         Ok(Self {

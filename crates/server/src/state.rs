@@ -8,6 +8,7 @@ use holdfast_resource::Registry;
 
 use crate::admission::AdmissionChain;
 use crate::objects::Store;
+use crate::shutdown::Shutdown;
 
 /// What the handlers of all requests share.
 pub struct Context {
@@ -21,6 +22,8 @@ pub struct Context {
     pub identifiers: Arc<dyn Identifiers>,
     /// The time of day.
     pub clock: Arc<dyn Clock>,
+    /// How far the end of the server has come; what has no end of its own ends with it.
+    pub shutdown: Shutdown,
     /// What was decided at start.
     pub config: Config,
 }

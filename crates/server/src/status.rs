@@ -428,9 +428,9 @@ impl ApiError {
         self.0.reason
     }
 
-    /// The `Status` as JSON text, its fields in the order of the reference.
-    pub fn to_json(&self) -> Vec<u8> {
-        let document = Document {
+    /// The `Status` as it is written, its fields in the order of the reference.
+    pub fn document(&self) -> impl Serialize + '_ {
+        Document {
             kind: "Status",
             api_version: "v1",
             metadata: Empty {},
@@ -439,9 +439,13 @@ impl ApiError {
             reason: self.0.reason,
             details: self.0.details.as_ref(),
             code: self.0.code,
-        };
-        // Strings and numbers always have a JSON form.
-        serde_json::to_vec(&document).unwrap_or_default()
+        }
+    }
+
+    /// The `Status` as compact JSON text, as error events of watches hold it.
+    pub fn to_json(&self) -> Vec<u8> {
+        // Text and numbers always have a JSON form.
+        serde_json::to_vec(&self.document()).unwrap_or_default()
     }
 }
 

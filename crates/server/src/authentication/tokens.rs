@@ -1,0 +1,168 @@
+//! Bearer tokens from a file in kube-apiserver's format: lines of `token,user,uid,"group1,group2"`, where the groups may
+//! be left out (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use smol_str::SmolStr;
+
+use super::authenticated;
+use crate::user::User;
+
+/// The tokens of a file.
+#[derive(Default)]
+pub struct TokenFile {
+    // By the hash of the token: how long a comparison takes then tells nothing of tokens that are nearly right.
+    users: HashMap<[u8; 32], User>,
+}
+
+/// A token file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// The file cannot be read at all.
+    #[error("cannot read the token file {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line is not as it should be.
+    #[error("line {line} of the token file {why}")]
+    Line {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl TokenFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or a line of it is not as it should be.
+    pub fn load(path: &Path) -> Result<Self, TokenFileError> {
+        let text = std::fs::read_to_string(path).map_err(|source| TokenFileError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text)
+    }
+
+    /// Reads the text of a token file.
+    ///
+    /// # Errors
+    /// Where a line of it is not as it should be.
+    pub fn parse(text: &str) -> Result<Self, TokenFileError> {
+        let mut users = HashMap::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim_end_matches('\r');
+            if line.trim().is_empty() {
+                continue;
+            }
+            let fail = |why| TokenFileError::Line { line: at + 1, why };
+            let fields = split_fields(line).ok_or_else(|| fail("has a quote that does not end"))?;
+            let [token, name, uid, groups @ ..] = fields.as_slice() else {
+                return Err(fail("needs at least three columns: token, user name and user uid"));
+            };
+            if token.is_empty() {
+                return Err(fail("has an empty token"));
+            }
+            let groups = groups.first().map(String::as_str).unwrap_or_default();
+            let groups = groups.split(',').map(str::trim).filter(|group| !group.is_empty());
+            let user = User {
+                name: SmolStr::new(name),
+                uid: SmolStr::new(uid),
+                groups: groups.map(SmolStr::new).collect(),
+                extra: Vec::new(),
+            };
+            if users.insert(digest(token), authenticated(user)).is_some() {
+                return Err(fail("repeats a token"));
+            }
+        }
+        Ok(Self { users })
+    }
+
+    /// The user whose token this is.
+    pub fn user(&self, token: &str) -> Option<&User> {
+        self.users.get(&digest(token))
+    }
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+/// The fields of a line of CSV. `None` where a quoted field has no end.
+fn split_fields(line: &str) -> Option<Vec<String>> {
+    let mut fields = Vec::new();
+    let mut rest = line;
+    loop {
+        let trimmed = rest.trim_start();
+        let (field, behind) = match trimmed.strip_prefix('"') {
+            Some(quoted) => quoted_field(quoted)?,
+            None => match trimmed.split_once(',') {
+                Some((field, behind)) => (field.to_owned(), Some(behind)),
+                None => (trimmed.to_owned(), None),
+            },
+        };
+        fields.push(field);
+        match behind {
+            Some(behind) => rest = behind,
+            None => return Some(fields),
+        }
+    }
+}
+
+/// The field that `text` begins with behind its opening quote, and what comes behind the next comma.
+fn quoted_field(text: &str) -> Option<(String, Option<&str>)> {
+    let mut field = String::new();
+    let mut rest = text;
+    loop {
+        let (part, behind) = rest.split_once('"')?;
+        field.push_str(part);
+        match behind.strip_prefix('"') {
+            Some(more) => {
+                field.push('"');
+                rest = more;
+            }
+            None => return Some((field, behind.split_once(',').map(|(_, behind)| behind))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_may_be_quoted_and_groups_left_out() {
+        let text = "t1,admin,u1,\"system:masters, devs\"\n\n\"t\"\"2\",bob,\n t3,eve,u3,one,ignored\r\n";
+        let file = TokenFile::parse(text).unwrap();
+        let groups = |token| file.user(token).unwrap().groups.join(" ");
+        assert_eq!(groups("t1"), "system:masters devs system:authenticated");
+        assert_eq!(groups("t\"2"), "system:authenticated");
+        assert_eq!(groups("t3"), "one system:authenticated");
+        assert!(file.user("t").is_none());
+        assert!(file.user("").is_none());
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        let cases = [
+            (
+                "a,b,c\nx,y\n",
+                "line 2 of the token file needs at least three columns: token, user name and user uid",
+            ),
+            (",name,uid", "line 1 of the token file has an empty token"),
+            ("a,b,c\n\na,d,e", "line 3 of the token file repeats a token"),
+            ("a,b,c,\"d", "line 1 of the token file has a quote that does not end"),
+        ];
+        for (text, message) in cases {
+            let error = TokenFile::parse(text).map(|_| ()).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Connections: TLS, HTTP/2 or HTTP/1.1 on each as the client chooses, and their end.
+//!
+//! Everything that a client can make the server wait for or hold has a bound: the number of connections, the time for
+//! the handshake and for the head of a request, the size of heads, and the requests at a time on one connection.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::authentication::user_of_certificate;
+use crate::body::RequestBody;
+use crate::service::Service;
+use crate::shutdown::Shutdown;
+use crate::user::User;
+
+/// The bounds of connections.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The most connections at a time; more wait to be accepted.
+    pub connections: usize,
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+    /// How long the head of a request may take, and how long an HTTP/1.1 connection may be idle.
+    pub head: Duration,
+    /// How long the body of a request may take.
+    pub body: Duration,
+    /// The most requests at a time on one HTTP/2 connection.
+    pub concurrent_streams: u32,
+    /// The most bytes of the head of a request.
+    pub head_bytes: u32,
+    /// How long requests have to end when the server ends.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(90),
+            body: Duration::from_secs(60),
+            concurrent_streams: 250,
+            head_bytes: 128 * 1024,
+            drain: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The most header fields of a request.
+const MAX_HEADERS: usize = 200;
+
+/// A client that is silent on an HTTP/2 connection for this long is asked whether it is still there, and has
+/// [`PING_TIMEOUT`] to answer.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// After an accept that failed for want of something (files, memory), other connections have this long to end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    service: Arc<Service>,
+    limits: Limits,
+    shutdown: Shutdown,
+) {
+    let acceptor = Acceptor {
+        tls: TlsAcceptor::from(tls),
+        service,
+        limits: limits.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let acceptor = Arc::new(acceptor);
+    let places = Arc::new(Semaphore::new(limits.connections));
+    // Every connection holds a sender; when all are gone, the receiver knows.
+    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let closing = shutdown.closing();
+    tokio::pin!(closing);
+    loop {
+        let (stream, peer, place) = tokio::select! {
+            biased;
+            () = &mut closing => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let (acceptor, open) = (Arc::clone(&acceptor), open.clone());
+        tokio::spawn(async move {
+            acceptor.connection(stream, peer).await;
+            drop((open, place));
+        });
+    }
+    drop((listener, open));
+    if tokio::time::timeout(limits.drain, all_closed.recv()).await.is_err() {
+        tracing::warn!(after = ?limits.drain, "requests did not end in time and are broken off");
+    }
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
+    // The semaphore is never closed, so there always is a permit in the end.
+    let place = Arc::clone(places).acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => return (stream, peer, place),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+struct Acceptor {
+    tls: TlsAcceptor,
+    service: Arc<Service>,
+    limits: Limits,
+    shutdown: Shutdown,
+}
+
+impl Acceptor {
+    async fn connection(&self, stream: TcpStream, peer: SocketAddr) {
+        // Answers are written whole, so that there is nothing to gather small packets for.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "cannot switch off delays");
+        }
+        let stream = match tokio::time::timeout(self.limits.handshake, self.tls.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
+        };
+        let certificate = client(&stream, peer);
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
+            let service = Arc::clone(&self.service);
+            let certificate = certificate.clone();
+            let body_time = self.limits.body;
+            async move {
+                let request = request.map(|body| RequestBody::new(body, body_time));
+                Ok::<_, Infallible>(service.respond(request, certificate.as_deref()).await)
+            }
+        });
+        let stream = TokioIo::new(stream);
+        // The end is the same for both, but their types are not.
+        macro_rules! drive {
+            ($connection:expr) => {{
+                let connection = $connection;
+                tokio::pin!(connection);
+                let outcome = tokio::select! {
+                    outcome = connection.as_mut() => outcome,
+                    () = self.shutdown.closing() => {
+                        connection.as_mut().graceful_shutdown();
+                        connection.await
+                    }
+                };
+                if let Err(error) = outcome {
+                    tracing::debug!(%peer, %error, "connection ended");
+                }
+            }};
+        }
+        if http2 {
+            let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            builder
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(self.limits.concurrent_streams)
+                .max_header_list_size(self.limits.head_bytes)
+                .keep_alive_interval(PING_INTERVAL)
+                .keep_alive_timeout(PING_TIMEOUT);
+            drive!(builder.serve_connection(stream, respond));
+        } else {
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.limits.head)
+                .max_headers(MAX_HEADERS)
+                .max_buf_size(self.limits.head_bytes as usize);
+            drive!(builder.serve_connection(stream, respond));
+        }
+    }
+}
+
+/// The user whom the certificate of the connection names; it was verified in the handshake.
+fn client(stream: &TlsStream<TcpStream>, peer: SocketAddr) -> Option<Arc<User>> {
+    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+    match user_of_certificate(certificate) {
+        Ok(user) => Some(Arc::new(user)),
+        Err(error) => {
+            tracing::debug!(%peer, %error, "client certificate names no user");
+            None
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Discovery in the newer form: one document for all of `/api` and one for all of `/apis`
+//! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>).
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use holdfast_resource::{GroupVersion, Registry};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response as HttpResponse, StatusCode};
+use serde::Serialize;
+use sha2::{Digest, Sha512};
+use smol_str::SmolStr;
+
+use super::legacy::foreign;
+use super::{groups, sorted, subresources, verb_names};
+use crate::body::ResponseBody;
+use crate::negotiation;
+use crate::response::{self, Response};
+
+/// The media type of the documents, as clients ask for it and as it stands in the answer.
+const CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+
+/// Which of the two documents is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// `/api`: the core group.
+    Core,
+    /// `/apis`: all other groups.
+    Groups,
+}
+
+/// The documents of the registry that was last asked for. They are made when they are first asked for.
+#[derive(Default)]
+pub struct Documents(ArcSwapOption<Made>);
+
+struct Made {
+    registry: Arc<Registry>,
+    core: Document,
+    groups: Document,
+}
+
+struct Document {
+    json: Bytes,
+    etag: HeaderValue,
+}
+
+/// Whether a request asks for the newer form. It does if any clause of Accept does, wherever it stands.
+pub fn is_wanted(headers: &HeaderMap) -> bool {
+    negotiation::clauses(headers).iter().any(|clause| {
+        clause.format() == Some(negotiation::Format::Json)
+            && clause.parameter("g") == Some("apidiscovery.k8s.io")
+            && clause.parameter("v") == Some("v2")
+            && clause.parameter("as") == Some("APIGroupDiscoveryList")
+    })
+}
+
+impl Documents {
+    /// The document, or 304 where the client has it already.
+    pub fn respond(&self, registry: Arc<Registry>, root: Root, headers: &HeaderMap) -> Response {
+        let made = self.of(registry);
+        let document = match root {
+            Root::Core => &made.core,
+            Root::Groups => &made.groups,
+        };
+        let known = headers.get(header::IF_NONE_MATCH) == Some(&document.etag);
+        let mut response = if known {
+            let mut response = HttpResponse::new(ResponseBody::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            response::bytes(StatusCode::OK, CONTENT_TYPE, document.json.clone())
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, document.etag.clone());
+        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+        response
+    }
+
+    fn of(&self, registry: Arc<Registry>) -> Arc<Made> {
+        if let Some(made) = self.0.load_full().filter(|made| Arc::ptr_eq(&made.registry, &registry)) {
+            return made;
+        }
+        let made = Arc::new(Made {
+            core: Document::new(&registry, &[(SmolStr::default(), core_versions(&registry))]),
+            groups: Document::new(&registry, &groups(&registry)),
+            registry,
+        });
+        self.0.store(Some(Arc::clone(&made)));
+        made
+    }
+}
+
+fn core_versions(registry: &Registry) -> Vec<SmolStr> {
+    let core = registry
+        .group_versions()
+        .iter()
+        .filter(|served| served.group.is_empty());
+    core.map(|served| served.version.clone()).collect()
+}
+
+impl Document {
+    fn new(registry: &Registry, groups: &[(SmolStr, Vec<SmolStr>)]) -> Self {
+        let list = GroupDiscoveryList {
+            kind: "APIGroupDiscoveryList",
+            api_version: "apidiscovery.k8s.io/v2",
+            metadata: Metadata::default(),
+            items: groups
+                .iter()
+                .map(|(group, versions)| group_discovery(registry, group, versions))
+                .collect(),
+        };
+        let mut json = serde_json::to_vec(&list).unwrap_or_default();
+        json.push(b'\n');
+        let mut etag = String::from("\"");
+        for byte in Sha512::digest(&json) {
+            etag.push_str(&format!("{byte:02X}"));
+        }
+        etag.push('"');
+        Self {
+            json: json.into(),
+            etag: HeaderValue::from_str(&etag).unwrap_or(HeaderValue::from_static("\"\"")),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupDiscoveryList {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata,
+    items: Vec<GroupDiscovery>,
+}
+
+#[derive(Default, Serialize)]
+struct Metadata {
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    name: SmolStr,
+}
+
+#[derive(Serialize)]
+struct GroupDiscovery {
+    metadata: Metadata,
+    versions: Vec<VersionDiscovery>,
+}
+
+#[derive(Serialize)]
+struct VersionDiscovery {
+    version: SmolStr,
+    resources: Vec<ResourceDiscovery>,
+    freshness: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceDiscovery {
+    resource: SmolStr,
+    response_kind: Kind,
+    scope: &'static str,
+    singular_resource: SmolStr,
+    verbs: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    short_names: Vec<SmolStr>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    categories: Vec<SmolStr>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subresources: Vec<SubresourceDiscovery>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SubresourceDiscovery {
+    subresource: SmolStr,
+    response_kind: Kind,
+    verbs: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Kind {
+    group: SmolStr,
+    version: SmolStr,
+    kind: SmolStr,
+}
+
+fn group_discovery(registry: &Registry, group: &SmolStr, versions: &[SmolStr]) -> GroupDiscovery {
+    let versions = versions.iter().map(|version| VersionDiscovery {
+        version: version.clone(),
+        resources: version_resources(registry, &GroupVersion::new(group.clone(), version.clone())),
+        freshness: "Current",
+    });
+    GroupDiscovery {
+        metadata: Metadata { name: group.clone() },
+        versions: versions.collect(),
+    }
+}
+
+fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<ResourceDiscovery> {
+    let mut resources = Vec::new();
+    for served in sorted(registry, group_version) {
+        let resource = &served.resource;
+        let subresources = subresources(&served).into_iter().map(|subresource| {
+            let (group, version) = foreign(&subresource.kind, group_version);
+            SubresourceDiscovery {
+                subresource: subresource.name.clone(),
+                response_kind: Kind {
+                    group,
+                    version,
+                    kind: subresource.kind.kind.clone(),
+                },
+                verbs: verb_names(&subresource.verbs),
+            }
+        });
+        resources.push(ResourceDiscovery {
+            resource: resource.plural.clone(),
+            response_kind: Kind {
+                group: SmolStr::default(),
+                version: SmolStr::default(),
+                kind: resource.kind.clone(),
+            },
+            scope: if resource.namespaced() { "Namespaced" } else { "Cluster" },
+            singular_resource: resource.singular.clone(),
+            verbs: verb_names(&served.version().verbs),
+            short_names: resource.short_names.clone(),
+            categories: resource.categories.clone(),
+            subresources: subresources.collect(),
+        });
+    }
+    resources
+}

@@ -1,0 +1,199 @@
+//! Discovery in the older form: `/api`, `/apis`, `/apis/GROUP`, `/api/v1` and `/apis/GROUP/VERSION`.
+
+use holdfast_resource::{GroupVersion, GroupVersionKind, Registry};
+use serde::Serialize;
+use smol_str::{SmolStr, format_smolstr};
+
+use super::{groups, sorted, storage_version_hash, subresources, verb_names};
+
+/// `/api`: the versions of the core group.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiVersions {
+    kind: &'static str,
+    versions: Vec<SmolStr>,
+    #[serde(rename = "serverAddressByClientCIDRs")]
+    addresses: [ServerAddress; 1],
+}
+
+#[derive(Serialize)]
+struct ServerAddress {
+    #[serde(rename = "clientCIDR")]
+    client_cidr: &'static str,
+    #[serde(rename = "serverAddress")]
+    server_address: String,
+}
+
+impl ApiVersions {
+    /// The versions of the core group, served at `address` (host and port).
+    pub fn new(registry: &Registry, address: &str) -> Self {
+        let core = registry
+            .group_versions()
+            .iter()
+            .filter(|served| served.group.is_empty());
+        Self {
+            kind: "APIVersions",
+            versions: core.map(|served| served.version.clone()).collect(),
+            addresses: [ServerAddress {
+                client_cidr: "0.0.0.0/0",
+                server_address: address.to_owned(),
+            }],
+        }
+    }
+}
+
+/// `/apis`: all groups but the core group.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiGroupList {
+    kind: &'static str,
+    api_version: &'static str,
+    groups: Vec<ApiGroup>,
+}
+
+/// `/apis/GROUP`: the versions of a group.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiGroup {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_version: Option<&'static str>,
+    name: SmolStr,
+    versions: Vec<GroupVersionName>,
+    preferred_version: Option<GroupVersionName>,
+}
+
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupVersionName {
+    group_version: SmolStr,
+    version: SmolStr,
+}
+
+impl ApiGroupList {
+    /// All groups but the core group.
+    pub fn new(registry: &Registry) -> Self {
+        let groups = groups(registry).into_iter();
+        Self {
+            kind: "APIGroupList",
+            api_version: "v1",
+            groups: groups.map(|(name, versions)| ApiGroup::of(name, versions)).collect(),
+        }
+    }
+}
+
+impl ApiGroup {
+    /// The group `name`, if it is served.
+    pub fn new(registry: &Registry, name: &str) -> Option<Self> {
+        let (name, versions) = groups(registry).into_iter().find(|(group, _)| group == name)?;
+        Some(Self {
+            kind: Some("APIGroup"),
+            api_version: Some("v1"),
+            ..Self::of(name, versions)
+        })
+    }
+
+    fn of(name: SmolStr, versions: Vec<SmolStr>) -> Self {
+        let named = versions.into_iter().map(|version| GroupVersionName {
+            group_version: format_smolstr!("{name}/{version}"),
+            version,
+        });
+        let versions: Vec<GroupVersionName> = named.collect();
+        Self {
+            kind: None,
+            api_version: None,
+            name,
+            preferred_version: versions.first().cloned(),
+            versions,
+        }
+    }
+}
+
+/// `/api/VERSION` and `/apis/GROUP/VERSION`: the resources of a group version.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiResourceList {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_version: Option<&'static str>,
+    group_version: SmolStr,
+    resources: Vec<ApiResource>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiResource {
+    name: SmolStr,
+    singular_name: SmolStr,
+    namespaced: bool,
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    group: SmolStr,
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    version: SmolStr,
+    kind: SmolStr,
+    verbs: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    short_names: Vec<SmolStr>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    categories: Vec<SmolStr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_version_hash: Option<String>,
+}
+
+impl ApiResourceList {
+    /// The resources of a group version, if it is served.
+    pub fn new(registry: &Registry, group: &str, version: &str) -> Option<Self> {
+        let group_version = GroupVersion::new(group, version);
+        if !registry.group_versions().contains(&group_version) {
+            return None;
+        }
+        let mut resources = Vec::new();
+        for served in sorted(registry, &group_version) {
+            let resource = &served.resource;
+            resources.push(ApiResource {
+                name: resource.plural.clone(),
+                singular_name: resource.singular.clone(),
+                namespaced: resource.namespaced(),
+                group: SmolStr::default(),
+                version: SmolStr::default(),
+                kind: resource.kind.clone(),
+                verbs: verb_names(&served.version().verbs),
+                short_names: resource.short_names.clone(),
+                categories: resource.categories.clone(),
+                storage_version_hash: storage_version_hash(resource),
+            });
+            for subresource in subresources(&served) {
+                let (group, version) = foreign(&subresource.kind, &group_version);
+                resources.push(ApiResource {
+                    name: format_smolstr!("{}/{}", resource.plural, subresource.name),
+                    singular_name: SmolStr::default(),
+                    namespaced: resource.namespaced(),
+                    group,
+                    version,
+                    kind: subresource.kind.kind.clone(),
+                    verbs: verb_names(&subresource.verbs),
+                    short_names: Vec::new(),
+                    categories: Vec::new(),
+                    storage_version_hash: None,
+                });
+            }
+        }
+        Some(Self {
+            kind: "APIResourceList",
+            // The reference leaves it out for the core group.
+            api_version: (!group.is_empty()).then_some("v1"),
+            group_version: group_version.api_version(),
+            resources,
+        })
+    }
+}
+
+/// The group and version of a kind where they are not those of the list it stands in.
+pub(super) fn foreign(kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
+    if kind.group_version == *here {
+        (SmolStr::default(), SmolStr::default())
+    } else {
+        (kind.group_version.group.clone(), kind.group_version.version.clone())
+    }
+}

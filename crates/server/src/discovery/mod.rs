@@ -1,0 +1,57 @@
+//! Discovery: what is served, said in two forms made from the same [`Registry`].
+//!
+//! The older form is one document a group version ([`legacy`]); the newer is one document for all ([`aggregated`]), which
+//! clients keep and ask for again by its ETag.
+
+pub mod aggregated;
+pub mod legacy;
+
+use holdfast_resource::{Registry, Resource, Served, Verb};
+use smol_str::SmolStr;
+
+/// The resources of a group version in the order of discovery: by name.
+fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::GroupVersion) -> Vec<Served> {
+    let mut served: Vec<Served> = registry.served_in(group_version).collect();
+    served.sort_by(|a, b| a.resource.plural.cmp(&b.resource.plural));
+    served
+}
+
+/// The names of verbs, in the order of the alphabet.
+fn verb_names(verbs: &[Verb]) -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = verbs.iter().map(|verb| verb.name()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The groups other than the core group, each with its versions, in the order of discovery.
+fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
+    let mut groups: Vec<(SmolStr, Vec<SmolStr>)> = Vec::new();
+    for group_version in registry.group_versions() {
+        if group_version.group.is_empty() {
+            continue;
+        }
+        let version = group_version.version.clone();
+        match groups.iter_mut().find(|(group, _)| *group == group_version.group) {
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((group_version.group.clone(), vec![version])),
+        }
+    }
+    groups
+}
+
+/// The subresources of a resource in the order of discovery.
+fn subresources(served: &Served) -> Vec<&holdfast_resource::Subresource> {
+    let mut subresources: Vec<_> = served.version().subresources.iter().collect();
+    subresources.sort_by(|a, b| a.name.cmp(&b.name));
+    subresources
+}
+
+/// A short hash of the kind as it is stored, by which migrators see that storage has changed: of what is stored alone.
+fn storage_version_hash(resource: &Resource) -> Option<String> {
+    use base64::Engine as _;
+    use sha2::Digest as _;
+    let api_version = &resource.storage.as_ref()?.api_version;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let digest = sha2::Sha256::digest(format!("{group}/{version}/{}", resource.kind));
+    Some(base64::engine::general_purpose::STANDARD.encode(&digest[..8]))
+}

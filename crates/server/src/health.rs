@@ -1,0 +1,203 @@
+//! `/livez`, `/readyz` and `/healthz`: whether the server lives and whether it is ready, as a whole and check by check
+//! (<https://kubernetes.io/docs/reference/using-api/health-checks/>).
+
+use http::StatusCode;
+
+use crate::query::Query;
+use crate::response::{self, Response};
+
+/// The checks of the server.
+#[derive(Default)]
+pub struct Health {
+    checks: Vec<Check>,
+}
+
+/// One thing that can be well or not.
+struct Check {
+    name: &'static str,
+    endpoints: &'static [Endpoint],
+    outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+/// What the checks are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Both of the others, in the older form.
+    Healthz,
+    /// Whether the server had better be restarted.
+    Livez,
+    /// Whether clients had better be sent here.
+    Readyz,
+}
+
+impl Endpoint {
+    /// Every endpoint, for checks that are part of each.
+    pub const ALL: &'static [Endpoint] = &[Self::Healthz, Self::Livez, Self::Readyz];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+        }
+    }
+}
+
+impl Health {
+    /// The one check that is always well.
+    pub fn new() -> Self {
+        Self::default().with("ping", Endpoint::ALL, || Ok(()))
+    }
+
+    /// Adds a check to `endpoints`; `outcome` says why something is not well, for the log alone.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &'static str,
+        endpoints: &'static [Endpoint],
+        outcome: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push(Check {
+            name,
+            endpoints,
+            outcome: Box::new(outcome),
+        });
+        self
+    }
+
+    /// The paths of all checks, as the list of paths at `/` has them.
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for endpoint in Endpoint::ALL {
+            paths.push(format!("/{}", endpoint.name()));
+            let checks = self.of(*endpoint);
+            paths.extend(checks.map(|check| format!("/{}/{}", endpoint.name(), check.name)));
+        }
+        paths
+    }
+
+    /// The answer for `path`, if it is one of health.
+    pub fn respond(&self, path: &str, query: &Query) -> Option<Response> {
+        let path = path.strip_prefix('/')?;
+        let (root, name) = match path.split_once('/') {
+            Some((root, name)) => (root, Some(name)),
+            None => (path, None),
+        };
+        let endpoint = *Endpoint::ALL.iter().find(|endpoint| endpoint.name() == root)?;
+        match name {
+            None => Some(self.all(endpoint, query)),
+            Some(name) => {
+                let check = self.of(endpoint).find(|check| check.name == name)?;
+                Some(match (check.outcome)() {
+                    Ok(()) => response::text(StatusCode::OK, "ok"),
+                    Err(why) => {
+                        let message = format!("internal server error: {why}\n");
+                        response::text(StatusCode::INTERNAL_SERVER_ERROR, message)
+                    }
+                })
+            }
+        }
+    }
+
+    fn of(&self, endpoint: Endpoint) -> impl Iterator<Item = &Check> {
+        self.checks
+            .iter()
+            .filter(move |check| check.endpoints.contains(&endpoint))
+    }
+
+    fn all(&self, endpoint: Endpoint, query: &Query) -> Response {
+        let mut excluded: Vec<&str> = query.all("exclude").collect();
+        excluded.sort_unstable();
+        excluded.dedup();
+        let (mut report, mut failed) = (String::new(), Vec::new());
+        for Check { name, outcome, .. } in self.of(endpoint) {
+            if excluded.contains(name) {
+                excluded.retain(|other| other != name);
+                report.push_str(&format!("[+]{name} excluded: ok\n"));
+            } else if let Err(why) = outcome() {
+                tracing::warn!(endpoint = endpoint.name(), check = name, why, "health check failed");
+                report.push_str(&format!("[-]{name} failed: reason withheld\n"));
+                failed.push(*name);
+            } else {
+                report.push_str(&format!("[+]{name} ok\n"));
+            }
+        }
+        if !excluded.is_empty() {
+            let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+            let names = names.join(",");
+            report.push_str(&format!(
+                "warn: some health checks cannot be excluded: no matches for {names}\n"
+            ));
+        }
+        let endpoint = endpoint.name();
+        if !failed.is_empty() {
+            report.push_str(&format!("{endpoint} check failed\n"));
+            return response::text(StatusCode::INTERNAL_SERVER_ERROR, report);
+        }
+        if query.get("verbose").is_none() {
+            return response::text(StatusCode::OK, "ok");
+        }
+        report.push_str(&format!("{endpoint} check passed\n"));
+        response::text(StatusCode::OK, report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn ask(health: &Health, path: &str, query: &str) -> Option<(u16, String)> {
+        let response = health.respond(path, &Query::parse(query))?;
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        Some((code, String::from_utf8(bytes.to_vec()).unwrap()))
+    }
+
+    fn ok(text: &str) -> Option<(u16, String)> {
+        Some((200, text.to_owned()))
+    }
+
+    #[tokio::test]
+    async fn verbose_lists_checks_and_exclude_leaves_some_out() {
+        let health = Health::new().with("etcd", &[Endpoint::Readyz], || Ok(()));
+        assert_eq!(ask(&health, "/readyz", "").await, ok("ok"));
+        assert_eq!(
+            ask(&health, "/readyz", "verbose").await,
+            ok("[+]ping ok\n[+]etcd ok\nreadyz check passed\n")
+        );
+        assert_eq!(
+            ask(&health, "/readyz", "verbose&exclude=ping&exclude=none").await,
+            ok(
+                "[+]ping excluded: ok\n[+]etcd ok\nwarn: some health checks cannot be excluded: no matches for \"none\"\nreadyz check passed\n"
+            )
+        );
+        assert_eq!(
+            ask(&health, "/livez", "verbose=false").await,
+            ok("[+]ping ok\nlivez check passed\n")
+        );
+    }
+
+    #[tokio::test]
+    async fn each_check_has_a_path_under_its_endpoints_alone() {
+        let health = Health::new().with("etcd", &[Endpoint::Readyz], || Err("no disk".to_owned()));
+        assert_eq!(ask(&health, "/livez/ping", "").await, ok("ok"));
+        assert_eq!(ask(&health, "/livez/etcd", "").await, None);
+        assert_eq!(ask(&health, "/livez/", "").await, None);
+        let (code, text) = ask(&health, "/readyz/etcd", "").await.unwrap();
+        assert_eq!((code, text.as_str()), (500, "internal server error: no disk\n"));
+    }
+
+    #[tokio::test]
+    async fn a_failing_check_fails_its_endpoint_and_withholds_why() {
+        let health = Health::new().with("etcd", Endpoint::ALL, || Err("no disk".to_owned()));
+        let (code, text) = ask(&health, "/livez", "").await.unwrap();
+        assert_eq!(code, 500);
+        assert_eq!(
+            text,
+            "[+]ping ok\n[-]etcd failed: reason withheld\nlivez check failed\n"
+        );
+        assert_eq!(ask(&health, "/livez", "exclude=etcd").await, ok("ok"));
+    }
+}

@@ -1,0 +1,158 @@
+//! The paths that are no resources: discovery, health, the version, OpenAPI and the list of paths itself.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use holdfast_resource::Registry;
+use http::header::HeaderMap;
+use http::{Method, StatusCode};
+use serde::Serialize;
+
+use crate::ApiError;
+use crate::discovery::aggregated::{self, Documents, Root};
+use crate::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
+use crate::health::Health;
+use crate::negotiation::{self, NAMED_TYPES, Representation};
+use crate::response::{self, Response};
+use crate::router::Incoming;
+use crate::version::VersionInfo;
+
+/// What answers at the paths that are no resources.
+pub struct Paths {
+    registry: Arc<ArcSwap<Registry>>,
+    health: Health,
+    address: String,
+    discovery: Documents,
+    version: VersionInfo,
+}
+
+impl Paths {
+    /// The paths of a server that clients reach at `address` (host and port).
+    pub fn new(registry: Arc<ArcSwap<Registry>>, health: Health, address: impl Into<String>) -> Self {
+        Self {
+            registry,
+            health,
+            address: address.into(),
+            discovery: Documents::default(),
+            version: VersionInfo::current(),
+        }
+    }
+
+    /// Whether `path` lies below a group that is served, so that what is missing there is told as a `Status`.
+    pub fn is_api(&self, path: &str) -> bool {
+        if path.starts_with("/api/") {
+            return true;
+        }
+        let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+        group.is_some_and(|group| !group.is_empty() && self.serves_group(group))
+    }
+
+    fn serves_group(&self, group: &str) -> bool {
+        self.registry
+            .load()
+            .group_versions()
+            .iter()
+            .any(|served| served.group == group)
+    }
+
+    /// The answer at a path that is none of a resource.
+    ///
+    /// # Errors
+    /// 404, 405 or 406.
+    pub fn respond(&self, incoming: Incoming) -> Result<Response, ApiError> {
+        let Incoming {
+            method, info, headers, ..
+        } = incoming;
+        let path = info.path.as_str();
+        if let Some(response) = self.health.respond(path, &info.query) {
+            return Ok(response);
+        }
+        let document = Document {
+            headers: &headers,
+            query: &info.query,
+        };
+        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
+        let registry = self.registry.load_full();
+        match parts.as_slice() {
+            [] | ["index.html"] => document.json_only(&PathList {
+                paths: self.list(&registry),
+            }),
+            ["version"] if method == Method::GET => document.json_only(&self.version),
+            ["version"] => Err(ApiError::method_not_allowed()),
+            ["version", ..] => Err(ApiError::unknown_resource()),
+            ["api"] if aggregated::is_wanted(&headers) => Ok(self.discovery.respond(registry, Root::Core, &headers)),
+            ["apis"] if aggregated::is_wanted(&headers) => Ok(self.discovery.respond(registry, Root::Groups, &headers)),
+            ["api"] => document.any(&ApiVersions::new(&registry, &self.address)),
+            ["apis"] => document.any(&ApiGroupList::new(&registry)),
+            ["apis", group] => match ApiGroup::new(&registry, group) {
+                Some(group) => document.any(&group),
+                None => Ok(page_not_found()),
+            },
+            ["api", version] => match ApiResourceList::new(&registry, "", version) {
+                Some(list) => document.any(&list),
+                None => Err(ApiError::unknown_resource()),
+            },
+            ["apis", group, version] if self.is_api(path) => match ApiResourceList::new(&registry, group, version) {
+                Some(list) => document.any(&list),
+                None => Err(ApiError::unknown_resource()),
+            },
+            _ => Ok(page_not_found()),
+        }
+    }
+
+    /// All paths that can be asked for, in the order of the alphabet.
+    fn list(&self, registry: &Registry) -> Vec<String> {
+        let mut paths = self.health.paths();
+        paths.extend(["/api", "/apis", "/version"].map(str::to_owned));
+        for served in registry.group_versions() {
+            if served.group.is_empty() {
+                paths.push(format!("/api/{}", served.version));
+            } else {
+                paths.push(format!("/apis/{}", served.group));
+                paths.push(format!("/apis/{}/{}", served.group, served.version));
+            }
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+}
+
+#[derive(Serialize)]
+struct PathList {
+    paths: Vec<String>,
+}
+
+/// The answer at a path that nothing knows, in the words of Go's `net/http`.
+fn page_not_found() -> Response {
+    response::text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// Answers with documents in the form that a request asks for.
+struct Document<'a> {
+    headers: &'a HeaderMap,
+    query: &'a crate::query::Query,
+}
+
+impl Document<'_> {
+    /// The document in any form that objects are served in.
+    fn any(&self, document: &impl Serialize) -> Result<Response, ApiError> {
+        negotiation::check_acceptable(self.headers, &NAMED_TYPES)?;
+        let representation = Representation::of_document(self.headers, self.query)?;
+        response::document(StatusCode::OK, &representation, document)
+    }
+
+    /// The document, which has no form but JSON.
+    fn json_only(&self, document: &impl Serialize) -> Result<Response, ApiError> {
+        negotiation::check_acceptable(self.headers, &["application/json"])?;
+        response::document(
+            StatusCode::OK,
+            &Representation {
+                pretty: true,
+                ..Representation::default()
+            },
+            document,
+        )
+    }
+}

@@ -1,0 +1,137 @@
+//! From a request to its answer: who asks, what about, may they, and which code answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use http::header::{self, HeaderValue};
+use http::{Method, StatusCode};
+
+use crate::ApiError;
+use crate::authentication::Authenticator;
+use crate::authorization::{self, Authorizer};
+use crate::body::{RequestBody, ResponseBody};
+use crate::negotiation::Representation;
+use crate::paths::Paths;
+use crate::request_info::RequestInfo;
+use crate::response::{self, Response};
+use crate::router::{self, Incoming};
+use crate::state::Context;
+use crate::user::User;
+
+/// Everything that answers requests, once a connection has read them.
+pub struct Service {
+    /// What the handlers share.
+    pub context: Arc<Context>,
+    /// Who asks.
+    pub authenticator: Authenticator,
+    /// May they.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// What stands at the paths that are no resources.
+    pub paths: Paths,
+}
+
+/// A request that takes longer is told of in the log, unless it is a watch.
+const SLOW: Duration = Duration::from_millis(500);
+
+impl Service {
+    /// The answer to a request. `certificate` is the user whom the connection's client certificate names.
+    pub async fn respond(
+        self: &Arc<Self>,
+        request: http::Request<RequestBody>,
+        certificate: Option<&User>,
+    ) -> Response {
+        let started = Instant::now();
+        let (head, body) = request.into_parts();
+        let (method, uri) = (head.method.clone(), head.uri.clone());
+        let info = RequestInfo::parse(&head.method, &head.uri);
+        let errors = match &info {
+            Ok(info) => Representation::of_errors(&head.headers, &info.query),
+            Err(_) => Representation::default(),
+        };
+        let watch = info.as_ref().is_ok_and(|info| info.verb == "watch");
+        let outcome = match info {
+            Ok(info) => self.answer(head, info, body, certificate).await,
+            Err(error) => Err(error),
+        };
+        let mut response = outcome.unwrap_or_else(|error| response::error(&error, &errors));
+        let headers = response.headers_mut();
+        if !headers.contains_key(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        }
+        if method == Method::HEAD {
+            *response.body_mut() = ResponseBody::empty();
+        }
+        let (code, taken) = (response.status().as_u16(), started.elapsed());
+        if taken >= SLOW && !watch {
+            tracing::info!(%method, %uri, code, ?taken, "slow request");
+        } else {
+            tracing::debug!(%method, %uri, code, ?taken, "request");
+        }
+        response
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        head: http::request::Parts,
+        info: RequestInfo,
+        body: RequestBody,
+        certificate: Option<&User>,
+    ) -> Result<Response, ApiError> {
+        let user = self
+            .authenticator
+            .authenticate(&info.path, &head.headers, certificate)?;
+        authorization::check(self.authorizer.as_ref(), &user, &info, &head.method)?;
+        let incoming = Incoming {
+            method: head.method,
+            info,
+            headers: head.headers,
+            user,
+            body,
+        };
+        let Some(target) = incoming
+            .info
+            .resource
+            .clone()
+            .filter(|_| self.paths.is_api(&incoming.info.path))
+        else {
+            return self.paths.respond(incoming);
+        };
+        let context = Arc::clone(&self.context);
+        let limit = context.config.request_timeout;
+        let long = incoming.info.verb == "watch";
+        // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
+        // for good, when its outcome is known.
+        let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
+        let answer = async move { router::serve_resource(&context, incoming, target).await };
+        if long {
+            return guarded(answer).await;
+        }
+        let answer = async {
+            if writes {
+                let task = tokio::spawn(guarded(answer));
+                task.await.unwrap_or_else(|_| Err(panicked()))
+            } else {
+                guarded(answer).await
+            }
+        };
+        match tokio::time::timeout(limit, answer).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let why = "request did not complete within requested timeout - context deadline exceeded";
+                Err(ApiError::timeout(why, 0))
+            }
+        }
+    }
+}
+
+/// The outcome of `answer`; a fault in it costs this request alone.
+async fn guarded(answer: impl Future<Output = Result<Response, ApiError>>) -> Result<Response, ApiError> {
+    let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await;
+    outcome.unwrap_or_else(|_| Err(panicked()))
+}
+
+fn panicked() -> ApiError {
+    let message = "This request caused the server to fail. Look in its log for details.";
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
+}

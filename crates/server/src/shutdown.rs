@@ -1,0 +1,86 @@
+//! The end of the server, in phases: first it says that it is not ready, then it takes no more connections and ends its
+//! watches, while writes under way are finished.
+
+use tokio::sync::watch;
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// There is no end in sight.
+    #[default]
+    Serving,
+    /// New clients are told to go elsewhere, and are served nevertheless.
+    NotReady,
+    /// No connection is taken, and what has no end of its own ends.
+    Closing,
+}
+
+/// Begins the phases of the end.
+#[derive(Debug, Default)]
+pub struct ShutdownTrigger(watch::Sender<Phase>);
+
+/// Tells how far the end has come.
+#[derive(Clone, Debug)]
+pub struct Shutdown(watch::Receiver<Phase>);
+
+impl ShutdownTrigger {
+    /// A server that serves.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What tells of the end that this begins. Where the trigger is dropped, the server serves on.
+    pub fn shutdown(&self) -> Shutdown {
+        Shutdown(self.0.subscribe())
+    }
+
+    /// Readiness goes off.
+    pub fn not_ready(&self) {
+        self.begin(Phase::NotReady);
+    }
+
+    /// No connection is taken any more, and watches end.
+    pub fn close(&self) {
+        self.begin(Phase::Closing);
+    }
+
+    fn begin(&self, phase: Phase) {
+        self.0.send_modify(|current| *current = phase.max(*current));
+    }
+}
+
+impl Shutdown {
+    /// Whether new clients are still welcome.
+    pub fn is_ready(&self) -> bool {
+        *self.0.borrow() == Phase::Serving
+    }
+
+    /// Waits until what has no end of its own, such as a watch, has to end.
+    pub async fn closing(&self) {
+        let mut phase = self.0.clone();
+        if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
+            // Nobody is left who could begin the end.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn readiness_goes_before_watches_end() {
+        let trigger = ShutdownTrigger::new();
+        let shutdown = trigger.shutdown();
+        assert!(shutdown.is_ready());
+        trigger.not_ready();
+        assert!(!shutdown.is_ready());
+        assert!(shutdown.closing().now_or_never().is_none());
+        trigger.close();
+        trigger.not_ready();
+        assert!(shutdown.closing().now_or_never().is_some());
+    }
+}
