@@ -8,6 +8,7 @@
 //! Invariant: a table never changes once it is built, and a type refers to others by index within its own table.
 
 mod field;
+pub mod quantity;
 mod table;
 mod text;
 mod types;

@@ -1,0 +1,318 @@
+//! Amounts with a suffix, such as `500m` and `1Gi`:
+//! <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// An amount as a whole number of billionths, and the family of suffixes that it was written in.
+///
+/// Equality and order are by amount alone. The text form is the canonical one: the largest suffix that leaves a whole
+/// number.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantity {
+    nanos: i128,
+    format: Format,
+}
+
+/// A family of suffixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// Powers of 1000: `m`, `k`, `M`.
+    Decimal,
+    /// Powers of 1024: `Ki`, `Mi`.
+    Binary,
+    /// `e3`.
+    Exponent,
+}
+
+/// Why a text is no quantity; in the words of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// The text has not the form of a number and a suffix.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Form,
+    /// There is no such suffix.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
+
+const UNIT: i128 = 1_000_000_000;
+/// The largest amount; what is above is cut down to it.
+const MOST: i128 = i64::MAX as i128 * UNIT;
+/// As many digits as are sure to fit.
+const DIGITS: usize = 36;
+
+const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
+
+impl Quantity {
+    /// Reads a quantity. What is finer than billionths is rounded up, away from zero.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        let (negative, unsigned) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let end = unsigned
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || !has_form_of_suffix(suffix) {
+            return Err(QuantityError::Form);
+        }
+        let whole = whole.trim_start_matches('0');
+        let fraction = fraction.trim_end_matches('0');
+        let (factor, mut format) = read_suffix(suffix)?;
+        let nanos = scale(whole, fraction, factor).unwrap_or(MOST).min(MOST);
+        if format == Format::Binary && nanos < UNIT {
+            format = Format::Decimal;
+        }
+        Ok(Self {
+            nanos: if negative { -nanos } else { nanos },
+            format,
+        })
+    }
+
+    /// Whether the amount is below zero.
+    pub fn is_negative(&self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether the amount is above zero.
+    pub fn is_positive(&self) -> bool {
+        self.nanos > 0
+    }
+
+    /// Whether the amount is a whole number.
+    pub fn is_whole(&self) -> bool {
+        self.nanos % UNIT == 0
+    }
+
+    /// The amount rounded up, away from zero, to whole thousandths.
+    #[must_use]
+    pub fn round_up_to_milli(self) -> Self {
+        const MILLI: i128 = UNIT / 1000;
+        let rest = self.nanos % MILLI;
+        let step = if rest == 0 { 0 } else { MILLI * rest.signum() };
+        Self {
+            nanos: self.nanos - rest + step,
+            format: self.format,
+        }
+    }
+
+    /// The sum of two amounts, written as the first.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos).clamp(-MOST, MOST),
+            format: self.format,
+        }
+    }
+
+    /// The whole number of units at or above the amount (below, if it is negative).
+    pub fn units(&self) -> i64 {
+        let rest = self.nanos % UNIT;
+        let away = if rest == 0 { 0 } else { rest.signum() };
+        i64::try_from(self.nanos / UNIT + away).unwrap_or(i64::MAX)
+    }
+}
+
+/// `[eEinumkKMGTP]*[-+]?[0-9]*`
+fn has_form_of_suffix(suffix: &str) -> bool {
+    let rest = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+    let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest);
+    rest.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What a suffix multiplies by.
+#[derive(Clone, Copy)]
+enum Factor {
+    PowerOfTwo(u32),
+    PowerOfTen(i32),
+}
+
+fn read_suffix(suffix: &str) -> Result<(Factor, Format), QuantityError> {
+    if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+        return Ok((Factor::PowerOfTwo(*power), Format::Binary));
+    }
+    if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+        return Ok((Factor::PowerOfTen(*power), Format::Decimal));
+    }
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+    let power: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
+    Ok((Factor::PowerOfTen(power), Format::Exponent))
+}
+
+/// `whole.fraction` times the factor, in billionths, rounded up. `None` if it does not fit.
+fn scale(whole: &str, fraction: &str, factor: Factor) -> Option<i128> {
+    if whole.len() > DIGITS {
+        return None;
+    }
+    // Digits that do not fit can only make the last one round up.
+    let kept = fraction.len().min(DIGITS - whole.len()).min(15);
+    let (fraction, dropped) = fraction.split_at(kept);
+    let mut value: i128 = 0;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        value = value * 10 + i128::from(digit - b'0');
+    }
+    let mut power = 9 - fraction.len() as i32;
+    match factor {
+        Factor::PowerOfTwo(two) => value = value.checked_mul(1 << two)?,
+        Factor::PowerOfTen(ten) => power = power.saturating_add(ten),
+    }
+    if value == 0 && dropped.is_empty() {
+        return Some(0);
+    }
+    if power >= 0 {
+        return value.checked_mul(10i128.checked_pow(power.unsigned_abs())?);
+    }
+    let Some(divisor) = 10i128.checked_pow(power.unsigned_abs()) else {
+        return Some(1);
+    };
+    let exact = value % divisor == 0 && dropped.is_empty();
+    Some(value / divisor + i128::from(!exact))
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nanos == 0 {
+            return f.write_str("0");
+        }
+        if self.format == Format::Binary && self.is_whole() && self.nanos.abs() >= 1024 * UNIT {
+            let mut units = self.nanos / UNIT;
+            let mut step = 0;
+            while units % 1024 == 0 && step < BINARY.len() {
+                units /= 1024;
+                step += 1;
+            }
+            let suffix = step.checked_sub(1).map_or("", |at| BINARY[at].0);
+            return write!(f, "{units}{suffix}");
+        }
+        let mut amount = self.nanos;
+        let mut exponent = -9;
+        while amount % 1000 == 0 && exponent < 18 {
+            amount /= 1000;
+            exponent += 3;
+        }
+        if self.format == Format::Exponent {
+            return match exponent {
+                0 => write!(f, "{amount}"),
+                _ => write!(f, "{amount}e{exponent}"),
+            };
+        }
+        let suffix = DECIMAL.iter().find(|(_, power)| *power == exponent);
+        write!(f, "{amount}{}", suffix.map_or("", |(name, _)| name))
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        Quantity::parse(text).unwrap().to_string()
+    }
+
+    #[test]
+    fn text_is_brought_into_canonical_form() {
+        for (text, form) in [
+            ("0", "0"),
+            ("1000m", "1"),
+            ("1500m", "1500m"),
+            ("0.5", "500m"),
+            (".5", "500m"),
+            ("1.", "1"),
+            ("100", "100"),
+            ("1000", "1k"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("512", "512"),
+            ("1Ki", "1Ki"),
+            ("0.5Ki", "512"),
+            ("0.001Ki", "1024m"),
+            ("-1", "-1"),
+            ("+1", "1"),
+            ("1e3", "1e3"),
+            ("1E3", "1e3"),
+            ("12e-3", "12e-3"),
+            ("1.1n", "2n"),
+            ("0.0000000001", "1n"),
+            ("9223372036854775808", "9223372036854775807"),
+            ("1Ei", "1Ei"),
+        ] {
+            assert_eq!(canonical(text), form, "{text}");
+        }
+    }
+
+    #[test]
+    fn malformed_text_is_refused() {
+        for text in ["", "-", "x", "1.2.3", "1 Gi", "1Gi ", "1,5", "٣"] {
+            assert_eq!(Quantity::parse(text), Err(QuantityError::Form), "{text}");
+        }
+        for text in ["1Kib", "1mi", "1e", "1EE3", "1ki"] {
+            assert!(Quantity::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn order_is_by_amount() {
+        let of = |text| Quantity::parse(text).unwrap();
+        assert_eq!(of("1000m"), of("1"));
+        assert!(of("1Gi") > of("1G"));
+        assert!(of("-1").is_negative() && !of("-1").is_positive());
+        assert!(of("1500m").units() == 2 && !of("1500m").is_whole());
+        assert_eq!(of("1.0001").round_up_to_milli().to_string(), "1001m");
+        assert_eq!(of("900m").plus(of("0.2")).to_string(), "1100m");
+    }
+
+    #[test]
+    fn no_text_is_too_long() {
+        let long = "9".repeat(500);
+        for text in [
+            long.clone(),
+            format!("{long}E"),
+            format!("0.{long}"),
+            format!("1e{long}"),
+            format!("{long}n"),
+        ] {
+            let _ = Quantity::parse(&text).map(|quantity| quantity.to_string());
+        }
+        assert_eq!(
+            canonical("1e2000000000"),
+            "9223372036854775807e0".trim_end_matches("e0")
+        );
+    }
+}
