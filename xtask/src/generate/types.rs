@@ -187,26 +187,26 @@ impl Assembly<'_, '_> {
         }
         let default = &self.facts.defaults["unconditional"][of][field.name.as_str()];
         field.default = (!default.is_null()).then(|| value_of(default)).transpose()?;
-        self.compare_published_default(of, field);
-        Ok(())
+        self.note_published_default(of, field)
     }
 
-    /// The v3 documents state the zero value as the default of what is never left out, and the defaults that the source
-    /// marks; the latter are noted.
-    fn compare_published_default(&mut self, of: &str, field: &mut Field) {
-        let published =
-            &self.facts.schemas.get(of).unwrap_or(&Value::Null)["properties"][field.name.as_str()]["default"];
-        let zero = [Value::Null, "".into(), 0.into(), false.into(), serde_json::json!({})];
-        if zero.contains(published) {
-            return;
+    /// The v3 documents state the zero value of what is never left out as its default, and what the source marks; the
+    /// latter is noted.
+    fn note_published_default(&mut self, of: &str, field: &mut Field) -> anyhow::Result<()> {
+        let schema = self.facts.schemas.get(of).unwrap_or(&Value::Null);
+        let published = &schema["properties"][field.name.as_str()]["default"];
+        let never_absent = !field.pointer && field.omission == Omission::Never;
+        let is_zero = [Value::Null, "".into(), 0.into(), false.into()].contains(published);
+        if published.is_null() || published.is_object() || (is_zero && never_absent) {
+            return Ok(());
         }
         field.default_published = true;
-        let known = field.default.as_ref().map(json::to_string);
-        if known != Some(published.to_string()) {
-            let name = &field.name;
+        if field.default != Some(value_of(published)?) && !is_zero {
+            let (name, known) = (&field.name, &field.default);
             self.disagreements
                 .push(format!("{of}.{name}: published default {published}, known {known:?}"));
         }
+        Ok(())
     }
 
     fn unpublished_type(&mut self, name: &str, group_version: Option<&str>) -> anyhow::Result<()> {

@@ -29,7 +29,8 @@ pub struct Field {
     pub proto: ProtoPath,
     /// What the field holds when the client leaves it out, whatever else the object holds.
     pub default: Option<Value>,
-    /// Whether the OpenAPI documents tell of [`Field::default`].
+    /// Whether the source marks [`Field::default`], or the zero value where there is none, as the default that the OpenAPI
+    /// documents tell.
     pub default_published: bool,
 }
 

@@ -8,12 +8,16 @@
 //! Invariant: a table never changes once it is built, and a type refers to others by index within its own table.
 
 mod field;
+mod merge;
 pub mod quantity;
 mod table;
+#[cfg(test)]
+mod tests;
 mod text;
 mod types;
 
 pub use field::{Field, ListType, MapType, MergeKey, Omission, PatchMarks, ProtoPath, Shape};
+pub use merge::{merge_schema, stated_default};
 pub use table::{TableError, TypeTable, TypeTableBuilder};
 pub use text::{TextError, write_table};
 pub use types::{Scalar, Type, TypeId, TypeKind, Union};
