@@ -1,4 +1,55 @@
 #![forbid(unsafe_code)]
-//! See the package description; the rooms of the project are in `ARCHITECTURE.md`.
+//! The built-in kinds: what kube-apiserver 1.36 serves without being told of it by its clients.
+//!
+//! What can be said of a kind as data (names, verbs, fields, defaults that depend on nothing, keys) stands in [`tables`].
+//! What cannot stands in one file a kind, by API group: `apps/deployment.rs` fills in what depends on other fields,
+//! shapes what is about to be stored, and says what is wrong with it. [`registry`] puts both together; [`admission`]
+//! lists the checks that all writes pass.
+//!
+//! To add a kind's own behaviour: write its file with a [`Strategy`](holdfast_resource::Strategy) and name it in the
+//! table of its group's `mod.rs`.
 
+mod apps;
+mod config;
+mod core;
+mod defaults;
+mod generic;
 pub mod tables;
+mod time;
+mod validation;
+mod workload;
+
+use std::sync::Arc;
+
+use holdfast_resource::{Registry, Strategy};
+
+pub use config::Config;
+pub use validation::addresses::Block;
+
+/// All built-in resources, in the order of discovery.
+///
+/// # Errors
+/// When the generated table cannot be read, which a build of this crate that passes its tests never shows.
+pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError> {
+    let mut registry = Registry::builder();
+    for group_version in tables::group_versions() {
+        registry = registry.group_version(group_version);
+    }
+    for resource in tables::resources(&|group, plural| strategy(group, plural, config))? {
+        registry = registry.resource(Arc::new(resource));
+    }
+    Ok(registry.build())
+}
+
+type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
+
+/// The groups that have kinds with behaviour of their own.
+const GROUPS: [(&str, GroupStrategies); 2] = [("", core::strategy), ("apps", apps::strategy)];
+
+fn strategy(group: &str, plural: &str, config: &Config) -> Arc<dyn Strategy> {
+    GROUPS
+        .iter()
+        .find(|(name, _)| *name == group)
+        .and_then(|(_, of)| of(plural, config))
+        .unwrap_or_else(|| Arc::new(generic::Generic))
+}

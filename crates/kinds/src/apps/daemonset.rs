@@ -1,0 +1,148 @@
+//! DaemonSets: <https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/>.
+
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::config::Config;
+use crate::core::pod_spec::{Template, default_template};
+use crate::defaults::set_missing_at;
+use crate::validation::{Errors, numbers, same};
+use crate::workload::{
+    SelectorRules, immutable_selector, validate_counts, validate_selector_and_template, workload_warnings,
+};
+
+/// Counts the changes of the template, as a field of an older API did.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// What only DaemonSets do.
+pub(crate) struct DaemonSet {
+    pub(crate) config: Config,
+}
+
+impl Strategy for DaemonSet {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        default_template(object, &["spec", "template"]);
+        if object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate") {
+            set_missing_at(object, &["spec", "updateStrategy"], "rollingUpdate", Value::empty_map);
+            for (part, value) in [("maxUnavailable", 1), ("maxSurge", 0)] {
+                set_missing_at(object, &["spec", "updateStrategy", "rollingUpdate"], part, || {
+                    value.into()
+                });
+            }
+        }
+        if template_generation(object).is_none() {
+            set_template_generation(object, 0);
+        }
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        set_template_generation(object, 1);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if context.subresource.is_some() {
+            return Ok(());
+        }
+        let template = ["spec", "template"];
+        let changed = !same(object.at(&template), old.at(&template));
+        let generation = template_generation(old).unwrap_or_default() + i64::from(changed);
+        if template_generation(object) != Some(generation) {
+            set_template_generation(object, generation);
+        }
+        Ok(())
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        self.validate_spec(&Field::root(object).child("spec"), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (object, old) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
+        if context.subresource == Some("status") {
+            validate_counts(&object.child("status"), &COUNTS, &mut errors);
+            return errors;
+        }
+        let spec = object.child("spec");
+        immutable_selector(&spec, &old.child("spec"), &mut errors);
+        self.validate_spec(&spec, &mut errors);
+        errors
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        workload_warnings(context, object, old, &["spec", "template"], false)
+    }
+}
+
+fn template_generation(object: &Value) -> Option<i64> {
+    object
+        .str_at(&["metadata", "annotations", TEMPLATE_GENERATION])
+        .and_then(|text| text.parse().ok())
+}
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    object.set_at(
+        &["metadata", "annotations", TEMPLATE_GENERATION],
+        generation.to_string().into(),
+    );
+}
+
+impl DaemonSet {
+    fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
+        let rules = SelectorRules {
+            required: false,
+            empty: "empty selector is invalid for daemonset",
+            malformed: "",
+            template: Template {
+                workload: "DaemonSet",
+                allow_privileged: self.config.allow_privileged,
+            },
+        };
+        validate_selector_and_template(spec, &rules, errors);
+        numbers::not_negative(&spec.child("minReadySeconds"), errors);
+        validate_strategy(&spec.child("updateStrategy"), errors);
+        numbers::not_negative(&spec.child("revisionHistoryLimit"), errors);
+    }
+}
+
+fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
+    let rolling = strategy.child("rollingUpdate");
+    match strategy.child("type").text() {
+        "OnDelete" => {}
+        "RollingUpdate" if !rolling.is_set() => errors.push(rolling.required("")),
+        "RollingUpdate" => validate_rolling_update(&rolling, errors),
+        odd => {
+            let types = ["RollingUpdate", "OnDelete"];
+            errors.push(FieldError::not_supported(&strategy.child("type").path(), odd, &types));
+        }
+    }
+}
+
+fn validate_rolling_update(rolling: &Field<'_, '_>, errors: &mut Errors) {
+    let (unavailable, surge) = (rolling.child("maxUnavailable"), rolling.child("maxSurge"));
+    let (some_unavailable, some_surge) = (numbers::count(&unavailable) != 0, numbers::count(&surge) != 0);
+    for part in [&unavailable, &surge] {
+        numbers::number_or_percent(part, errors);
+        numbers::at_most_all(part, errors);
+    }
+    match (some_unavailable, some_surge) {
+        (true, true) => errors.push(surge.invalid("may not be set when maxUnavailable is non-zero")),
+        (false, false) => errors.push(unavailable.required("cannot be 0 when maxSurge is 0")),
+        _ => {}
+    }
+}
+
+const COUNTS: [&str; 9] = [
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "collisionCount",
+];

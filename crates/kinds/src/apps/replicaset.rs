@@ -1,0 +1,80 @@
+//! ReplicaSets: <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/>.
+
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::config::Config;
+use crate::core::pod_spec::{Template, default_template};
+use crate::validation::{Errors, numbers};
+use crate::workload::{
+    SelectorRules, at_most_count, immutable_selector, validate_counts, validate_selector_and_template,
+    workload_warnings,
+};
+
+/// What only ReplicaSets do.
+pub(crate) struct ReplicaSet {
+    pub(crate) config: Config,
+}
+
+impl Strategy for ReplicaSet {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        default_template(object, &["spec", "template"]);
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        self.validate_spec(&Field::root(object).child("spec"), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (object, old) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
+        if context.subresource == Some("status") {
+            validate_replica_status(&object.child("status"), &mut errors);
+            return errors;
+        }
+        let spec = object.child("spec");
+        self.validate_spec(&spec, &mut errors);
+        immutable_selector(&spec, &old.child("spec"), &mut errors);
+        errors
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        workload_warnings(context, object, old, &["spec", "template"], true)
+    }
+}
+
+impl ReplicaSet {
+    fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
+        numbers::not_negative(&spec.child("replicas"), errors);
+        numbers::not_negative(&spec.child("minReadySeconds"), errors);
+        let rules = SelectorRules {
+            required: true,
+            empty: "empty selector is invalid for deployment",
+            malformed: "invalid label selector",
+            template: Template {
+                workload: "ReplicaSet",
+                allow_privileged: self.config.allow_privileged,
+            },
+        };
+        validate_selector_and_template(spec, &rules, errors);
+    }
+}
+
+const COUNTS: [&str; 6] = [
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "terminatingReplicas",
+    "observedGeneration",
+];
+
+/// Checks the counts that ReplicaSets and ReplicationControllers keep.
+pub(crate) fn validate_replica_status(status: &Field<'_, '_>, errors: &mut Errors) {
+    validate_counts(status, &COUNTS, errors);
+    let of_all = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    at_most_count(status, &of_all, "replicas", "status.replicas", errors);
+    at_most_count(status, &["availableReplicas"], "readyReplicas", "readyReplicas", errors);
+}

@@ -1,0 +1,204 @@
+//! StatefulSets: <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/>.
+
+use holdfast_resource::metadata::formats::dns_label;
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::config::Config;
+use crate::core::persistentvolumeclaim;
+use crate::core::pod_spec::{Template, default_template};
+use crate::defaults::{change_items, set_missing, set_missing_at};
+use crate::validation::{Errors, numbers, optional_text, same};
+use crate::workload::{
+    SelectorRules, at_most_count, validate_counts, validate_selector_and_template, workload_warnings,
+};
+
+/// What only StatefulSets do.
+pub(crate) struct StatefulSet {
+    pub(crate) config: Config,
+}
+
+/// The fields of the specification that may change.
+const MUTABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
+impl Strategy for StatefulSet {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        default_template(object, &["spec", "template"]);
+        let strategy = ["spec", "updateStrategy"];
+        if object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate") {
+            set_missing_at(object, &strategy, "rollingUpdate", Value::empty_map);
+            set_missing_at(
+                object,
+                &["spec", "updateStrategy", "rollingUpdate"],
+                "partition",
+                || 0.into(),
+            );
+        }
+        if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
+            let lacks_kind = |claim: &Value| claim.get("kind").is_none() || claim.get("apiVersion").is_none();
+            change_items(spec, "volumeClaimTemplates", lacks_kind, |claim| {
+                set_missing(claim, "kind", || "PersistentVolumeClaim".into());
+                set_missing(claim, "apiVersion", || "v1".into());
+            });
+        }
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        self.validate_spec(&Field::root(object).child("spec"), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (object, old) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
+        if context.subresource == Some("status") {
+            validate_status(&object.child("status"), &old.child("status"), &mut errors);
+            return errors;
+        }
+        let (spec, old_spec) = (object.child("spec"), old.child("spec"));
+        self.validate_spec(&spec, &mut errors);
+        if !same_but_for(&spec, &old_spec, &MUTABLE) {
+            errors.push(spec.forbidden(
+                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+                 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+            ));
+        }
+        errors
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = workload_warnings(context, object, old, &["spec", "template"], false);
+        let limit = object.at(&["spec", "revisionHistoryLimit"]).and_then(Value::as_i64);
+        let before = old
+            .and_then(|old| old.at(&["spec", "revisionHistoryLimit"]))
+            .and_then(Value::as_i64);
+        if limit.is_some_and(|limit| limit < 0) && (old.is_none() || limit != before) {
+            warnings.push(
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+/// Whether two maps hold the same but for the members named.
+fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> bool {
+    let counts = |key: &str| !names.contains(&key);
+    let within = |one: &Field<'_, '_>, other: &Field<'_, '_>| {
+        one.entries()
+            .filter(|(key, _)| counts(key))
+            .all(|(key, value)| same(value.value(), other.entry(key).value()))
+    };
+    within(new, old) && within(old, new)
+}
+
+impl StatefulSet {
+    fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
+        let management = spec.child("podManagementPolicy");
+        match management.text() {
+            "" => errors.push(management.required("")),
+            "OrderedReady" | "Parallel" => {}
+            _ => errors.push(management.invalid("must be 'OrderedReady' or 'Parallel'")),
+        }
+        validate_strategy(&spec.child("updateStrategy"), errors);
+        validate_retention(&spec.child("persistentVolumeClaimRetentionPolicy"), errors);
+        numbers::not_negative(&spec.child("replicas"), errors);
+        numbers::not_negative(&spec.child("minReadySeconds"), errors);
+        numbers::not_negative(&spec.child("ordinals").child("start"), errors);
+        optional_text(&spec.child("serviceName"), dns_label, errors);
+        let rules = SelectorRules {
+            required: true,
+            empty: "empty selector is invalid for statefulset",
+            malformed: "",
+            template: Template {
+                workload: "StatefulSet",
+                allow_privileged: self.config.allow_privileged,
+            },
+        };
+        validate_selector_and_template(spec, &rules, errors);
+        for claim in spec.child("volumeClaimTemplates").items() {
+            persistentvolumeclaim::validate_claim_template(&claim, errors);
+        }
+    }
+}
+
+fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
+    let rolling = strategy.child("rollingUpdate");
+    match strategy.child("type").text() {
+        "" => errors.push(strategy.required("")),
+        "OnDelete" => {
+            if rolling.is_set() {
+                errors.push(rolling.invalid("only allowed for updateStrategy 'RollingUpdate'"));
+            }
+        }
+        "RollingUpdate" => {
+            numbers::not_negative(&rolling.child("partition"), errors);
+            let unavailable = rolling.child("maxUnavailable");
+            if unavailable.is_set() {
+                numbers::number_or_percent(&unavailable, errors);
+                if numbers::count(&unavailable) == 0 {
+                    errors.push(unavailable.invalid("cannot be 0"));
+                }
+                numbers::at_most_all(&unavailable, errors);
+            }
+        }
+        // The reference reports the strategy rather than its type.
+        _ => errors.push(strategy.invalid("must be 'RollingUpdate' or 'OnDelete'")),
+    }
+}
+
+fn validate_retention(policy: &Field<'_, '_>, errors: &mut Errors) {
+    if !policy.is_set() {
+        return;
+    }
+    for part in ["whenDeleted", "whenScaled"] {
+        let field = policy.child(part);
+        if !matches!(field.text(), "Retain" | "Delete") {
+            errors.push(field.not_supported(&["Retain", "Delete"]));
+        }
+    }
+}
+
+const COUNTS: [&str; 7] = [
+    "replicas",
+    "readyReplicas",
+    "currentReplicas",
+    "updatedReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    "collisionCount",
+];
+
+fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    validate_counts(status, &COUNTS, errors);
+    let of_all = [
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+    ];
+    at_most_count(status, &of_all, "replicas", "status.replicas", errors);
+    at_most_count(
+        status,
+        &["availableReplicas"],
+        "readyReplicas",
+        "status.readyReplicas",
+        errors,
+    );
+    let collisions = status.child("collisionCount");
+    if let Some(before) = old.child("collisionCount").number()
+        && collisions.number().unwrap_or_default() < before
+    {
+        errors.push(collisions.invalid("cannot be decremented"));
+    }
+}

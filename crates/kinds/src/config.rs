@@ -1,0 +1,25 @@
+use std::ops::RangeInclusive;
+
+use crate::validation::addresses::Block;
+
+/// What the built-in kinds depend on beside the objects: settings of the server, named after kube-apiserver's flags.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The addresses from which services get theirs: `--service-cluster-ip-range`.
+    pub service_cidr: Block,
+    /// The ports of nodes that services may take: `--service-node-port-range`.
+    pub node_ports: RangeInclusive<u16>,
+    /// Whether containers may be privileged: `--allow-privileged`.
+    pub allow_privileged: bool,
+}
+
+impl Default for Config {
+    /// The reference's defaults.
+    fn default() -> Self {
+        Self {
+            service_cidr: Block::DEFAULT_SERVICES,
+            node_ports: 30000..=32767,
+            allow_privileged: false,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! ConfigMaps: <https://kubernetes.io/docs/concepts/configuration/configmap/>.
+
+use holdfast_resource::metadata::formats::config_key;
+use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::{Errors, same};
+
+/// All values of a ConfigMap, or of a Secret, together may have this many bytes.
+pub(crate) const DATA_SIZE: usize = 1024 * 1024;
+
+/// What only ConfigMaps do.
+pub(crate) struct ConfigMap;
+
+impl Strategy for ConfigMap {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        let (data, binary) = (root.child("data"), root.child("binaryData"));
+        let mut size = 0;
+        for (key, value) in data.entries() {
+            errors.extend(config_key(key).into_iter().map(|fault| value.invalid_as(key, fault)));
+            if binary.entry(key).is_set() {
+                errors.push(value.invalid_as(key, "duplicate of key present in binaryData"));
+            }
+            size += value.text().len();
+        }
+        for (key, value) in binary.entries() {
+            errors.extend(config_key(key).into_iter().map(|fault| value.invalid_as(key, fault)));
+            size += decoded_length(value.text());
+        }
+        if size > DATA_SIZE {
+            // The reference makes this path of an empty name, which shows as brackets.
+            errors.push(FieldError::too_long(&FieldPath::new("[]"), DATA_SIZE));
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = validate_frozen(object, old, &["data", "binaryData"]);
+        errors.extend(self.validate(context, object));
+        errors
+    }
+}
+
+/// Reports changes of an object that its `immutable` freezes.
+pub(crate) fn validate_frozen(object: &Value, old: &Value, parts: &[&str]) -> Errors {
+    let (new, old) = (Field::root(object), Field::root(old));
+    let mut errors = Errors::new();
+    if !old.child("immutable").is_true() {
+        return errors;
+    }
+    const FROZEN: &str = "field is immutable when `immutable` is set";
+    let flag = new.child("immutable");
+    if !flag.is_true() {
+        errors.push(flag.forbidden(FROZEN));
+    }
+    for part in parts {
+        let field = new.child(part);
+        if !same(field.value(), old.child(part).value()) {
+            errors.push(field.forbidden(FROZEN));
+        }
+    }
+    errors
+}
+
+/// How many bytes base64 text stands for.
+pub(crate) fn decoded_length(text: &str) -> usize {
+    let digits = text
+        .bytes()
+        .filter(|byte| !matches!(byte, b'=' | b'\r' | b'\n'))
+        .count();
+    digits * 3 / 4
+}

@@ -1,0 +1,109 @@
+//! Namespaces: <https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>.
+
+use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::defaults::is_zero;
+use crate::validation::{Errors, report};
+
+/// The label that holds a namespace's name, so that selectors can pick it.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// The finalizer that the namespace controller removes once the namespace is empty.
+const FINALIZER: &str = "kubernetes";
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion"];
+
+/// What only Namespaces do.
+pub(crate) struct Namespace;
+
+impl Strategy for Namespace {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        let Some(name) = object
+            .at(&["metadata", "name"])
+            .filter(|name| !is_zero(Some(name)))
+            .cloned()
+        else {
+            return;
+        };
+        let label = ["metadata", "labels", NAME_LABEL];
+        if object.at(&label) != Some(&name) {
+            object.set_at(&label, name);
+        }
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let mut status = Value::empty_map();
+        status.set_at(&["phase"], "Active".into());
+        object.set_at(&["status"], status);
+        let finalizers = object.at(&["spec", "finalizers"]).and_then(Value::as_list);
+        let mut finalizers = finalizers.map(|list| list.to_vec()).unwrap_or_default();
+        if !finalizers.iter().any(|finalizer| finalizer.as_str() == Some(FINALIZER)) {
+            finalizers.push(FINALIZER.into());
+            object.set_at(&["spec", "finalizers"], finalizers.into());
+        }
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        // Only the `finalize` subresource changes the finalizers of the specification.
+        if context.subresource != Some("finalize")
+            && let Some(finalizers) = old.at(&["spec", "finalizers"])
+            && object.at(&["spec", "finalizers"]) != Some(finalizers)
+        {
+            object.set_at(&["spec", "finalizers"], finalizers.clone());
+        }
+        Ok(())
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        validate_finalizers(&root.child("spec").child("finalizers"), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        match context.subresource {
+            Some("finalize") => validate_finalizers(&root.child("spec").child("finalizers"), &mut errors),
+            Some("status") => {
+                let (status, metadata) = (root.child("status"), root.child("metadata"));
+                let phase = status.child("phase");
+                let ending = metadata.child("deletionTimestamp").is_set();
+                // The reference writes this name with a capital letter.
+                let place = status.shown_as("Phase");
+                if !ending && phase.text() != "Active" {
+                    errors.push(place.invalid_as(phase.text(), "may only be 'Active' if `deletionTimestamp` is empty"));
+                }
+                if ending && phase.text() != "Terminating" {
+                    errors.push(place.invalid_as(
+                        phase.text(),
+                        "may only be 'Terminating' if `deletionTimestamp` is not empty",
+                    ));
+                }
+            }
+            _ => {}
+        }
+        errors
+    }
+
+    fn holds_deletion(&self, object: &Value) -> bool {
+        !is_zero(object.at(&["spec", "finalizers"]))
+    }
+
+    fn prepare_for_delete(&self, _context: &WriteContext<'_>, object: &mut Value) {
+        object.set_at(&["status", "phase"], "Terminating".into());
+    }
+}
+
+fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
+    for finalizer in finalizers.items() {
+        let name = finalizer.text();
+        report(&finalizer, qualified_name(name), errors);
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            errors.push(finalizer.invalid("name is neither a standard finalizer name nor is it fully qualified"));
+        }
+    }
+}

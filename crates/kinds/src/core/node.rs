@@ -1,0 +1,118 @@
+//! Nodes: <https://kubernetes.io/docs/concepts/architecture/nodes/>.
+
+use std::collections::HashSet;
+
+use holdfast_resource::metadata::formats::{label_value, qualified_name};
+use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use super::pod_spec::validate_taint_effect;
+use crate::defaults::{is_zero, set_missing_at};
+use crate::validation::addresses::{Block, block};
+use crate::validation::{Errors, report, same};
+
+/// What only Nodes do.
+pub(crate) struct Node;
+
+impl Strategy for Node {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        if let Some(capacity) = object
+            .at(&["status", "capacity"])
+            .filter(|capacity| !is_zero(Some(capacity)))
+        {
+            let capacity = capacity.clone();
+            set_missing_at(object, &["status"], "allocatable", || capacity);
+        }
+        // The older field and the first of the newer list stand for each other.
+        let one = object
+            .at(&["spec", "podCIDR"])
+            .filter(|one| !is_zero(Some(one)))
+            .cloned();
+        let list = object.at(&["spec", "podCIDRs"]).and_then(Value::as_list);
+        match (one, list.and_then(|list| list.first()).cloned()) {
+            (Some(one), None) => object.set_at(&["spec", "podCIDRs"], vec![one].into()),
+            (None, Some(first)) => object.set_at(&["spec", "podCIDR"], first),
+            _ => {}
+        }
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        validate_node(&Field::root(object), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        if context.subresource == Some("status") {
+            return errors;
+        }
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
+        for (part, shown) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+            let (new, old) = (spec.child(part), old_spec.child(part));
+            if !is_zero(old.value()) && !same(new.value(), old.value()) {
+                let detail = format!("node updates may not change {shown} except from \"\" to valid");
+                errors.push(new.forbidden(detail));
+            }
+        }
+        validate_node(&root, &mut errors);
+        let external = spec.child("externalID");
+        if !same(external.value(), old_spec.child("externalID").value()) {
+            errors.push(external.forbidden("may not be updated"));
+        }
+        errors
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let source = |object: &Value| object.at(&["spec", "configSource"]).is_some();
+        if source(object) && !old.is_some_and(source) {
+            warnings.push("spec.configSource: the feature is removed".to_owned());
+        }
+        let external = |object: &Value| !is_zero(object.at(&["spec", "externalID"]));
+        if external(object) && !old.is_some_and(external) {
+            warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+        }
+        warnings
+    }
+}
+
+fn validate_node(node: &Field<'_, '_>, errors: &mut Errors) {
+    let spec = node.child("spec");
+    // The reference reports taints below the metadata.
+    let place = FieldPath::new("metadata.taints");
+    let taints = spec.child("taints");
+    validate_taints(&Field::placed(taints.value(), place.as_str()), errors);
+    let blocks = spec.child("podCIDRs");
+    let before = errors.len();
+    for one in blocks.items() {
+        block(&one, errors);
+    }
+    if errors.len() == before && blocks.len() > 1 {
+        let families: HashSet<bool> = blocks
+            .items()
+            .filter_map(|one| Block::read(one.text()))
+            .map(|block| block.is_ipv4())
+            .collect();
+        if blocks.len() > 2 || families.len() < blocks.len() {
+            errors.push(blocks.invalid("may specify no more than one CIDR for each IP family"));
+        }
+    }
+}
+
+fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for taint in taints.items() {
+        let (key, value, effect) = (taint.child("key"), taint.child("value"), taint.child("effect"));
+        report(&key, qualified_name(key.text()), errors);
+        let faults = label_value(value.text());
+        if !faults.is_empty() {
+            errors.push(value.invalid_text(faults.join(";")));
+        }
+        validate_taint_effect(&effect, errors);
+        if !seen.insert((key.text(), effect.text())) {
+            errors.push(taint.duplicate());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Which nodes a Pod prefers, and which other Pods it wants near or far.
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::{dns_label, qualified_name};
+use holdfast_resource::metadata::labels::{validate_label_name, validate_label_selector};
+
+use super::scheduling::{validate_node_selector, validate_node_selector_term};
+use crate::validation::{Errors, report};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Checks all affinities of a Pod.
+pub(super) fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
+    let node = affinity.child("nodeAffinity");
+    let required = node.child(REQUIRED);
+    if required.is_set() {
+        validate_node_selector(&required, errors);
+    }
+    for preferred in node.child(PREFERRED).items() {
+        validate_weight(&preferred, errors);
+        validate_node_selector_term(&preferred.child("preference"), errors);
+    }
+    for part in ["podAffinity", "podAntiAffinity"] {
+        let pods = affinity.child(part);
+        for term in pods.child(REQUIRED).items() {
+            validate_pod_term(&term, errors);
+        }
+        for preferred in pods.child(PREFERRED).items() {
+            validate_weight(&preferred, errors);
+            validate_pod_term(&preferred.child("podAffinityTerm"), errors);
+        }
+    }
+}
+
+fn validate_weight(preferred: &Field<'_, '_>, errors: &mut Errors) {
+    let weight = preferred.child("weight");
+    let number = weight.number().unwrap_or_default();
+    if !(1..=100).contains(&number) {
+        errors.push(weight.invalid_as(number, "must be in the range 1-100"));
+    }
+}
+
+fn validate_pod_term(term: &Field<'_, '_>, errors: &mut Errors) {
+    validate_label_selector(&term.child("labelSelector"), errors);
+    validate_label_selector(&term.child("namespaceSelector"), errors);
+    let namespace = term.child("namespace");
+    for name in term.child("namespaces").items() {
+        let faults = dns_label(name.text());
+        errors.extend(faults.into_iter().map(|fault| namespace.invalid_as(name.text(), fault)));
+    }
+    for part in ["matchLabelKeys", "mismatchLabelKeys"] {
+        for key in term.child(part).items() {
+            report(&key, qualified_name(key.text()), errors);
+        }
+    }
+    let key = term.child("topologyKey");
+    if key.text().is_empty() {
+        errors.push(key.required("can not be empty"));
+    }
+    validate_label_name(&key, errors);
+}

@@ -1,0 +1,154 @@
+//! What a pod specification gets that it leaves out, where that depends on other fields.
+
+use holdfast_value::{Map, Value};
+
+use crate::defaults::{change_items, set_missing};
+
+/// The lists of containers in a pod specification.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+/// Fills in a Pod: its specification, and what templates do not get.
+pub(crate) fn default_pod(pod: &mut Value) {
+    let Some(spec) = pod.as_map_mut().and_then(|pod| pod.get_mut("spec")) else {
+        return;
+    };
+    default_pod_spec(spec);
+    if spec.get("enableServiceLinks").is_none() {
+        spec.set_at(&["enableServiceLinks"], true.into());
+    }
+    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or_default();
+    for list in &CONTAINERS[..2] {
+        change_items(spec, list, lacks_requests, requests_from_limits);
+        if host_network {
+            change_items(spec, list, |container| container.get("ports").is_some(), host_ports);
+        }
+    }
+}
+
+/// Fills in the template of a workload that stands at `path`.
+pub(crate) fn default_template(object: &mut Value, path: &[&str]) {
+    if let Some(spec) = object
+        .at_mut(path)
+        .and_then(Value::as_map_mut)
+        .and_then(|template| template.get_mut("spec"))
+    {
+        default_pod_spec(spec);
+    }
+}
+
+/// Fills in a pod specification.
+fn default_pod_spec(spec: &mut Value) {
+    for list in CONTAINERS {
+        let lacks_policy = |container: &Value| container.get("imagePullPolicy").is_none();
+        change_items(spec, list, lacks_policy, |container| {
+            pull_policy(container, "image", "imagePullPolicy")
+        });
+    }
+    change_items(spec, "volumes", has_no_source, |volume| {
+        set_missing(volume, "emptyDir", Value::empty_map);
+    });
+    let lacks_policy = |volume: &Value| {
+        volume
+            .get("image")
+            .is_some_and(|image| image.get("pullPolicy").is_none())
+    };
+    change_items(spec, "volumes", lacks_policy, |volume| {
+        if let Some(image) = volume.as_map_mut().and_then(|volume| volume.get_mut("image")) {
+            pull_policy(image, "reference", "pullPolicy");
+        }
+    });
+}
+
+fn has_no_source(volume: &Value) -> bool {
+    volume
+        .as_map()
+        .is_some_and(|volume| volume.iter().all(|(key, _)| key == "name"))
+}
+
+fn pull_policy(container: &mut Value, image: &str, policy: &str) {
+    let always = container.get(image).and_then(Value::as_str).is_some_and(is_latest);
+    set_missing(container, policy, || {
+        if always { "Always" } else { "IfNotPresent" }.into()
+    });
+}
+
+/// Whether an image is the latest one: by its tag, or because it has neither tag nor digest. Malformed names are not.
+fn is_latest(image: &str) -> bool {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, _)) => (name, true),
+        None => (image, false),
+    };
+    let (path, tag) = match name.rsplit_once(':') {
+        Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
+        _ => (name, None),
+    };
+    let repository = match path.split_once('/') {
+        Some((domain, rest)) if domain.contains(['.', ':']) || domain == "localhost" => rest,
+        _ => path,
+    };
+    let allowed =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+    if repository.is_empty() || !repository.bytes().all(allowed) {
+        return false;
+    }
+    match tag {
+        Some(tag) => tag == "latest",
+        None => !digest,
+    }
+}
+
+fn lacks_requests(container: &Value) -> bool {
+    let limits = container.at(&["resources", "limits"]).and_then(Value::as_map);
+    let requests = container.at(&["resources", "requests"]);
+    limits.is_some_and(|limits| {
+        let requested = |name: &str| requests.is_some_and(|requests| requests.get(name).is_some());
+        limits.iter().any(|(name, _)| !requested(name))
+    })
+}
+
+fn requests_from_limits(container: &mut Value) {
+    let Some(limits) = container.at(&["resources", "limits"]).and_then(Value::as_map).cloned() else {
+        return;
+    };
+    let requests = container.at(&["resources", "requests"]).and_then(Value::as_map);
+    let mut requests = requests.cloned().unwrap_or_default();
+    for (name, limit) in &limits {
+        if !requests.contains_key(name) {
+            requests.insert(name.clone(), limit.clone());
+        }
+    }
+    container.set_at(&["resources", "requests"], Value::Map(requests));
+}
+
+fn host_ports(container: &mut Value) {
+    let unset = |port: &Map| port.get("hostPort").and_then(Value::as_i64).unwrap_or_default() == 0;
+    let lacks = |port: &Value| port.as_map().is_some_and(unset);
+    change_items(container, "ports", lacks, |port| {
+        if let Some(number) = port.get("containerPort").cloned() {
+            port.set_at(&["hostPort"], number);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_without_tag_are_the_latest() {
+        for (image, latest) in [
+            ("nginx", true),
+            ("nginx:latest", true),
+            ("nginx:1.27", false),
+            ("registry:5000/a/b", true),
+            ("registry:5000/a/b:1", false),
+            ("a@sha256:0123", false),
+            ("a:latest@sha256:0123", true),
+            ("localhost/a", true),
+            ("Bad/Name", false),
+            ("", false),
+        ] {
+            assert_eq!(is_latest(image), latest, "{image}");
+        }
+    }
+}

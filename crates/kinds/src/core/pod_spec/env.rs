@@ -1,0 +1,243 @@
+//! The environment of a container, and selectors of fields and resources as values.
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::{config_key, qualified_name};
+
+use crate::validation::resources::validate_divisor;
+use crate::validation::{Errors, required_text};
+
+/// Where a value comes from that is read from the Pod itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum DownwardTo {
+    /// A variable of the environment.
+    Env,
+    /// A file of a volume.
+    Volume,
+}
+
+const NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+
+/// Fields of a Pod that can be read at all.
+const POD_FIELDS: [&str; 14] = [
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+];
+const ENV_FIELDS: [&str; 9] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+const VOLUME_FIELDS: [&str; 5] = [
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+];
+const CONTAINER_RESOURCES: [&str; 6] = [
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+];
+
+/// Checks a list of variables.
+pub(super) fn validate_env(env: &Field<'_, '_>, errors: &mut Errors) {
+    for variable in env.items() {
+        let name = variable.child("name");
+        let text = name.text();
+        if text.is_empty() {
+            errors.push(name.required(""));
+        } else if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+            errors.push(name.invalid(NAME));
+        }
+        validate_value_from(&variable, errors);
+    }
+}
+
+fn validate_value_from(variable: &Field<'_, '_>, errors: &mut Errors) {
+    let from = variable.child("valueFrom");
+    if !from.is_set() {
+        return;
+    }
+    let mut sources = 0;
+    let field = from.child("fieldRef");
+    if field.is_set() {
+        sources += 1;
+        validate_field_selector(&field, DownwardTo::Env, errors);
+    }
+    let resource = from.child("resourceFieldRef");
+    if resource.is_set() {
+        sources += 1;
+        validate_resource_selector(&resource, DownwardTo::Env, errors);
+    }
+    for part in ["configMapKeyRef", "secretKeyRef"] {
+        let reference = from.child(part);
+        if reference.is_set() {
+            sources += 1;
+            validate_key_selector(&reference, errors);
+        }
+    }
+    let file = from.child("fileKeyRef");
+    if file.is_set() {
+        sources += 1;
+        for part in ["key", "volumeName", "path"] {
+            let needed = file.child(part);
+            if needed.text().is_empty() {
+                errors.push(needed.required(""));
+            }
+        }
+    }
+    let fault = match sources {
+        0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
+        _ if !variable.child("value").text().is_empty() => "may not be specified when `value` is not empty",
+        1 => return,
+        _ => "may not have more than one field specified at a time",
+    };
+    errors.push(from.invalid_as("", fault));
+}
+
+/// Checks sources of whole sets of variables.
+pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
+    for source in sources.items() {
+        let prefix = source.child("prefix");
+        if !prefix
+            .text()
+            .bytes()
+            .all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
+        {
+            errors.push(prefix.invalid(NAME));
+        }
+        let mut found = 0;
+        for part in ["configMapRef", "secretRef"] {
+            let reference = source.child(part);
+            if reference.is_set() {
+                found += 1;
+                let name = reference.child("name");
+                if name.text().is_empty() {
+                    errors.push(name.required(""));
+                }
+            }
+        }
+        match found {
+            0 => errors.push(sources.invalid_as("", "must specify one of: `configMapRef` or `secretRef`")),
+            1 => {}
+            _ => errors.push(sources.invalid_as("", "may not have more than one field specified at a time")),
+        }
+    }
+}
+
+fn validate_key_selector(reference: &Field<'_, '_>, errors: &mut Errors) {
+    let name = reference.child("name");
+    if name.text().is_empty() {
+        errors.push(name.required(""));
+    }
+    required_text(&reference.child("key"), config_key, errors);
+}
+
+/// Checks a selector of a field of the Pod.
+pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
+    let (version, path) = (selector.child("apiVersion"), selector.child("fieldPath"));
+    if version.is_set() && version.text().is_empty() {
+        errors.push(version.required(""));
+        return;
+    }
+    let text = path.text();
+    if text.is_empty() {
+        errors.push(path.required(""));
+        return;
+    }
+    if version.is_set() && version.text() != "v1" {
+        let version = version.text();
+        errors.push(path.invalid(format!(
+            "error converting fieldPath: unsupported pod version: {version}"
+        )));
+        return;
+    }
+    if let Some((map, key)) = text.strip_suffix("']").and_then(|text| text.split_once("['")) {
+        let faults = match map {
+            "metadata.annotations" => qualified_name(&key.to_lowercase()),
+            "metadata.labels" => qualified_name(key),
+            _ => {
+                errors.push(path.invalid(format!(
+                    "error converting fieldPath: field label does not support subscript: {map}"
+                )));
+                return;
+            }
+        };
+        errors.extend(faults.into_iter().map(|fault| selector.invalid_as(key, fault)));
+        return;
+    }
+    let known = if text == "spec.host" { "spec.nodeName" } else { text };
+    if !POD_FIELDS.contains(&known) {
+        errors.push(path.invalid(format!("error converting fieldPath: field label not supported: {text}")));
+        return;
+    }
+    let supported: &[&str] = match to {
+        DownwardTo::Env => &ENV_FIELDS,
+        DownwardTo::Volume => &VOLUME_FIELDS,
+    };
+    if !supported.contains(&known) {
+        errors.push(path.not_supported(supported));
+    }
+}
+
+/// Checks a selector of a resource of a container.
+pub(super) fn validate_resource_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
+    let container = selector.child("containerName");
+    if to == DownwardTo::Volume && container.text().is_empty() {
+        errors.push(container.required(""));
+        return;
+    }
+    let resource = selector.child("resource");
+    let name = resource.text();
+    if name.is_empty() {
+        errors.push(resource.required(""));
+        return;
+    }
+    let huge_pages = name.starts_with("requests.hugepages-") || name.starts_with("limits.hugepages-");
+    if !CONTAINER_RESOURCES.contains(&name) && !huge_pages {
+        errors.push(resource.not_supported(&CONTAINER_RESOURCES));
+    }
+    validate_divisor(name, &selector.child("divisor"), errors);
+}
+
+/// Checks the names of files that keys of a ConfigMap or Secret are written to.
+pub(super) fn validate_key_to_path(item: &Field<'_, '_>, errors: &mut Errors) {
+    let (key, path) = (item.child("key"), item.child("path"));
+    if key.text().is_empty() {
+        errors.push(key.required(""));
+    }
+    if path.text().is_empty() {
+        errors.push(path.required(""));
+    }
+    crate::validation::paths::descending_not_reserved(&path, errors);
+    validate_mode(&item.child("mode"), errors);
+}
+
+/// Checks the permission bits of a file.
+pub(super) fn validate_mode(mode: &Field<'_, '_>, errors: &mut Errors) {
+    if mode.number().is_some_and(|bits| !(0..=0o777).contains(&bits)) {
+        errors.push(mode.invalid("must be a number between 0 and 0777 (octal), both inclusive"));
+    }
+}

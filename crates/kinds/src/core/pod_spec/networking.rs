@@ -1,0 +1,82 @@
+//! The network of a Pod: ports of the host, name resolution, host aliases.
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::dns_subdomain;
+
+use crate::validation::addresses::address;
+use crate::validation::{Errors, report};
+
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const NAMESERVERS: usize = 3;
+const SEARCHES: usize = 32;
+
+/// With the network of the host, the ports of containers are the ports of the host.
+pub(super) fn validate_host_ports(spec: &Field<'_, '_>, errors: &mut Errors) {
+    if !spec.child("hostNetwork").is_true() {
+        return;
+    }
+    for list in ["containers", "initContainers"] {
+        for container in spec.child(list).items() {
+            for port in container.child("ports").items() {
+                let host_port = port.child("hostPort");
+                let number = host_port.number().unwrap_or_default();
+                if number != 0 && Some(number) != port.child("containerPort").number() {
+                    errors.push(host_port.invalid("must match `containerPort` when `hostNetwork` is true"));
+                }
+            }
+        }
+    }
+}
+
+/// Checks how names are resolved; nothing is said of a policy that is missing.
+pub(super) fn validate_dns_policy(policy: &Field<'_, '_>, errors: &mut Errors) {
+    crate::validation::optional_one_of(policy, &DNS_POLICIES, errors);
+}
+
+/// Checks the settings of name resolution.
+pub(super) fn validate_dns_config(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let config = spec.child("dnsConfig");
+    let servers = config.child("nameservers");
+    if spec.child("dnsPolicy").text() == "None" {
+        if !config.is_set() {
+            errors.push(config.required("must provide `dnsConfig` when `dnsPolicy` is None"));
+            return;
+        }
+        if servers.is_empty() {
+            errors.push(servers.required("must provide at least one DNS nameserver when `dnsPolicy` is None"));
+            return;
+        }
+    }
+    if servers.len() > NAMESERVERS {
+        errors.push(servers.invalid(format!("must not have more than {NAMESERVERS} nameservers")));
+    }
+    for server in servers.items() {
+        address(&server, errors);
+    }
+    let searches = config.child("searches");
+    if searches.len() > SEARCHES {
+        errors.push(searches.invalid(format!("must not have more than {SEARCHES} search paths")));
+    }
+    for search in searches.items() {
+        if search.text() != "." {
+            let name = search.text().strip_suffix('.').unwrap_or(search.text());
+            report(&search, dns_subdomain(&name.replace('_', "-")), errors);
+        }
+    }
+    for option in config.child("options").items() {
+        let name = option.child("name");
+        if name.text().is_empty() {
+            errors.push(option.required("must not be empty"));
+        }
+    }
+}
+
+/// Checks names that are written to the hosts file.
+pub(super) fn validate_host_aliases(aliases: &Field<'_, '_>, errors: &mut Errors) {
+    for alias in aliases.items() {
+        address(&alias.child("ip"), errors);
+        for name in alias.child("hostnames").items() {
+            report(&name, dns_subdomain(name.text()), errors);
+        }
+    }
+}

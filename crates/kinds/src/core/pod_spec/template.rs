@@ -1,0 +1,66 @@
+//! The template from which a workload makes its Pods.
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::metadata::labels::{LabelSelector, validate_labels};
+
+use super::{PodRules, validate_pod_spec};
+use crate::validation::Errors;
+
+/// What a workload asks of its template.
+pub(crate) struct Template<'a> {
+    /// How the reference names the workload that takes no deadline.
+    pub(crate) workload: &'a str,
+    /// Whether containers may be privileged.
+    pub(crate) allow_privileged: bool,
+}
+
+/// Checks a template of Pods that restart always and that `selector` must find again.
+pub(crate) fn validate_template_of_replicas(
+    template: &Field<'_, '_>,
+    selector: &LabelSelector<'_>,
+    of: &Template<'_>,
+    errors: &mut Errors,
+) {
+    let metadata = template.child("metadata");
+    let labels = metadata.child("labels");
+    if !selector.is_everything() && !selector.matches(&labels) {
+        errors.push(labels.invalid("`selector` does not match template `labels`"));
+    }
+    validate_template(template, of.allow_privileged, errors);
+    let spec = template.child("spec");
+    let restart_policy = spec.child("restartPolicy");
+    if restart_policy.is_set() && restart_policy.text() != "Always" {
+        errors.push(restart_policy.not_supported(&["Always"]));
+    }
+    let deadline = spec.child("activeDeadlineSeconds");
+    if deadline.is_set() {
+        let workload = of.workload;
+        errors.push(deadline.forbidden(format!("activeDeadlineSeconds in {workload} is not Supported")));
+    }
+}
+
+/// Checks a template of Pods.
+pub(crate) fn validate_template(template: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
+    let metadata = template.child("metadata");
+    // The reference leaves out `metadata` in the paths of these.
+    let (labels, annotations) = (metadata.child("labels"), metadata.child("annotations"));
+    let labels_place = template.path().child("labels");
+    validate_labels(&Field::placed(labels.value(), labels_place.as_str()), errors);
+    let annotations_place = template.path().child("annotations");
+    let placed = Field::placed(annotations.value(), annotations_place.as_str());
+    for (key, _) in placed.entries() {
+        let faults = qualified_name(&key.to_lowercase());
+        errors.extend(faults.into_iter().map(|fault| placed.invalid_as(key, fault)));
+    }
+    let spec = template.child("spec");
+    let rules = PodRules {
+        allow_privileged,
+        is_pod: false,
+    };
+    validate_pod_spec(&spec, rules, errors);
+    let ephemeral = spec.child("ephemeralContainers");
+    if !ephemeral.is_empty() {
+        errors.push(ephemeral.forbidden("ephemeral containers not allowed in pod template"));
+    }
+}

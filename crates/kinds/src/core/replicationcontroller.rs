@@ -1,0 +1,82 @@
+//! ReplicationControllers: <https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller/>.
+
+use holdfast_resource::metadata::labels::LabelSelector;
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::{Map, Value};
+
+use super::pod_spec::{Template, default_template, validate_template_of_replicas};
+use crate::apps::replicaset::validate_replica_status;
+use crate::config::Config;
+use crate::defaults::is_zero;
+use crate::validation::{Errors, numbers};
+use crate::workload::workload_warnings;
+
+/// What only ReplicationControllers do.
+pub(crate) struct ReplicationController {
+    pub(crate) config: Config,
+}
+
+impl Strategy for ReplicationController {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        default_template(object, &["spec", "template"]);
+        let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
+        let Some(labels) = labels.filter(|labels| !is_zero(Some(labels))) else {
+            return;
+        };
+        for place in [&["spec", "selector"], &["metadata", "labels"]] {
+            if is_zero(object.at(place)) {
+                object.set_at(place, labels.clone());
+            }
+        }
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        let mut errors = Errors::new();
+        numbers::not_negative(&spec.child("minReadySeconds"), &mut errors);
+        let selector = spec.child("selector");
+        if selector.is_empty() {
+            errors.push(selector.required(""));
+        }
+        let replicas = spec.child("replicas");
+        if replicas.is_set() {
+            numbers::not_negative(&replicas, &mut errors);
+        } else {
+            errors.push(replicas.required(""));
+        }
+        let template = spec.child("template");
+        if !template.is_set() {
+            errors.push(template.required(""));
+            return errors;
+        }
+        // The selector of this kind is a map of labels alone.
+        let mut as_labels = Map::new();
+        as_labels.insert(
+            "matchLabels",
+            selector.value().cloned().unwrap_or_else(Value::empty_map),
+        );
+        let as_labels = Value::Map(as_labels);
+        if let Some(read) = LabelSelector::read(&Field::root(&as_labels)) {
+            let of = Template {
+                workload: "ReplicationController",
+                allow_privileged: self.config.allow_privileged,
+            };
+            validate_template_of_replicas(&template, &read, &of, &mut errors);
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        if context.subresource == Some("status") {
+            let mut errors = Errors::new();
+            validate_replica_status(&Field::root(object).child("status"), &mut errors);
+            return errors;
+        }
+        self.validate(context, object)
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        workload_warnings(context, object, old, &["spec", "template"], true)
+    }
+}

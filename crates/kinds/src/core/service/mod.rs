@@ -1,0 +1,345 @@
+//! Services: <https://kubernetes.io/docs/concepts/services-networking/service/>.
+
+mod allocation;
+mod validation;
+
+use std::sync::Arc;
+
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::{List, Value};
+
+use self::allocation::Allocations;
+use crate::config::Config;
+use crate::defaults::{change_items, is_zero, set_missing, set_missing_at};
+use crate::validation::{Errors, same};
+
+/// What only Services do: they take addresses and ports that no other Service has.
+pub(crate) struct Service {
+    allocations: Arc<Allocations>,
+}
+
+impl Service {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            allocations: Arc::new(Allocations::new(config)),
+        }
+    }
+}
+
+impl Strategy for Service {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
+            return;
+        };
+        match spec.str_at(&["sessionAffinity"]) {
+            Some("None") => {
+                spec.remove_at(&["sessionAffinityConfig"]);
+            }
+            Some("ClientIP") => {
+                let seconds = ["sessionAffinityConfig", "clientIP", "timeoutSeconds"];
+                if spec.at(&seconds).is_none_or(Value::is_null) {
+                    spec.set_at(&seconds, 10800.into());
+                }
+            }
+            _ => {}
+        }
+        change_items(
+            spec,
+            "ports",
+            |port| is_zero(port.get("targetPort")),
+            |port| {
+                if let Some(number) = port.get("port").cloned() {
+                    port.set_at(&["targetPort"], number);
+                }
+            },
+        );
+        let sort = spec.str_at(&["type"]).unwrap_or_default().to_owned();
+        let exposed = sort == "ClusterIP" && !is_zero(spec.get("externalIPs"));
+        if exposed || matches!(sort.as_str(), "NodePort" | "LoadBalancer") {
+            set_missing(spec, "externalTrafficPolicy", || "Cluster".into());
+        }
+        if takes_cluster_ip(&sort) {
+            set_missing(spec, "internalTrafficPolicy", || "Cluster".into());
+        }
+        if sort == "LoadBalancer" {
+            set_missing(spec, "allocateLoadBalancerNodePorts", || true.into());
+            if let Some(balancer) = object.at_mut(&["status", "loadBalancer"]) {
+                let lacks = |ingress: &Value| !is_zero(ingress.get("ip")) && ingress.get("ipMode").is_none();
+                change_items(balancer, "ingress", lacks, |ingress| {
+                    ingress.set_at(&["ipMode"], "VIP".into())
+                });
+            }
+        }
+    }
+
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        mirror_cluster_ip(object, None);
+        self.default_families(object);
+        self.allocate(context, object, None)
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if context.subresource.is_some() {
+            return Ok(());
+        }
+        drop_what_the_type_dropped(object, old);
+        keep_allocated(object, old);
+        mirror_cluster_ip(object, Some(old));
+        self.default_families(object);
+        self.allocate(context, object, Some(old))
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        validation::validate_service(&Field::root(object), self.allocations.is_ipv4(), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        if context.subresource == Some("status") {
+            validation::validate_status(&Field::root(object), &mut errors);
+            return errors;
+        }
+        validation::validate_change(&Field::root(object), &Field::root(old), &mut errors);
+        errors.extend(self.validate(context, object));
+        errors
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if context.subresource.is_some() {
+            return warnings;
+        }
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        if !spec.child("externalIPs").is_empty() {
+            warnings
+                .push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+        }
+        let distribution = |object: &Value| object.str_at(&["spec", "trafficDistribution"]).map(str::to_owned);
+        let changed = old.is_none_or(|old| distribution(old) != distribution(object));
+        if changed && spec.child("trafficDistribution").text() == "PreferClose" {
+            warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
+        }
+        if spec.child("clusterIP").text() == "None" {
+            if spec.child("sessionAffinity").text() == "ClientIP" {
+                warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
+            }
+            if !spec.child("loadBalancerIP").text().is_empty() {
+                warnings.push("spec.loadBalancerIP is ignored for headless services".to_owned());
+            }
+        }
+        warnings
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        self.allocations.observe(old, new);
+    }
+}
+
+impl Service {
+    /// Sets the address families of a Service that takes addresses.
+    fn default_families(&self, object: &mut Value) {
+        let Some(spec) = object.get("spec") else {
+            return;
+        };
+        if !takes_cluster_ip(spec.str_at(&["type"]).unwrap_or_default()) {
+            return;
+        }
+        let family = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
+        let other = if self.allocations.is_ipv4() { "IPv6" } else { "IPv4" };
+        let headless = spec.str_at(&["clusterIP"]) == Some("None");
+        // Nobody knows which addresses will stand behind a headless Service that selects no Pods.
+        let any_family = headless && is_zero(spec.get("selector"));
+        let families = if any_family {
+            vec![family.into(), other.into()]
+        } else {
+            vec![family.into()]
+        };
+        let policy = if any_family { "RequireDualStack" } else { "SingleStack" };
+        if is_zero(spec.get("ipFamilies")) {
+            object.set_at(&["spec", "ipFamilies"], families.into());
+        }
+        set_missing_at(object, &["spec"], "ipFamilyPolicy", || policy.into());
+    }
+
+    /// Takes the addresses and ports that the Service has none of yet; they are given back if the write fails. A Service
+    /// that is invalid otherwise is left as it is, for validation to say what is wrong.
+    fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+        let taken = match self.allocations.allocate(object, old) {
+            Ok(taken) => taken,
+            Err(refusal) => {
+                let errors = self.validate(context, object);
+                return Err(if errors.is_empty() {
+                    refusal
+                } else {
+                    Refusal::Invalid(errors)
+                });
+            }
+        };
+        if !taken.is_empty() {
+            let allocations = Arc::clone(&self.allocations);
+            context.on_outcome(move |stored| allocations.settle(&taken, stored));
+        }
+        Ok(())
+    }
+}
+
+/// Whether Services of this type have an address of the cluster.
+fn takes_cluster_ip(sort: &str) -> bool {
+    matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer")
+}
+
+/// Whether Services of this type have ports of the nodes.
+fn takes_node_ports(sort: &str) -> bool {
+    matches!(sort, "NodePort" | "LoadBalancer")
+}
+
+fn sort_of(object: &Value) -> &str {
+    object.str_at(&["spec", "type"]).unwrap_or_default()
+}
+
+/// Whether a load balancer asks the nodes which of them has endpoints.
+fn needs_health_check(object: &Value) -> bool {
+    sort_of(object) == "LoadBalancer" && object.str_at(&["spec", "externalTrafficPolicy"]) == Some("Local")
+}
+
+/// Keeps `clusterIPs` alike with `clusterIP`, which older clients know alone.
+fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
+    let ip = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
+    let has_list = !is_zero(object.at(&["spec", "clusterIPs"]));
+    let list_of = |ip: &str| Value::List(List::from(vec![ip.into()]));
+    match old {
+        None => {
+            if !ip.is_empty() && !has_list {
+                object.set_at(&["spec", "clusterIPs"], list_of(&ip));
+            }
+        }
+        Some(old) => {
+            let old_ip = old.str_at(&["spec", "clusterIP"]).unwrap_or_default();
+            let list_kept = same(object.at(&["spec", "clusterIPs"]), old.at(&["spec", "clusterIPs"]));
+            if old_ip != ip && (list_kept || !has_list) {
+                if ip.is_empty() {
+                    object.remove_at(&["spec", "clusterIPs"]);
+                } else {
+                    object.set_at(&["spec", "clusterIPs"], list_of(&ip));
+                }
+            }
+        }
+    }
+}
+
+/// A client that leaves out what was allocated keeps it.
+fn keep_allocated(object: &mut Value, old: &Value) {
+    if takes_cluster_ip(sort_of(object)) && takes_cluster_ip(sort_of(old)) {
+        if is_zero(object.at(&["spec", "clusterIP"]))
+            && let Some(ip) = old.at(&["spec", "clusterIP"])
+        {
+            object.set_at(&["spec", "clusterIP"], ip.clone());
+        }
+        let same_ip = object.at(&["spec", "clusterIP"]) == old.at(&["spec", "clusterIP"]);
+        if same_ip
+            && is_zero(object.at(&["spec", "clusterIPs"]))
+            && let Some(list) = old.at(&["spec", "clusterIPs"])
+        {
+            object.set_at(&["spec", "clusterIPs"], list.clone());
+        }
+    }
+    if takes_node_ports(sort_of(object)) && takes_node_ports(sort_of(old)) {
+        keep_node_ports(object, old);
+    }
+    if needs_health_check(object)
+        && needs_health_check(old)
+        && is_zero(object.at(&["spec", "healthCheckNodePort"]))
+        && let Some(port) = old.at(&["spec", "healthCheckNodePort"])
+    {
+        object.set_at(&["spec", "healthCheckNodePort"], port.clone());
+    }
+}
+
+fn keep_node_ports(object: &mut Value, old: &Value) {
+    let before: Vec<Value> = old
+        .at(&["spec", "ports"])
+        .and_then(Value::as_list)
+        .map(|list| list.to_vec())
+        .unwrap_or_default();
+    let used: Vec<Value> = Field::root(object)
+        .child("spec")
+        .child("ports")
+        .slice()
+        .iter()
+        .filter_map(|port| port.get("nodePort").cloned())
+        .collect();
+    let earlier = |port: &Value| {
+        let alike =
+            |other: &&Value| other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol");
+        let found = before.iter().find(alike)?.get("nodePort")?;
+        (!is_zero(Some(found)) && !used.contains(found)).then(|| found.clone())
+    };
+    let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
+        return;
+    };
+    let asks = |port: &Value| is_zero(port.get("nodePort")) && earlier(port).is_some();
+    change_items(spec, "ports", asks, |port| {
+        if let Some(found) = earlier(port) {
+            port.set_at(&["nodePort"], found);
+        }
+    });
+}
+
+/// A Service that changes its type loses what only the old type has, unless the client changed that as well.
+fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
+    let (new_sort, old_sort) = (sort_of(object).to_owned(), sort_of(old).to_owned());
+    let drop_unchanged = |object: &mut Value, part: &str| {
+        if same(object.at(&["spec", part]), old.at(&["spec", part])) {
+            object.remove_at(&["spec", part]);
+        }
+    };
+    if takes_cluster_ip(&old_sort) && !takes_cluster_ip(&new_sort) {
+        for part in [
+            "clusterIP",
+            "clusterIPs",
+            "ipFamilies",
+            "ipFamilyPolicy",
+            "internalTrafficPolicy",
+        ] {
+            drop_unchanged(object, part);
+        }
+    }
+    if takes_node_ports(&old_sort) && !takes_node_ports(&new_sort) {
+        let before = node_ports(old);
+        if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
+            let asks = |port: &Value| port.get("nodePort").is_some_and(|number| before.contains(number));
+            change_items(spec, "ports", asks, |port| {
+                port.remove_at(&["nodePort"]);
+            });
+        }
+    }
+    if needs_health_check(old) && !needs_health_check(object) {
+        drop_unchanged(object, "healthCheckNodePort");
+    }
+    if old_sort == "LoadBalancer" && new_sort != "LoadBalancer" {
+        for part in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
+            drop_unchanged(object, part);
+        }
+        object.set_at(&["status", "loadBalancer"], Value::empty_map());
+    }
+    let reachable = |object: &Value| {
+        takes_node_ports(sort_of(object))
+            || sort_of(object) == "ClusterIP" && !is_zero(object.at(&["spec", "externalIPs"]))
+    };
+    if reachable(old) && !reachable(object) {
+        drop_unchanged(object, "externalTrafficPolicy");
+    }
+}
+
+fn node_ports(object: &Value) -> Vec<Value> {
+    let ports = object.at(&["spec", "ports"]).and_then(Value::as_list);
+    let ports = ports.map_or(&[][..], |list| list);
+    ports.iter().filter_map(|port| port.get("nodePort").cloned()).collect()
+}

@@ -1,0 +1,48 @@
+//! ServiceAccounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
+
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::defaults::change_items;
+
+const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
+
+/// What only ServiceAccounts do.
+pub(crate) struct ServiceAccount;
+
+impl Strategy for ServiceAccount {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        keep_names_of_secrets(object);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+        keep_names_of_secrets(object);
+        Ok(())
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let annotation = |object: &Value| object.at(&["metadata", "annotations", MOUNTABLE_SECRETS]).is_some();
+        if annotation(object) && !old.is_some_and(annotation) {
+            return vec![format!(
+                "metadata.annotations[{MOUNTABLE_SECRETS}]: deprecated in v1.32+; prefer separate namespaces to isolate \
+                 access to mounted secrets"
+            )];
+        }
+        Vec::new()
+    }
+}
+
+/// Of the references to secrets only names are kept.
+fn keep_names_of_secrets(object: &mut Value) {
+    let holds_more = |secret: &Value| {
+        secret
+            .as_map()
+            .is_some_and(|secret| secret.iter().any(|(key, _)| key != "name"))
+    };
+    change_items(object, "secrets", holds_more, |secret| {
+        if let Some(map) = secret.as_map_mut() {
+            map.retain(|key, _| key == "name");
+        }
+    });
+}

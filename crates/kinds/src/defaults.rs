@@ -1,0 +1,56 @@
+//! Filling in fields without touching what has nothing to fill in: shared subtrees stay shared.
+
+use holdfast_value::Value;
+
+/// Sets the member `key` of a map where it is missing. Says whether it was.
+pub(crate) fn set_missing(object: &mut Value, key: &str, value: impl FnOnce() -> Value) -> bool {
+    if object.get(key).is_some_and(|found| !found.is_null()) {
+        return false;
+    }
+    match object.as_map_mut() {
+        Some(map) => {
+            map.insert(key, value());
+            true
+        }
+        None => false,
+    }
+}
+
+/// Sets the member `key` of the map at `path` where the map is there and the member is not.
+pub(crate) fn set_missing_at(object: &mut Value, path: &[&str], key: &str, value: impl FnOnce() -> Value) {
+    let lacks = |map: &Value| map.as_map().is_some() && map.get(key).is_none_or(Value::is_null);
+    if object.at(path).is_some_and(lacks)
+        && let Some(map) = object.at_mut(path)
+    {
+        set_missing(map, key, value);
+    }
+}
+
+/// Changes those items of the list at `key` that ask for it.
+pub(crate) fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) {
+    let any = object
+        .get(key)
+        .and_then(Value::as_list)
+        .is_some_and(|list| list.iter().any(&asks));
+    if !any {
+        return;
+    }
+    let list = object
+        .as_map_mut()
+        .and_then(|map| map.get_mut(key))
+        .and_then(Value::as_list_mut);
+    if let Some(list) = list {
+        list.make_mut().iter_mut().filter(|item| asks(item)).for_each(change);
+    }
+}
+
+/// Whether a field is missing, `null`, or the zero value of its type.
+pub(crate) fn is_zero(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null | Value::Bool(false) | Value::Int(0)) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::List(list)) => list.is_empty(),
+        Some(Value::Map(map)) => map.is_empty(),
+        Some(_) => false,
+    }
+}

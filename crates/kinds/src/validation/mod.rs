@@ -1,0 +1,83 @@
+//! Checks that the fields of many kinds share, in the words that clients see.
+
+pub(crate) mod addresses;
+pub(crate) mod numbers;
+pub(crate) mod paths;
+pub(crate) mod ports;
+pub(crate) mod resources;
+
+use holdfast_resource::metadata::formats::Faults;
+use holdfast_resource::{Field, FieldError};
+use holdfast_value::Value;
+
+/// What is wrong with an object, in the order of the checks.
+pub(crate) type Errors = Vec<FieldError>;
+
+/// Reports each fault of the text at `field`.
+pub(crate) fn report(field: &Field<'_, '_>, faults: Faults, errors: &mut Errors) {
+    errors.extend(faults.into_iter().map(|fault| field.invalid_text(fault)));
+}
+
+/// Reports a text that is missing, or else its faults.
+pub(crate) fn required_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) {
+    match field.text() {
+        "" => errors.push(field.required("")),
+        text => report(field, form(text), errors),
+    }
+}
+
+/// Reports the faults of a text that may be left out.
+pub(crate) fn optional_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) {
+    match field.text() {
+        "" => {}
+        text => report(field, form(text), errors),
+    }
+}
+
+/// Reports a text that is missing or none of `supported`.
+pub(crate) fn one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
+    match field.text() {
+        "" => errors.push(field.required("")),
+        text if supported.contains(&text) => {}
+        _ => errors.push(field.not_supported(supported)),
+    }
+}
+
+/// Reports a text that is there but none of `supported`.
+pub(crate) fn optional_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
+    if !field.text().is_empty() && !supported.contains(&field.text()) {
+        errors.push(field.not_supported(supported));
+    }
+}
+
+/// Reports a field that differs from what it was.
+pub(crate) fn immutable(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    if !same(new.value(), old.value()) {
+        errors.push(new.invalid("field is immutable"));
+    }
+}
+
+/// Whether two fields hold the same, where an empty list or map is as good as none.
+pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a, b) {
+        (Some(Value::Map(a)), Some(Value::Map(b))) => {
+            a.same(b) || {
+                let within = |one: &holdfast_value::Map, other: &holdfast_value::Map| {
+                    one.iter().all(|(key, value)| same(Some(value), other.get(key)))
+                };
+                within(a, b) && within(b, a)
+            }
+        }
+        (Some(Value::List(a)), Some(Value::List(b))) => {
+            a.same(b) || a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b)))
+        }
+        (Some(a), Some(b)) => a == b,
+        (None, None) => true,
+        (Some(only), None) | (None, Some(only)) => match only {
+            Value::Null => true,
+            Value::List(list) => list.is_empty(),
+            Value::Map(map) => map.is_empty(),
+            _ => false,
+        },
+    }
+}

@@ -1,0 +1,100 @@
+//! Numbers, and numbers that may be percentages.
+
+use std::borrow::Cow;
+
+use holdfast_resource::Field;
+use holdfast_value::Value;
+
+use super::Errors;
+
+const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
+     used for validation is '[0-9]+%')";
+
+/// Reports a number below zero.
+pub(crate) fn not_negative(field: &Field<'_, '_>, errors: &mut Errors) {
+    if field.number().is_some_and(|number| number < 0) {
+        errors.push(field.invalid(NOT_NEGATIVE));
+    }
+}
+
+/// Reports a number outside of `least..=most`.
+pub(crate) fn within(field: &Field<'_, '_>, least: i64, most: i64, errors: &mut Errors) {
+    if field.number().is_some_and(|number| number < least || number > most) {
+        errors.push(field.invalid(format!("must be between {least} and {most}, inclusive")));
+    }
+}
+
+/// Reports what can be no id of a user or group.
+pub(crate) fn id(field: &Field<'_, '_>, errors: &mut Errors) {
+    within(field, 0, i64::from(i32::MAX), errors);
+}
+
+/// Reports what is neither a whole number from zero up nor a percentage.
+pub(crate) fn number_or_percent(field: &Field<'_, '_>, errors: &mut Errors) {
+    match field.value() {
+        Some(Value::String(text)) => {
+            if let Some(fault) = percent_fault(text) {
+                errors.push(field.invalid(fault));
+            }
+        }
+        _ => not_negative(field, errors),
+    }
+}
+
+/// Reports a percentage above 100.
+pub(crate) fn at_most_all(field: &Field<'_, '_>, errors: &mut Errors) {
+    if percent(field).is_some_and(|percent| percent > 100) {
+        errors.push(field.invalid("must not be greater than 100%"));
+    }
+}
+
+/// The number or the percentage that stands here; 0 if neither does.
+pub(crate) fn count(field: &Field<'_, '_>) -> i64 {
+    percent(field).or(field.number()).unwrap_or_default()
+}
+
+/// The percentage here, if it is one.
+pub(crate) fn percent(field: &Field<'_, '_>) -> Option<i64> {
+    let digits = field.text().strip_suffix('%')?;
+    let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits.then(|| digits.parse().unwrap_or(i64::MAX))
+}
+
+fn percent_fault(text: &str) -> Option<Cow<'static, str>> {
+    let digits = text.strip_suffix('%').unwrap_or_default();
+    let well_formed = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    (!well_formed).then(|| PERCENT.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(check: impl Fn(&Field<'_, '_>, &mut Errors), value: Value) -> Vec<String> {
+        let mut errors = Errors::new();
+        check(&Field::placed(Some(&value), "n"), &mut errors);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn percentages_and_numbers_stand_for_each_other() {
+        assert!(texts(number_or_percent, "25%".into()).is_empty());
+        assert!(texts(number_or_percent, Value::Int(3)).is_empty());
+        assert_eq!(
+            texts(number_or_percent, Value::Int(-1)),
+            ["n: Invalid value: -1: must be greater than or equal to 0"]
+        );
+        for odd in ["x", "%", "1.5%", "-1%"] {
+            assert_eq!(
+                texts(number_or_percent, odd.into()),
+                [format!("n: Invalid value: \"{odd}\": {PERCENT}")]
+            );
+        }
+        assert_eq!(
+            texts(at_most_all, "101%".into()),
+            ["n: Invalid value: \"101%\": must not be greater than 100%"]
+        );
+        assert!(texts(at_most_all, Value::Int(101)).is_empty());
+    }
+}

@@ -1,0 +1,75 @@
+//! Port numbers and port names.
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::Faults;
+use holdfast_value::Value;
+
+use super::{Errors, report};
+
+/// The protocols of ports, in the order in which messages list them.
+pub(crate) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+
+const NAME_LENGTH: usize = 15;
+
+/// Reports a number that is no port; a missing number counts as 0.
+pub(crate) fn port_number(field: &Field<'_, '_>, errors: &mut Errors) {
+    let number = field.number().unwrap_or_default();
+    if !(1..=65535).contains(&number) {
+        errors.push(field.invalid_as(number, "must be between 1 and 65535, inclusive"));
+    }
+}
+
+/// Reports what is neither the number nor the name of a port.
+pub(crate) fn port_number_or_name(field: &Field<'_, '_>, errors: &mut Errors) {
+    match field.value() {
+        Some(Value::String(name)) => report(field, port_name(name), errors),
+        _ => port_number(field, errors),
+    }
+}
+
+/// What is wrong with the name of a port (an IANA service name, RFC 6335).
+pub(crate) fn port_name(name: &str) -> Faults {
+    let mut faults = Faults::new();
+    if name.len() > NAME_LENGTH {
+        faults.push("must be no more than 15 characters".into());
+    }
+    let allowed = |byte: u8| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    if name.is_empty() || !name.bytes().all(allowed) {
+        faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
+    }
+    if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        faults.push("must contain at least one letter (a-z)".into());
+    }
+    if name.contains("--") {
+        faults.push("must not contain consecutive hyphens".into());
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        faults.push("must not begin or end with a hyphen".into());
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_names_hold_a_letter() {
+        assert!(port_name("http-1").is_empty());
+        assert_eq!(port_name("80"), ["must contain at least one letter (a-z)"]);
+        assert_eq!(
+            port_name("TooLong-name-here"),
+            [
+                "must be no more than 15 characters",
+                "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+            ]
+        );
+        assert_eq!(
+            port_name("-a--b"),
+            [
+                "must not contain consecutive hyphens",
+                "must not begin or end with a hyphen"
+            ]
+        );
+    }
+}

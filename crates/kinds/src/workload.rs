@@ -1,0 +1,95 @@
+//! What workloads share: a selector, a template of Pods that it finds again, and counts of replicas.
+
+use holdfast_resource::metadata::formats::dns_label;
+use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
+use holdfast_resource::{Field, WriteContext};
+use holdfast_value::Value;
+
+use crate::core::pod_spec::{Template, template_warnings, validate_template_of_replicas};
+use crate::validation::{Errors, numbers, same};
+
+/// How a workload's selector and template are checked.
+pub(crate) struct SelectorRules<'a> {
+    /// Whether the selector may be left out of the object, which only says that it selects nothing.
+    pub(crate) required: bool,
+    /// What is said of a selector that selects everything.
+    pub(crate) empty: &'a str,
+    /// What is said of a selector that cannot be read.
+    pub(crate) malformed: &'a str,
+    /// What the template is checked with.
+    pub(crate) template: Template<'a>,
+}
+
+/// Checks `selector` and `template` of a workload's spec.
+pub(crate) fn validate_selector_and_template(spec: &Field<'_, '_>, rules: &SelectorRules<'_>, errors: &mut Errors) {
+    let selector = spec.child("selector");
+    if selector.is_set() {
+        validate_label_selector(&selector, errors);
+        if selector.child("matchLabels").is_empty() && selector.child("matchExpressions").is_empty() {
+            errors.push(selector.invalid(rules.empty));
+        }
+    } else if rules.required {
+        errors.push(selector.required(""));
+    }
+    match LabelSelector::read(&selector) {
+        Some(read) => validate_template_of_replicas(&spec.child("template"), &read, &rules.template, errors),
+        None => errors.push(selector.invalid(rules.malformed)),
+    }
+}
+
+/// Reports a selector that was changed.
+pub(crate) fn immutable_selector(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    crate::validation::immutable(&new.child("selector"), &old.child("selector"), errors);
+}
+
+/// Checks counts of a status: none below zero.
+pub(crate) fn validate_counts(status: &Field<'_, '_>, names: &[&str], errors: &mut Errors) {
+    for name in names {
+        numbers::not_negative(&status.child(name), errors);
+    }
+}
+
+/// Reports each of `names` that is above the count `most`, in the words of `of`.
+pub(crate) fn at_most_count(status: &Field<'_, '_>, names: &[&str], most: &str, of: &str, errors: &mut Errors) {
+    let most = status.child(most).number().unwrap_or_default();
+    for name in names {
+        let count = status.child(name);
+        let number = count.number().unwrap_or_default();
+        if number > most {
+            errors.push(count.invalid_as(number, format!("cannot be greater than {of}")));
+        }
+    }
+}
+
+/// What is said of a workload whose name its Pods take on.
+pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings: &mut Vec<String>) {
+    let faults = dns_label(context.name);
+    if !faults.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in {subject}, which can result in surprising behavior; a DNS label is recommended: \
+             [{}]",
+            faults.join(" ")
+        ));
+    }
+}
+
+/// What is said of a workload: of its name when it is new, of its template when it is new or changed.
+pub(crate) fn workload_warnings(
+    context: &WriteContext<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    template: &[&str],
+    names_pods: bool,
+) -> Vec<String> {
+    if context.subresource.is_some() {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    match old {
+        None if names_pods => name_warnings(context, "Pod names and hostnames", &mut warnings),
+        Some(old) if same(object.get("spec"), old.get("spec")) => return warnings,
+        _ => {}
+    }
+    warnings.extend(template_warnings(object, template));
+    warnings
+}
