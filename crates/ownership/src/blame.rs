@@ -1,7 +1,7 @@
 //! Who owns each field of an object.
 
-use holdfast_merge::{Path, PathElement, Set};
-use holdfast_value::{List, SmolStr, Value};
+use holdfast_merge::{Key, Path, PathElement, Set};
+use holdfast_value::{SmolStr, Value};
 
 use crate::entry::{Entry, Operation, Source};
 use crate::managed::Managed;
@@ -92,7 +92,7 @@ impl Walk {
             }
             Value::List(list) if !list.is_empty() => {
                 for (at, item) in list.iter().enumerate() {
-                    self.child(item_element(list, at, item, claims), item, claims);
+                    self.child(item_element(at, item, claims), item, claims);
                 }
             }
             leaf => self.blames.push(Blame {
@@ -133,37 +133,159 @@ impl Claim {
 }
 
 /// The element by which owners know an item of a list; its position where none does.
-fn item_element(list: &List, at: usize, item: &Value, claims: &[Claim]) -> PathElement {
+fn item_element(at: usize, item: &Value, claims: &[Claim]) -> PathElement {
     let known = claims.iter().flat_map(|claim| {
         let below = &claim.below;
         below.members().chain(below.children().map(|(element, _)| element))
     });
-    let mut fallback = None;
+    let mut nearly = None;
     for element in known {
         match element {
             PathElement::Value(value) if value == item => return element.clone(),
-            PathElement::Key(key) => {
-                let (mut equal, mut missing) = (0, 0);
-                for (name, value) in key.fields() {
-                    match item.get(name) {
-                        Some(found) if found == value => equal += 1,
-                        Some(_) => missing = usize::MAX,
-                        None => missing = missing.saturating_add(1),
-                    }
-                    if missing == usize::MAX {
-                        break;
-                    }
-                }
-                match (equal, missing) {
-                    (_, 0) => return element.clone(),
-                    // A key field that the item leaves out may be one with a default.
-                    (1.., 1..usize::MAX) => fallback = Some(element.clone()),
-                    _ => {}
-                }
-            }
+            PathElement::Key(key) => match fit(key, item) {
+                Fit::All => return element.clone(),
+                Fit::Some => nearly = Some(element),
+                Fit::None => {}
+            },
             _ => {}
         }
     }
-    debug_assert!(at < list.len());
-    fallback.unwrap_or_else(|| PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX)))
+    let position = || PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX));
+    nearly.cloned().unwrap_or_else(position)
+}
+
+/// How well a key names an item.
+enum Fit {
+    /// Every key field is as the key says.
+    All,
+    /// What the item has of the key fields is; those that it leaves out may be ones with a default.
+    Some,
+    /// A key field is different, or none is there.
+    None,
+}
+
+fn fit(key: &Key, item: &Value) -> Fit {
+    let mut there = 0;
+    for (name, value) in key.fields() {
+        match item.get(name) {
+            Some(found) if found == value => there += 1,
+            Some(_) => return Fit::None,
+            None => {}
+        }
+    }
+    match there {
+        0 => Fit::None,
+        all if all == key.fields().len() => Fit::All,
+        _ => Fit::Some,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+
+    /// The blames as `path=value: manager/operation[/subresource]@second, ...`.
+    fn blamed(text: &str) -> Vec<String> {
+        let object = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
+        (blame(&object).into_iter())
+            .map(|blame| {
+                let owners: Vec<String> = (blame.owners.iter())
+                    .map(|owner| {
+                        let Owner {
+                            manager,
+                            operation,
+                            subresource,
+                            time,
+                        } = owner;
+                        let time = time.map_or("-".to_owned(), |time| time.to_string());
+                        format!("{manager}/{}/{subresource}@{time}", operation.name())
+                    })
+                    .collect();
+                format!("{}={}: {}", blame.path, blame.value, owners.join(", "))
+            })
+            .collect()
+    }
+
+    fn entry(manager: &str, operation: &str, rest: &str, fields: &str) -> String {
+        format!(
+            "{{manager: {manager}, operation: {operation}, apiVersion: v1, fieldsType: FieldsV1, {rest} fieldsV1: {fields}}}"
+        )
+    }
+
+    #[test]
+    fn each_field_has_its_owners() {
+        let entries = [
+            entry(
+                "alpha",
+                "Apply",
+                "time: '1970-01-01T00:00:07Z',",
+                "{'f:data': {'f:a': {}, 'f:b': {}}}",
+            ),
+            entry(
+                "tool",
+                "Update",
+                "subresource: status,",
+                "{'f:data': {'.': {}, 'f:b': {}}}",
+            ),
+        ];
+        assert_eq!(
+            blamed(&format!(
+                "{{kind: X, metadata: {{managedFields: [{}], name: one}}, data: {{a: '1', b: 2, c: []}}}}",
+                entries.join(", ")
+            )),
+            [
+                ".data.a=\"1\": alpha/Apply/@7",
+                ".data.b=2: alpha/Apply/@7, tool/Update/status@-",
+                ".data.c=[]: ",
+                ".kind=\"X\": ",
+                ".metadata.name=\"one\": ",
+            ]
+        );
+    }
+
+    #[test]
+    fn who_owns_a_whole_owns_all_that_is_in_it() {
+        let entries = entry("alpha", "Apply", "", "{'f:spec': {'f:selector': {}, 'f:args': {}}}");
+        assert_eq!(
+            blamed(&format!(
+                "{{metadata: {{managedFields: [{entries}]}}, spec: {{selector: {{a: b, c: {{d: e}}}}, args: [x, [z]]}}}}"
+            )),
+            [
+                ".spec.args[0]=\"x\": alpha/Apply/@-",
+                ".spec.args[1][0]=\"z\": alpha/Apply/@-",
+                ".spec.selector.a=\"b\": alpha/Apply/@-",
+                ".spec.selector.c.d=\"e\": alpha/Apply/@-",
+            ]
+        );
+    }
+
+    #[test]
+    fn items_go_by_the_names_that_their_owners_have_for_them() {
+        let fields =
+            "{'f:tags': {'v:\"x\"': {}}, 'f:ports': {'k:{\"port\":53,\"protocol\":\"TCP\"}': {'.': {}, 'f:port': {}}}}";
+        let entries = entry("alpha", "Apply", "", fields);
+        assert_eq!(
+            blamed(&format!(
+                "{{metadata: {{managedFields: [{entries}]}}, tags: [w, x], ports: [{{port: 53, protocol: UDP}}, {{port: 53}}]}}"
+            )),
+            [
+                ".ports[0].port=53: ",
+                ".ports[0].protocol=\"UDP\": ",
+                ".ports[port=53,protocol=\"TCP\"].port=53: alpha/Apply/@-",
+                ".tags[0]=\"w\": ",
+                ".tags[=\"x\"]=\"x\": alpha/Apply/@-",
+            ]
+        );
+    }
+
+    #[test]
+    fn entries_that_cannot_be_read_own_nothing() {
+        assert_eq!(
+            blamed("{metadata: {managedFields: [{operation: Nonsense}]}, a: 1}"),
+            [".a=1: "]
+        );
+        assert_eq!(blamed("5"), ["=5: "]);
+    }
 }

@@ -1,0 +1,15 @@
+//! What writes do to `managedFields`: lists of operations and the entries that they leave.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // Checks panic and report.
+
+mod apply;
+mod client_side_apply;
+mod decoding;
+mod host;
+mod many_updaters;
+mod scale;
+mod subresources;
+mod times;
+mod traces;
+mod update;
+mod versions;

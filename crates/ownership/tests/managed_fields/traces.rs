@@ -1,0 +1,177 @@
+//! The reference's own answers: recorded requests on ConfigMaps, played through a field manager.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use holdfast_ownership::{FieldManager, keep_times, manager_name};
+use holdfast_value::{Limits, Value, json};
+
+use super::host::{Address, entries_of, field_manager, merge_patch, message};
+
+/// Traces that are about more than ownership, whose bodies are no JSON, or that refer to earlier answers.
+const PASSED_OVER: &[&str] = &[
+    "kind-namespace",
+    "yaml-",
+    "duplicate-keys",
+    "json-body",
+    "content-types",
+    "ownerreferences",
+];
+
+#[test]
+fn recorded_writes_to_config_maps_leave_the_recorded_entries() {
+    let shared = std::env::var("HOLDFAST_SHARED").map(PathBuf::from);
+    let shared = shared.unwrap_or_else(|_| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")));
+    let Ok(files) = std::fs::read_dir(shared.join("traces/ssa")) else {
+        eprintln!("passed over: no traces in {}", shared.display());
+        return;
+    };
+    let mut compared = 0;
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if file.extension().is_none_or(|extension| extension != "json")
+            || PASSED_OVER.iter().any(|prefix| name.starts_with(prefix))
+        {
+            continue;
+        }
+        let trace = json::parse(&std::fs::read(&file).unwrap(), &Limits::default()).unwrap();
+        compared += play(&name, &trace);
+    }
+    assert!(compared > 200, "only {compared} answers compared");
+}
+
+/// Plays the steps of one trace as far as they are understood; gives back how many answers were compared.
+fn play(name: &str, trace: &Value) -> usize {
+    let manager = field_manager(Address::ConfigMap);
+    let mut objects: BTreeMap<String, Value> = BTreeMap::new();
+    let mut compared = 0;
+    for (at, step) in trace.get("steps").and_then(Value::as_list).unwrap().iter().enumerate() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000 + 2 * at as u64);
+        let Some(request) = step.get("request") else {
+            continue;
+        };
+        let path = request.str_at(&["path"]).unwrap_or_default();
+        let is_config_map = path.contains("/configmaps") && !path.contains("dryRun");
+        let method = request.str_at(&["method"]).unwrap_or_default();
+        let (address, _) = path.split_once('?').unwrap_or((path, ""));
+        let object_name = match method {
+            "POST" => request.str_at(&["body", "metadata", "name"]),
+            _ => address.rsplit('/').next(),
+        };
+        let object_name = object_name.unwrap_or_default().to_owned();
+        if method == "DELETE" {
+            objects.remove(&object_name);
+        }
+        if !is_config_map || !matches!(method, "POST" | "PUT" | "PATCH") {
+            continue;
+        }
+        let live = objects.get(&object_name);
+        let status = step
+            .at(&["response", "status"])
+            .and_then(Value::as_i64)
+            .unwrap_or_default();
+        match written(&manager, live, request, path, now) {
+            None => return compared,
+            Some(Ok(_)) if status >= 400 => return compared,
+            Some(Ok(mut object)) => {
+                let body = step.at(&["response", "body"]).unwrap();
+                if body.str_at(&["kind"]) != Some("ConfigMap") {
+                    return compared;
+                }
+                object.set_at(&["metadata", "uid"], "1".into());
+                if let Some(live) = live {
+                    keep_times(&mut object, live);
+                }
+                assert_eq!(summary(&object), summary(body), "{name}, step {at}");
+                compared += 1;
+                objects.insert(object_name, object);
+            }
+            Some(Err(error)) => {
+                let expected = step.str_at(&["response", "body", "message"]).unwrap_or_default();
+                assert_eq!(error, expected, "{name}, step {at}");
+                compared += 1;
+            }
+        }
+    }
+    compared
+}
+
+/// What a request makes of the live object, or its refusal. `None` if this server does not understand it.
+fn written(
+    manager: &FieldManager,
+    live: Option<&Value>,
+    request: &Value,
+    path: &str,
+    now: SystemTime,
+) -> Option<Result<Value, String>> {
+    let body = request.get("body").filter(|body| body.as_map().is_some())?;
+    let header = |name: &str| request.str_at(&["headers", name]);
+    let parameter = |name: &str| {
+        let (_, query) = path.split_once('?')?;
+        query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    };
+    let field_manager = parameter("fieldManager").unwrap_or_default();
+    if field_manager.contains('%') || field_manager.len() > 128 {
+        return None;
+    }
+    let updater = manager_name(field_manager, header("User-Agent").unwrap_or("traces"));
+    let replaced = |mut new: Value| {
+        if let Some(uid) = live.and_then(|live| live.at(&["metadata", "uid"])) {
+            new.set_at(&["metadata", "uid"], uid.clone());
+        }
+        // Empty maps are left out of a ConfigMap, and a null is nothing.
+        for member in [
+            &["data"][..],
+            &["metadata", "labels"],
+            &["metadata", "annotations"],
+            &["metadata", "finalizers"],
+        ] {
+            let empty = match new.at(member) {
+                Some(Value::Map(map)) => map.is_empty(),
+                Some(Value::List(list)) => list.is_empty(),
+                Some(Value::Null) => true,
+                _ => false,
+            };
+            if empty {
+                new.remove_at(member);
+            }
+        }
+        new
+    };
+    match (request.str_at(&["method"])?, header("Content-Type").unwrap_or_default()) {
+        ("POST", "") => Some(Ok(manager.update(None, replaced(body.clone()), &updater, now))),
+        ("PUT", "") => Some(Ok(manager.update(Some(live?), replaced(body.clone()), &updater, now))),
+        ("PATCH", "application/merge-patch+json" | "application/strategic-merge-patch+json") => {
+            let new = replaced(merge_patch(live?.clone(), body));
+            Some(Ok(manager.update(Some(live?), new, &updater, now)))
+        }
+        ("PATCH", "application/apply-patch+yaml") if !field_manager.is_empty() => {
+            let force = parameter("force").is_some_and(|force| !matches!(force, "false" | "0"));
+            match manager.apply(live, body, field_manager, force, now) {
+                Ok(applied) => Some(Ok(replaced(applied.object))),
+                refused => Some(Err(message(refused))),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The entries without the seconds of their times, sorted, as recorded answers have them.
+fn summary(object: &Value) -> Vec<String> {
+    let mut entries: Vec<String> = entries_of(object)
+        .into_iter()
+        .map(|entry| match entry.split_once(" @") {
+            Some((head, tail)) if !tail.starts_with('-') => {
+                format!("{head} @time{}", &tail[tail.find(": ").unwrap_or_default()..])
+            }
+            _ => entry,
+        })
+        .collect();
+    entries.sort();
+    entries
+}
