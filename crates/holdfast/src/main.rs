@@ -1,4 +1,41 @@
 #![forbid(unsafe_code)]
-//! Holdfast, the binary.
+//! Holdfast, the binary: a Kubernetes-compatible API server in one process, and commands for people.
 
-fn main() {}
+mod files;
+mod flags;
+mod kubeconfig;
+mod logging;
+mod pki;
+mod serve;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::flags::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command {
+        Some(Command::Version) => version(),
+        None => serve::run(&arguments.serve),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn version() -> anyhow::Result<()> {
+    let kubernetes = holdfast_server::version::KUBERNETES;
+    let own = env!("CARGO_PKG_VERSION");
+    writeln!(
+        std::io::stdout(),
+        "holdfast {own} (behaves like Kubernetes v{kubernetes})"
+    )?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Files that are there whole or not at all, and that nobody else reads.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+/// Makes the folder `path`, and those it lies in; only this user may enter it.
+pub(crate) fn private_folder(path: &Path) -> Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.with_context(|| format!("cannot make the folder {}", path.display()))
+}
+
+/// Writes the file `path`, which only this user may read. Whoever opens it sees the old text or the new one whole.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let write = || -> std::io::Result<()> {
+        // What an earlier attempt left may have other rights.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_private_file_is_for_this_user_alone_and_replaces_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/key");
+        private_folder(path.parent().unwrap()).unwrap();
+        for text in ["one", "two"] {
+            write_private(&path, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+}

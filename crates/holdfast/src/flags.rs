@@ -1,0 +1,182 @@
+//! The command line. Flags have kube-apiserver's names where it has one for the same thing.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// A Kubernetes-compatible API server in one binary.
+///
+/// Without a command it serves. At its first start it makes certificates and a kubeconfig in its data directory.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    /// What to do instead of serving.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// How to serve.
+    #[command(flatten)]
+    pub(crate) serve: Serve,
+}
+
+/// What the binary does besides serving.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print the version.
+    Version,
+}
+
+/// How to serve.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where objects, certificates and the kubeconfig are kept
+    #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
+    pub(crate) data_dir: PathBuf,
+
+    /// The address to listen on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub(crate) bind_address: IpAddr,
+
+    /// The port to listen on; 0 takes a free one, which is printed
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    pub(crate) secure_port: u16,
+
+    /// The address that clients are told of, where it is not the one to listen on
+    #[arg(long, value_name = "IP")]
+    pub(crate) advertise_address: Option<IpAddr>,
+
+    /// A file that is written when the server is ready, with its URL, and taken away at its end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+
+    /// A file of bearer tokens: lines of token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_auth_file: Option<PathBuf>,
+
+    /// Authorities whose client certificates are trusted, besides the server's own (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_ca_file: Option<PathBuf>,
+
+    /// Whether requests without credentials are made as system:anonymous; those about health always are
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) anonymous_auth: bool,
+
+    /// The server's certificate (PEM); without it one is made in the data directory
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+
+    /// The key of the server's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+
+    /// The addresses that Services get their cluster IPs from
+    #[arg(long, value_name = "CIDR", default_value = "10.96.0.0/12")]
+    pub(crate) service_cluster_ip_range: String,
+
+    /// Admission plugins to switch on besides those that are on anyway
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) enable_admission_plugins: Vec<String>,
+
+    /// Admission plugins to switch off
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) disable_admission_plugins: Vec<String>,
+
+    /// How long a request other than a watch may take
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub(crate) request_timeout: Duration,
+
+    /// How long watches last at least that state no timeout, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    pub(crate) min_request_timeout: u64,
+
+    /// How long to go on serving, no longer ready, after the signal to end
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub(crate) shutdown_delay_duration: Duration,
+
+    /// The most requests at a time on one HTTP/2 connection
+    #[arg(long, value_name = "NUMBER", default_value_t = 250)]
+    pub(crate) http2_max_streams_per_connection: u32,
+
+    /// Threads that serve requests
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) worker_threads: u16,
+
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+
+    /// How much to log: 0 what matters, 2 each request, 5 and more everything
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    pub(crate) v: u8,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// An object a line, for machines.
+    Json,
+}
+
+/// Reads a duration as Go writes them: `300ms`, `1m30s`, `1.5h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
+    let invalid = || format!("{text:?} is no duration, such as 30s or 1m30s");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let (mut seconds, mut rest) = (0.0, text);
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !(character.is_ascii_digit() || character == '.'));
+        let (number, behind) = rest.split_at(digits.ok_or_else(invalid)?);
+        let number: f64 = number.parse().map_err(|_| invalid())?;
+        let found = UNITS.iter().find(|(unit, _)| behind.starts_with(unit));
+        let (unit, factor) = found.ok_or_else(invalid)?;
+        seconds += number * factor;
+        rest = &behind[unit.len()..];
+    }
+    if text.is_empty() {
+        return Err(invalid());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory as _;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn booleans_are_written_as_kube_apiserver_takes_them() {
+        let anonymous = |arguments: &[&str]| Arguments::try_parse_from(arguments).unwrap().serve.anonymous_auth;
+        assert!(!anonymous(&["holdfast"]));
+        assert!(anonymous(&["holdfast", "--anonymous-auth"]));
+        assert!(anonymous(&["holdfast", "--anonymous-auth=true"]));
+        assert!(!anonymous(&["holdfast", "--anonymous-auth=false"]));
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        let cases = [
+            ("0", 0),
+            ("0s", 0),
+            ("1m30s", 90_000),
+            ("300ms", 300),
+            ("1.5h", 5_400_000),
+        ];
+        for (text, millis) in cases {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "s", "1x", "-1s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The log: lines on the standard error, for people or for machines.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::flags::LogFormat;
+
+/// The variable that says what is logged, in place of `-v`, as `tracing` writes it (`holdfast_server=debug`).
+const VARIABLE: &str = "HOLDFAST_LOG";
+
+/// Starts logging. `verbosity` is that of kube-apiserver's `-v`.
+pub(crate) fn start(format: LogFormat, verbosity: u8) {
+    let level = match verbosity {
+        0 | 1 => "info",
+        2..=4 => "debug",
+        _ => "trace",
+    };
+    // The libraries below have much to say that is of use to their authors alone.
+    let usual = || EnvFilter::new(format!("{level},hyper=info,h2=info,rustls=info,tokio=info"));
+    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| usual());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match format {
+        LogFormat::Text => builder.with_target(false).init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+}

@@ -1,0 +1,248 @@
+//! The certificates that the server makes for itself: an authority, its own, and its administrator's.
+//!
+//! They are made at the first start and kept in `pki` of the data directory. A certificate that is about to expire, or
+//! that lacks a name the server goes by, is made anew at the next start; the authority stays, so that clients go on
+//! trusting the server.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use time::{Duration, OffsetDateTime};
+use x509_parser::extensions::GeneralName;
+use x509_parser::pem::parse_x509_pem;
+
+use crate::files;
+
+/// How long the authority is valid.
+const AUTHORITY_LIFE: Duration = Duration::days(3650);
+/// How long other certificates are valid.
+const LIFE: Duration = Duration::days(365);
+/// How long before its end a certificate is made anew.
+const RENEWAL: Duration = Duration::days(90);
+/// Clocks of clients may be behind by this much.
+const CLOCK_SKEW: Duration = Duration::hours(1);
+
+/// The files of a certificate and its key, in PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    /// The certificate.
+    pub(crate) certificate: PathBuf,
+    /// Its key.
+    pub(crate) key: PathBuf,
+}
+
+/// The certificates of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Pki {
+    /// The authority that vouches for the others.
+    pub(crate) authority: Pair,
+    /// What the server shows to clients.
+    pub(crate) server: Pair,
+    /// What the administrator shows to the server.
+    pub(crate) administrator: Pair,
+}
+
+impl Pair {
+    fn at(folder: &Path, name: &str) -> Self {
+        Self {
+            certificate: folder.join(format!("{name}.crt")),
+            key: folder.join(format!("{name}.key")),
+        }
+    }
+}
+
+impl Pki {
+    /// The certificates in `folder`, those made that are missing or of no more use. `names` are the DNS names and
+    /// addresses that the server goes by.
+    pub(crate) fn ensure(folder: &Path, names: &Names, now: OffsetDateTime) -> Result<Self> {
+        files::private_folder(folder)?;
+        let pki = Self {
+            authority: Pair::at(folder, "ca"),
+            server: Pair::at(folder, "server"),
+            administrator: Pair::at(folder, "admin"),
+        };
+        let authority_is_new = !is_usable(&pki.authority, None, now)?;
+        if authority_is_new {
+            tracing::info!(folder = %folder.display(), "making a certificate authority");
+            let key = KeyPair::generate()?;
+            let certificate = authority_parameters(now).self_signed(&key)?;
+            write(&pki.authority, &certificate.pem(), &key)?;
+        }
+        let leaves = [
+            (&pki.server, Some(names), server_parameters(names, now)),
+            (&pki.administrator, None, administrator_parameters(now)),
+        ];
+        for (pair, names, parameters) in leaves {
+            if authority_is_new || !is_usable(pair, names, now)? {
+                tracing::info!(certificate = %pair.certificate.display(), "making a certificate");
+                let key = KeyPair::generate()?;
+                let certificate = parameters.signed_by(&key, &issuer(&pki.authority, now)?)?;
+                write(pair, &certificate.pem(), &key)?;
+            }
+        }
+        Ok(pki)
+    }
+}
+
+/// The names that a server goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// DNS names.
+    pub(crate) dns: BTreeSet<String>,
+    /// Addresses.
+    pub(crate) addresses: BTreeSet<IpAddr>,
+}
+
+fn authority_parameters(now: OffsetDateTime) -> CertificateParams {
+    let mut parameters = parameters("holdfast", now, AUTHORITY_LIFE);
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    parameters
+}
+
+fn server_parameters(names: &Names, now: OffsetDateTime) -> CertificateParams {
+    let mut parameters = parameters("holdfast-server", now, LIFE);
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    // A name that no certificate can hold (such as one with letters beyond ASCII) is left out.
+    let dns = names.dns.iter().filter_map(|name| name.as_str().try_into().ok());
+    let addresses = names.addresses.iter().copied().map(SanType::IpAddress);
+    parameters.subject_alt_names = dns.map(SanType::DnsName).chain(addresses).collect();
+    parameters
+}
+
+fn administrator_parameters(now: OffsetDateTime) -> CertificateParams {
+    let mut parameters = parameters("holdfast-admin", now, LIFE);
+    let name = &mut parameters.distinguished_name;
+    name.push(DnType::OrganizationName, holdfast_server::user::MASTERS);
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    parameters
+}
+
+fn parameters(common_name: &str, now: OffsetDateTime, life: Duration) -> CertificateParams {
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, common_name);
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    parameters.use_authority_key_identifier_extension = true;
+    parameters.not_before = now - CLOCK_SKEW;
+    parameters.not_after = now + life;
+    parameters
+}
+
+/// What signs in the name of the authority.
+fn issuer(authority: &Pair, now: OffsetDateTime) -> Result<Issuer<'static, KeyPair>> {
+    let key = KeyPair::from_pem(&read(&authority.key)?)
+        .with_context(|| format!("cannot use the key {}", authority.key.display()))?;
+    Ok(Issuer::new(authority_parameters(now), key))
+}
+
+/// Whether a pair is there, is valid for some time to come, and holds all `names`.
+fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<bool> {
+    if !pair.certificate.exists() || !pair.key.exists() {
+        return Ok(false);
+    }
+    let shown = pair.certificate.display();
+    let pem = read(&pair.certificate)?;
+    let (_, pem) = parse_x509_pem(pem.as_bytes()).with_context(|| format!("{shown} is no PEM"))?;
+    let certificate = pem.parse_x509().with_context(|| format!("{shown} is no certificate"))?;
+    if certificate.validity().not_after.to_datetime() < now + RENEWAL {
+        return Ok(false);
+    }
+    let Some(names) = names else { return Ok(true) };
+    let held = certificate.subject_alternative_name();
+    let held = held.with_context(|| format!("{shown} cannot be read"))?;
+    let mut wanted = names.clone();
+    for name in held.iter().flat_map(|extension| &extension.value.general_names) {
+        match name {
+            GeneralName::DNSName(name) => {
+                wanted.dns.remove(*name);
+            }
+            GeneralName::IPAddress(bytes) => {
+                wanted.addresses.retain(|address| match address {
+                    IpAddr::V4(address) => address.octets() != **bytes,
+                    IpAddr::V6(address) => address.octets() != **bytes,
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(wanted == Names::default())
+}
+
+/// Writes the key before the certificate: where only the key is there, both are made anew.
+fn write(pair: &Pair, certificate: &str, key: &KeyPair) -> Result<()> {
+    let _ = fs::remove_file(&pair.certificate);
+    files::write_private(&pair.key, &key.serialize_pem())?;
+    files::write_private(&pair.certificate, certificate)
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dns: &[&str]) -> Names {
+        Names {
+            dns: dns.iter().map(|name| (*name).to_owned()).collect(),
+            addresses: ["127.0.0.1", "::1"].iter().map(|text| text.parse().unwrap()).collect(),
+        }
+    }
+
+    fn texts(pki: &Pki) -> [String; 3] {
+        [&pki.authority, &pki.server, &pki.administrator].map(|pair| read(&pair.certificate).unwrap())
+    }
+
+    #[test]
+    fn certificates_are_kept_until_a_name_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = OffsetDateTime::now_utc();
+        let ensure = |dns: &[&str]| texts(&Pki::ensure(folder.path(), &names(dns), now).unwrap());
+        let first = ensure(&["localhost", "a"]);
+        assert_eq!(ensure(&["localhost"]), first);
+        let second = ensure(&["localhost", "b"]);
+        assert_eq!((&second[0], &second[2]), (&first[0], &first[2]));
+        assert_ne!(second[1], first[1]);
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_before_its_end_and_the_authority_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = OffsetDateTime::now_utc();
+        let ensure = |now| texts(&Pki::ensure(folder.path(), &names(&["localhost"]), now).unwrap());
+        let first = ensure(now);
+        let later = ensure(now + LIFE - RENEWAL + Duration::days(1));
+        assert_eq!(later[0], first[0]);
+        assert_ne!((&later[1], &later[2]), (&first[1], &first[2]));
+    }
+
+    #[test]
+    fn a_new_authority_signs_everything_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = OffsetDateTime::now_utc();
+        let first = Pki::ensure(folder.path(), &names(&["localhost"]), now).unwrap();
+        let before = texts(&first);
+        fs::remove_file(&first.authority.key).unwrap();
+        let after = texts(&Pki::ensure(folder.path(), &names(&["localhost"]), now).unwrap());
+        assert!(before.iter().zip(&after).all(|(before, after)| before != after));
+    }
+
+    #[test]
+    fn the_administrator_is_in_the_group_of_masters() {
+        let folder = tempfile::tempdir().unwrap();
+        let pki = Pki::ensure(folder.path(), &names(&["localhost"]), OffsetDateTime::now_utc()).unwrap();
+        let (_, pem) = parse_x509_pem(read(&pki.administrator.certificate).unwrap().as_bytes()).unwrap();
+        let user = holdfast_server::authentication::user_of_certificate(&pem.contents).unwrap();
+        assert_eq!(user.name, "holdfast-admin");
+        assert!(user.is_in("system:masters"));
+    }
+}

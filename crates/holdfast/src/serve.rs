@@ -1,0 +1,221 @@
+//! Start, service and end of the server.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use arc_swap::ArcSwap;
+use holdfast_resource::Registry;
+use holdfast_server::admission::AdmissionChain;
+use holdfast_server::authentication::{Anonymous, Authenticator, TokenFile};
+use holdfast_server::authorization::BuiltInRules;
+use holdfast_server::connection::{self, Limits};
+use holdfast_server::health::{Endpoint, Health};
+use holdfast_server::objects::{Objects, Store};
+use holdfast_server::paths::Paths;
+use holdfast_server::service::Service;
+use holdfast_server::shutdown::{Shutdown, ShutdownTrigger};
+use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
+use holdfast_server::tls::TlsFiles;
+use time::OffsetDateTime;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::flags::Serve;
+use crate::pki::{Names, Pair, Pki};
+use crate::{files, kubeconfig, logging};
+
+/// Serves until a signal says to end.
+pub(crate) fn run(flags: &Serve) -> Result<()> {
+    let started = Instant::now();
+    logging::start(flags.log_format, flags.v);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(usize::from(flags.worker_threads))
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let outcome = runtime.block_on(serve(flags, started));
+    // What is still under way had its time to end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(flags: &Serve, started: Instant) -> Result<()> {
+    // Signals that come during the start count, too.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+
+    files::private_folder(&flags.data_dir)?;
+    let pki = Pki::ensure(&flags.data_dir.join("pki"), &names(flags), OffsetDateTime::now_utc())?;
+    let tls = tls_files(flags, &pki).load()?;
+
+    let address = SocketAddr::new(flags.bind_address, flags.secure_port);
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+    let port = listener.local_addr().context("cannot tell where it listens")?.port();
+    let reached = SocketAddr::new(reached_at(flags), port);
+    let url = format!("https://{reached}");
+    let kubeconfig = flags.data_dir.join("kubeconfig");
+    kubeconfig::write(&kubeconfig, &url, &pki)?;
+
+    let trigger = ShutdownTrigger::new();
+    let shutdown = trigger.shutdown();
+    let registry = Arc::new(ArcSwap::from_pointee(Registry::default()));
+    let store = open_store(&flags.data_dir, &registry)?;
+    let service = service(flags, registry, Arc::clone(&store), reached, shutdown.clone())?;
+
+    let limits = Limits {
+        concurrent_streams: flags.http2_max_streams_per_connection,
+        ..Limits::default()
+    };
+    let server = tokio::spawn(connection::serve(listener, tls, service, limits, shutdown));
+    tracing::info!(%url, took = ?started.elapsed(), "ready");
+    announce(&url, &kubeconfig)?;
+    if let Some(path) = &flags.ready_file {
+        files::write_private(path, &format!("{url}\n"))?;
+    }
+
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    tracing::info!(signal = name, "ending");
+    trigger.not_ready();
+    if let Some(path) = &flags.ready_file {
+        let _ = std::fs::remove_file(path);
+    }
+    tokio::select! {
+        () = tokio::time::sleep(flags.shutdown_delay_duration) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    trigger.close();
+    server.await.context("the server failed")?;
+    store.close().await.context("cannot close the store")?;
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// Where clients reach the server.
+fn reached_at(flags: &Serve) -> IpAddr {
+    let listened = match flags.bind_address {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    };
+    flags.advertise_address.unwrap_or(listened)
+}
+
+/// The names that the server's own certificate is for.
+fn names(flags: &Serve) -> Names {
+    const DNS: [&str; 5] = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ];
+    let mut names = Names {
+        dns: DNS.map(str::to_owned).into(),
+        addresses: [
+            Ipv4Addr::LOCALHOST.into(),
+            Ipv6Addr::LOCALHOST.into(),
+            reached_at(flags),
+        ]
+        .into(),
+    };
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if !hostname.trim().is_empty() {
+        names.dns.insert(hostname.trim().to_owned());
+    }
+    names
+}
+
+/// The certificate of the flags, or that of the data directory; clients are trusted whom either authority vouches for.
+fn tls_files(flags: &Serve, pki: &Pki) -> TlsFiles {
+    let own = pki.server.clone();
+    let server = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+        (Some(certificate), Some(key)) => Pair {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        },
+        _ => own,
+    };
+    let mut client_authorities = vec![pki.authority.certificate.clone()];
+    client_authorities.extend(flags.client_ca_file.clone());
+    TlsFiles {
+        certificate: server.certificate,
+        key: server.key,
+        client_authorities,
+    }
+}
+
+fn open_store(folder: &Path, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<Store>> {
+    let config = holdfast_store::Config::new(folder);
+    let store = Store::open(config, Objects::new(Arc::clone(registry)));
+    Ok(Arc::new(store.context("cannot open the store")?))
+}
+
+fn service(
+    flags: &Serve,
+    registry: Arc<ArcSwap<Registry>>,
+    store: Arc<Store>,
+    reached: SocketAddr,
+    shutdown: Shutdown,
+) -> Result<Arc<Service>> {
+    let tokens = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
+    let authenticator = Authenticator {
+        tokens: tokens.unwrap_or_default(),
+        anonymous: if flags.anonymous_auth {
+            Anonymous::Everywhere
+        } else {
+            Anonymous::Health
+        },
+    };
+    let ending = shutdown.clone();
+    let health = Health::new()
+        .with("etcd", Endpoint::ALL, || Ok(()))
+        .with("informer-sync", &[Endpoint::Readyz], || Ok(()))
+        .with("shutdown", &[Endpoint::Readyz], move || {
+            if ending.is_ready() {
+                Ok(())
+            } else {
+                Err("process is shutting down".to_owned())
+            }
+        });
+    let config = Config {
+        request_timeout: flags.request_timeout,
+        min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
+    };
+    let context = Context {
+        registry: Arc::clone(&registry),
+        store,
+        admission: AdmissionChain::default(),
+        identifiers: Arc::new(RandomIdentifiers),
+        clock: Arc::new(SystemClock),
+        shutdown,
+        config,
+    };
+    Ok(Arc::new(Service {
+        context: Arc::new(context),
+        authenticator,
+        authorizer: Arc::new(BuiltInRules),
+        paths: Paths::new(registry, health, reached.to_string()),
+    }))
+}
+
+/// Tells a newcomer what to do next.
+fn announce(url: &str, kubeconfig: &Path) -> Result<()> {
+    let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+    let mut out = std::io::stdout().lock();
+    let text = format!(
+        "Holdfast serves {url}\n\n    export KUBECONFIG={}\n    kubectl get namespaces\n\n",
+        path.display()
+    );
+    // Nobody may be reading, which is no reason to end.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(())
+}
