@@ -4,11 +4,12 @@
 //! What can be said of a kind as data (names, verbs, fields, defaults that depend on nothing, keys) stands in [`tables`].
 //! What cannot stands in one file a kind, by API group: `apps/deployment.rs` fills in what depends on other fields,
 //! shapes what is about to be stored, and says what is wrong with it. [`registry`] puts both together; [`admission`]
-//! lists the checks that all writes pass.
+//! holds the checks that all writes pass.
 //!
 //! To add a kind's own behaviour: write its file with a [`Strategy`](holdfast_resource::Strategy) and name it in the
 //! table of its group's `mod.rs`.
 
+pub mod admission;
 mod apps;
 mod config;
 mod core;

@@ -1,0 +1,55 @@
+use holdfast_resource::{AdmissionPlugin, Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::group_resource;
+
+/// Nothing is made in a namespace that is not there or is going, and the namespaces of the system stay.
+pub(super) struct NamespaceLifecycle;
+
+const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+impl AdmissionPlugin for NamespaceLifecycle {
+    fn name(&self) -> &'static str {
+        "NamespaceLifecycle"
+    }
+
+    fn mutate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        _object: Option<&mut Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let of_namespaces = resource.group.is_empty() && resource.plural == "namespaces";
+        if of_namespaces {
+            let deletes = context.operation == Operation::Delete && context.subresource.is_none();
+            return match deletes && UNDELETABLE.contains(&context.name) {
+                true => Err(Refusal::forbidden("this namespace may not be deleted")),
+                false => Ok(()),
+            };
+        }
+        let asks_for_access = resource.group == "authorization.k8s.io";
+        if context.operation != Operation::Create || !resource.namespaced() || asks_for_access {
+            return Ok(());
+        }
+        let namespaces = group_resource("", "namespaces");
+        let Some(namespace) = context.lookup.get(&namespaces, "", context.namespace) else {
+            return Err(Refusal::NotFound {
+                resource: namespaces,
+                name: context.namespace.to_owned(),
+            });
+        };
+        if namespace.str_at(&["status", "phase"]) != Some("Terminating") {
+            return Ok(());
+        }
+        let name = context.namespace;
+        Err(Refusal::Forbidden {
+            message: format!("unable to create new content in namespace {name} because it is being terminated"),
+            causes: vec![(
+                "NamespaceTerminating".to_owned(),
+                format!("namespace {name} is being terminated"),
+                "metadata.namespace".to_owned(),
+            )],
+        })
+    }
+}

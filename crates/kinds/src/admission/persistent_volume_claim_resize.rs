@@ -1,0 +1,52 @@
+use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::{group_resource, is_of};
+use crate::validation::resources::quantity;
+
+/// A bound claim grows only where its class lets volumes grow.
+pub(super) struct PersistentVolumeClaimResize;
+
+impl AdmissionPlugin for PersistentVolumeClaimResize {
+    fn name(&self) -> &'static str {
+        "PersistentVolumeClaimResize"
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let updates = context.operation == Operation::Update && is_of(context, resource, "", "persistentvolumeclaims");
+        let (Some(claim), Some(old)) = (object.filter(|_| updates), old) else {
+            return Ok(());
+        };
+        let request = |claim: &Value| {
+            quantity(&Field::placed(
+                claim.at(&["spec", "resources", "requests", "storage"]),
+                "",
+            ))
+        };
+        let grows = matches!((request(claim), request(old)), (Some(now), Some(before)) if now > before);
+        if !grows {
+            return Ok(());
+        }
+        if old.str_at(&["status", "phase"]) != Some("Bound") {
+            return Err(Refusal::forbidden(
+                "Only bound persistent volume claims can be expanded",
+            ));
+        }
+        let class = claim.str_at(&["spec", "storageClassName"]).unwrap_or_default();
+        let class = context
+            .lookup
+            .get(&group_resource("storage.k8s.io", "storageclasses"), "", class);
+        if class.is_some_and(|class| Field::root(&class).child("allowVolumeExpansion").is_true()) {
+            return Ok(());
+        }
+        Err(Refusal::forbidden(
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+        ))
+    }
+}

@@ -1,0 +1,153 @@
+use std::ops::ControlFlow;
+
+use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::{group_resource, is_of};
+use crate::defaults::{is_zero, set_missing_at};
+
+/// Gives Pods the priority of their class: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
+pub(super) struct Priority;
+
+const GROUP: &str = "scheduling.k8s.io";
+const PREEMPT: &str = "PreemptLowerPriority";
+/// The classes that are known before anybody makes them.
+const SYSTEM_CLASSES: [(&str, i64); 2] = [
+    ("system-cluster-critical", 2_000_000_000),
+    ("system-node-critical", 2_000_001_000),
+];
+
+/// What a class gives to Pods.
+struct Class {
+    name: String,
+    value: i64,
+    preemption: String,
+}
+
+impl AdmissionPlugin for Priority {
+    fn name(&self) -> &'static str {
+        "Priority"
+    }
+
+    fn mutate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&mut Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let Some(pod) = object.filter(|_| is_of(context, resource, "", "pods")) else {
+            return Ok(());
+        };
+        match (context.operation, old) {
+            (Operation::Create, _) => admit_new(context, pod),
+            (Operation::Update, Some(old)) => {
+                for part in ["priority", "preemptionPolicy"] {
+                    if let Some(before) = old.at(&["spec", part]) {
+                        set_missing_at(pod, &["spec"], part, || before.clone());
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let marked = |class: &Value| Field::root(class).child("globalDefault").is_true();
+        let of_classes = is_of(context, resource, GROUP, "priorityclasses");
+        let Some(class) = object.filter(|class| of_classes && marked(class)) else {
+            return Ok(());
+        };
+        match default_class(context) {
+            Some(other) if Some(other.name.as_str()) != class.str_at(&["metadata", "name"]) => {
+                Err(Refusal::forbidden(format!(
+                    "PriorityClass {} is already marked as default. Only one default can exist",
+                    other.name
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Refusal> {
+    let asked = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
+    let class = if asked.is_empty() {
+        default_class(context)
+    } else {
+        let found = class_of_name(context, asked);
+        Some(found.ok_or_else(|| Refusal::forbidden(format!("no PriorityClass with name {asked} was found")))?)
+    };
+    let class = class.unwrap_or(Class {
+        name: String::new(),
+        value: 0,
+        preemption: PREEMPT.to_owned(),
+    });
+    let given = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
+    if let Some(priority) = given.filter(|priority| *priority != class.value) {
+        return Err(Refusal::forbidden(format!(
+            "the integer value of priority ({priority}) must not be provided in pod spec; priority admission controller \
+             computed {} from the given PriorityClass name",
+            class.value
+        )));
+    }
+    let preemption = pod.str_at(&["spec", "preemptionPolicy"]);
+    if let Some(policy) = preemption.filter(|policy| *policy != class.preemption) {
+        return Err(Refusal::forbidden(format!(
+            "the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority admission controller \
+             computed {} from the given PriorityClass name",
+            class.preemption
+        )));
+    }
+    if !class.name.is_empty() {
+        pod.set_at(&["spec", "priorityClassName"], class.name.into());
+    }
+    pod.set_at(&["spec", "priority"], class.value.into());
+    pod.set_at(&["spec", "preemptionPolicy"], class.preemption.into());
+    Ok(())
+}
+
+fn class_of_name(context: &WriteContext<'_>, name: &str) -> Option<Class> {
+    if let Some(class) = context.lookup.get(&group_resource(GROUP, "priorityclasses"), "", name) {
+        return Some(read_class(&class));
+    }
+    let (_, value) = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name)?;
+    Some(Class {
+        name: name.to_owned(),
+        value: *value,
+        preemption: PREEMPT.to_owned(),
+    })
+}
+
+/// The class for Pods that name none; of several the one of the lowest value.
+fn default_class(context: &WriteContext<'_>) -> Option<Class> {
+    let mut found: Option<Class> = None;
+    context
+        .lookup
+        .list(&group_resource(GROUP, "priorityclasses"), "", &mut |class| {
+            if Field::root(class).child("globalDefault").is_true() {
+                let class = read_class(class);
+                if found.as_ref().is_none_or(|before| class.value < before.value) {
+                    found = Some(class);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    found
+}
+
+fn read_class(class: &Value) -> Class {
+    let preemption = class.get("preemptionPolicy").filter(|policy| !is_zero(Some(policy)));
+    Class {
+        name: class.str_at(&["metadata", "name"]).unwrap_or_default().to_owned(),
+        value: class.get("value").and_then(Value::as_i64).unwrap_or_default(),
+        preemption: preemption.and_then(Value::as_str).unwrap_or(PREEMPT).to_owned(),
+    }
+}

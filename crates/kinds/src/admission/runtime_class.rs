@@ -1,0 +1,117 @@
+use holdfast_resource::{AdmissionPlugin, Field, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::{creates, group_resource};
+use crate::defaults::is_zero;
+use crate::validation::same;
+
+/// Pods take on what their runtime class asks for: <https://kubernetes.io/docs/concepts/containers/runtime-class/>.
+pub(super) struct RuntimeClass;
+
+impl AdmissionPlugin for RuntimeClass {
+    fn name(&self) -> &'static str {
+        "RuntimeClass"
+    }
+
+    fn mutate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&mut Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let Some(pod) = object.filter(|_| creates(context, resource, "", "pods")) else {
+            return Ok(());
+        };
+        let Some(class) = class_of(context, pod)? else {
+            return Ok(());
+        };
+        set_overhead(pod, &class)?;
+        set_scheduling(pod, &class)
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let Some(pod) = object.filter(|_| creates(context, resource, "", "pods")) else {
+            return Ok(());
+        };
+        let class = class_of(context, pod)?;
+        let given = pod.at(&["spec", "overhead"]);
+        let fixed = class.as_ref().and_then(|class| class.at(&["overhead", "podFixed"]));
+        if !is_zero(given) && is_zero(fixed) {
+            return Err(rejected(
+                "Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn rejected(reason: &str) -> Refusal {
+    Refusal::forbidden(format!("pod rejected: {reason}"))
+}
+
+fn class_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {
+    let Some(name) = pod
+        .str_at(&["spec", "runtimeClassName"])
+        .filter(|name| !name.is_empty())
+    else {
+        return Ok(None);
+    };
+    let found = context
+        .lookup
+        .get(&group_resource("node.k8s.io", "runtimeclasses"), "", name);
+    found
+        .map(Some)
+        .ok_or_else(|| rejected(&format!("RuntimeClass \"{name}\" not found")))
+}
+
+fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
+    let Some(fixed) = class
+        .at(&["overhead", "podFixed"])
+        .filter(|fixed| !is_zero(Some(fixed)))
+    else {
+        return Ok(());
+    };
+    let given = pod.at(&["spec", "overhead"]);
+    if !is_zero(given) && !same(given, Some(fixed)) {
+        return Err(rejected("Pod's Overhead doesn't match RuntimeClass's defined Overhead"));
+    }
+    pod.set_at(&["spec", "overhead"], fixed.clone());
+    Ok(())
+}
+
+fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
+    let class = Field::root(class);
+    let scheduling = class.child("scheduling");
+    for (label, value) in scheduling.child("nodeSelector").entries() {
+        let place = ["spec", "nodeSelector", label];
+        match pod.str_at(&place) {
+            Some(given) if given != value.text() => {
+                return Err(Refusal::forbidden(format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{label}] = {}; pod.spec.nodeSelector[{label}] = {given}",
+                    value.text()
+                )));
+            }
+            Some(_) => {}
+            None => pod.set_at(&place, value.text().into()),
+        }
+    }
+    let added = scheduling.child("tolerations");
+    if !added.is_empty() {
+        let root = Field::root(pod);
+        let mut all = root.child("spec").child("tolerations").slice().to_vec();
+        for toleration in added.slice() {
+            if !all.contains(toleration) {
+                all.push(toleration.clone());
+            }
+        }
+        pod.set_at(&["spec", "tolerations"], all.into());
+    }
+    Ok(())
+}

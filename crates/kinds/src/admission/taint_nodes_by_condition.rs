@@ -1,0 +1,40 @@
+use holdfast_resource::{AdmissionPlugin, Field, Refusal, Resource, WriteContext};
+use holdfast_value::{Map, Value};
+
+use super::creates;
+
+/// A new node takes no Pods until it is known to be ready.
+pub(super) struct TaintNodesByCondition;
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const EFFECT: &str = "NoSchedule";
+
+impl AdmissionPlugin for TaintNodesByCondition {
+    fn name(&self) -> &'static str {
+        "TaintNodesByCondition"
+    }
+
+    fn mutate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&mut Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let Some(node) = object.filter(|_| creates(context, resource, "", "nodes")) else {
+            return Ok(());
+        };
+        let root = Field::root(node);
+        let mut taints = root.child("spec").child("taints").slice().to_vec();
+        let there =
+            |taint: &Value| taint.str_at(&["key"]) == Some(NOT_READY) && taint.str_at(&["effect"]) == Some(EFFECT);
+        if !taints.iter().any(there) {
+            let mut taint = Map::new();
+            taint.insert("effect", EFFECT);
+            taint.insert("key", NOT_READY);
+            taints.push(taint.into());
+            node.set_at(&["spec", "taints"], taints.into());
+        }
+        Ok(())
+    }
+}
