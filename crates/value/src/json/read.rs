@@ -20,6 +20,15 @@ enum Frame {
     },
 }
 
+/// A string that was read.
+#[derive(Clone, Copy)]
+enum Text<'a> {
+    /// It stands in the input as it is.
+    Plain(&'a str),
+    /// It had escapes and stands in `unescaped`.
+    Unescaped,
+}
+
 /// Which texts are read, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -39,6 +48,7 @@ pub(crate) struct Reader<'a> {
     dialect: Dialect,
     duplicates: Duplicates,
     has_duplicates: bool,
+    root: Value,
     frames: Vec<Frame>,
     items: Vec<Value>,
     /// The last entry of each open map holds the key whose value is being read.
@@ -66,6 +76,7 @@ impl<'a> Reader<'a> {
             dialect,
             duplicates,
             has_duplicates: false,
+            root: Value::Null,
             frames: Vec::with_capacity(16),
             items: Vec::with_capacity(16),
             entries: Vec::with_capacity(64),
@@ -89,61 +100,69 @@ impl<'a> Reader<'a> {
 
     fn document(&mut self) -> Result<Value, Error> {
         loop {
-            let Some(mut value) = self.value_or_open()? else {
+            if !self.value()? {
                 continue;
-            };
-            // A value is complete: hand it to its container, which may end with it, and so on outwards.
+            }
+            // A value is complete. Its container may end with it, and so on outwards.
             loop {
                 self.skip_space();
                 match self.frames.last() {
                     None => {
                         return match self.peek() {
-                            None => Ok(value),
+                            None => Ok(std::mem::take(&mut self.root)),
                             Some(_) => Err(self.unexpected("after top-level value")),
                         };
                     }
-                    Some(Frame::List { first }) => {
-                        let first = *first;
-                        self.items.push(value);
-                        match self.peek() {
-                            Some(b',') => {
-                                self.at += 1;
-                                break;
-                            }
-                            Some(b']') => {
-                                self.at += 1;
-                                self.frames.pop();
-                                value = Value::List(List::from(self.items.split_off(first)));
-                            }
-                            _ => return Err(self.unexpected("after array element")),
+                    Some(Frame::List { first }) => match self.peek() {
+                        Some(b',') => {
+                            self.at += 1;
+                            break;
                         }
-                    }
-                    Some(Frame::Map { first, sorted }) => {
-                        let (first, sorted) = (*first, *sorted);
-                        if let Some((_, slot)) = self.entries.last_mut() {
-                            *slot = value;
+                        Some(b']') => {
+                            let first = *first;
+                            self.at += 1;
+                            self.frames.pop();
+                            let list = List::from(self.items.split_off(first));
+                            self.place(Value::List(list));
                         }
-                        match self.peek() {
-                            Some(b',') => {
-                                self.at += 1;
-                                self.key()?;
-                                break;
-                            }
-                            Some(b'}') => {
-                                self.at += 1;
-                                self.frames.pop();
-                                value = Value::Map(self.close_map(first, sorted));
-                            }
-                            _ => return Err(self.unexpected("after object key:value pair")),
+                        _ => return Err(self.unexpected("after array element")),
+                    },
+                    Some(Frame::Map { first, sorted }) => match self.peek() {
+                        Some(b',') => {
+                            self.at += 1;
+                            self.key()?;
+                            break;
                         }
-                    }
+                        Some(b'}') => {
+                            let (first, sorted) = (*first, *sorted);
+                            self.at += 1;
+                            self.frames.pop();
+                            let map = self.close_map(first, sorted);
+                            self.place(Value::Map(map));
+                        }
+                        _ => return Err(self.unexpected("after object key:value pair")),
+                    },
                 }
             }
         }
     }
 
-    /// Reads a scalar or an empty container, or opens a container and goes to its first value (`None`).
-    fn value_or_open(&mut self) -> Result<Option<Value>, Error> {
+    /// Puts a complete value where it belongs. Inlined, so that the value is made in its place rather than moved there.
+    #[inline(always)]
+    fn place(&mut self, value: Value) {
+        match self.frames.last() {
+            None => self.root = value,
+            Some(Frame::List { .. }) => self.items.push(value),
+            Some(Frame::Map { .. }) => {
+                if let Some((_, slot)) = self.entries.last_mut() {
+                    *slot = value;
+                }
+            }
+        }
+    }
+
+    /// Reads a scalar or an empty container (`true`), or opens a container and goes to its first value (`false`).
+    fn value(&mut self) -> Result<bool, Error> {
         self.skip_space();
         self.nodes += 1;
         if self.nodes > self.limits.max_nodes {
@@ -152,8 +171,11 @@ impl<'a> Reader<'a> {
                 position: self.position(),
             });
         }
-        let value = match self.peek() {
-            Some(b'"') => Value::String(self.string()?),
+        match self.peek() {
+            Some(b'"') => match self.string()? {
+                Text::Plain(text) => self.place(Value::String(SmolStr::new(text))),
+                Text::Unescaped => self.place(Value::String(SmolStr::new(&self.unescaped))),
+            },
             Some(b'{') => {
                 self.check_depth()?;
                 self.at += 1;
@@ -167,10 +189,10 @@ impl<'a> Reader<'a> {
                         tracker.seen.push(HashSet::new());
                     }
                     self.key()?;
-                    return Ok(None);
+                    return Ok(false);
                 }
                 self.at += 1;
-                Value::Map(Map::new())
+                self.place(Value::Map(Map::new()));
             }
             Some(b'[') => {
                 self.check_depth()?;
@@ -180,18 +202,21 @@ impl<'a> Reader<'a> {
                     self.frames.push(Frame::List {
                         first: self.items.len(),
                     });
-                    return Ok(None);
+                    return Ok(false);
                 }
                 self.at += 1;
-                Value::List(List::new())
+                self.place(Value::List(List::new()));
             }
-            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b'-' | b'0'..=b'9') => {
+                let number = self.number()?;
+                self.place(number);
+            }
             Some(b't') => self.literal("true", Value::Bool(true))?,
             Some(b'f') => self.literal("false", Value::Bool(false))?,
             Some(b'n') => self.literal("null", Value::Null)?,
             _ => return Err(self.unexpected("looking for beginning of value")),
-        };
-        Ok(Some(value))
+        }
+        Ok(true)
     }
 
     /// Reads a key and its colon, and puts it on `entries` to wait for its value.
@@ -200,23 +225,29 @@ impl<'a> Reader<'a> {
         if self.peek() != Some(b'"') {
             return Err(self.unexpected("looking for beginning of object key string"));
         }
-        let key = self.string()?;
+        let text = self.string()?;
         self.skip_space();
         if self.peek() != Some(b':') {
             return Err(self.unexpected("after object key"));
         }
         self.at += 1;
-        if self.tracker.is_some() {
-            self.track(&key);
-        }
+        let key = match text {
+            Text::Plain(text) => text,
+            Text::Unescaped => self.unescaped.as_str(),
+        };
         if let Some(Frame::Map {
             first,
             sorted: sorted @ true,
         }) = self.frames.last_mut()
         {
-            *sorted = self.entries[*first..].last().is_none_or(|(before, _)| *before < key);
+            *sorted = self.entries[*first..]
+                .last()
+                .is_none_or(|(before, _)| before.as_str() < key);
         }
-        self.entries.push((key, Value::Null));
+        self.entries.push((SmolStr::new(key), Value::Null));
+        if self.tracker.is_some() {
+            self.track();
+        }
         Ok(())
     }
 
@@ -247,13 +278,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the string that begins here.
-    fn string(&mut self) -> Result<SmolStr, Error> {
+    fn string(&mut self) -> Result<Text<'a>, Error> {
         let start = self.at + 1;
         let end = start + plain_run(&self.bytes[start..]);
         self.at = end;
         if self.peek() == Some(b'"') {
             self.at += 1;
-            return Ok(SmolStr::new(&self.text[start..end]));
+            return Ok(Text::Plain(&self.text[start..end]));
         }
         self.unescaped.clear();
         self.unescaped.push_str(&self.text[start..end]);
@@ -261,7 +292,7 @@ impl<'a> Reader<'a> {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(SmolStr::new(&self.unescaped));
+                    return Ok(Text::Unescaped);
                 }
                 Some(b'\\') => {
                     self.at += 1;
@@ -396,14 +427,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn literal(&mut self, word: &str, value: Value) -> Result<Value, Error> {
+    fn literal(&mut self, word: &str, value: Value) -> Result<(), Error> {
         for expected in word.bytes() {
             if self.peek() != Some(expected) {
                 return Err(self.unexpected(&format!("in literal {word} (expecting '{}')", char::from(expected))));
             }
             self.at += 1;
         }
-        Ok(value)
+        self.place(value);
+        Ok(())
     }
 
     fn skip_space(&mut self) {
@@ -442,15 +474,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes `key` for the innermost map and reports it if it was there before.
-    fn track(&mut self, key: &SmolStr) {
-        let Some(tracker) = &mut self.tracker else { return };
+    /// Notes the key that was just read and reports it if the innermost map has had it before.
+    fn track(&mut self) {
+        let (Some(tracker), Some((key, _))) = (&mut self.tracker, self.entries.last()) else {
+            return;
+        };
         let is_new = tracker.seen.last_mut().is_none_or(|seen| seen.insert(key.clone()));
         if is_new || tracker.findings.len() >= MAX_FINDINGS {
             return;
         }
         let finding = Finding::DuplicateField {
-            path: path(&self.frames, &self.items, &self.entries, key),
+            path: path(&self.frames, &self.items, &self.entries),
         };
         if !tracker.findings.contains(&finding) {
             tracker.findings.push(finding);
@@ -458,15 +492,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The path of `key` in the innermost of the open containers.
-fn path(frames: &[Frame], items: &[Value], entries: &[Entry], key: &str) -> String {
+/// The path of the key that waits in the innermost of the open containers.
+fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> String {
     use std::fmt::Write;
 
     let mut path = String::new();
-    let Some((_, outer)) = frames.split_last() else {
-        return key.to_owned();
-    };
-    for (at, frame) in outer.iter().enumerate() {
+    for (at, frame) in frames.iter().enumerate() {
         // The members of a container end where those of the next one of its sort begin.
         match frame {
             Frame::List { first } => {
@@ -481,23 +512,15 @@ fn path(frames: &[Frame], items: &[Value], entries: &[Entry], key: &str) -> Stri
                     Frame::Map { first, .. } => Some(*first),
                     Frame::List { .. } => None,
                 });
-                let waiting = end
-                    .unwrap_or(entries.len())
-                    .checked_sub(1)
-                    .and_then(|last| entries.get(last));
-                push_key(&mut path, waiting.map_or("", |(key, _)| key));
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                let waiting = entries[..end.unwrap_or(entries.len())].last();
+                path.push_str(waiting.map_or("", |(key, _)| key));
             }
         }
     }
-    push_key(&mut path, key);
     path
-}
-
-fn push_key(path: &mut String, key: &str) {
-    if !path.is_empty() {
-        path.push('.');
-    }
-    path.push_str(key);
 }
 
 /// Puts `later` over `earlier`, maps entry by entry.
