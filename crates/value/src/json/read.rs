@@ -259,20 +259,10 @@ impl<'a> Reader<'a> {
         if !sorted {
             // A stable sort keeps entries of one key in their order.
             entries.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
-            let count = entries.len();
-            let duplicates = self.duplicates;
-            entries.dedup_by(|later, earlier| {
-                let same = later.0 == earlier.0;
-                if same {
-                    let value = std::mem::take(&mut later.1);
-                    match duplicates {
-                        Duplicates::Replace => earlier.1 = value,
-                        Duplicates::Merge => merge(&mut earlier.1, value),
-                    }
-                }
-                same
-            });
-            self.has_duplicates |= entries.len() < count;
+            if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+                self.has_duplicates = true;
+                entries = without_repetition(entries, self.duplicates);
+            }
         }
         Map::from_sorted(entries)
     }
@@ -523,21 +513,29 @@ fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> String {
     path
 }
 
-/// Puts `later` over `earlier`, maps entry by entry.
-fn merge(earlier: &mut Value, later: Value) {
-    match (earlier, later) {
-        (Value::Map(earlier), Value::Map(later)) => {
-            for (key, value) in later.into_entries() {
-                match earlier.get_mut(&key) {
-                    Some(slot) => merge(slot, value),
-                    None => {
-                        earlier.insert(key, value);
-                    }
-                }
+/// The entries, sorted by key, with one for each key. All of one key are taken together, so that many repetitions of a
+/// large map cost no more than one.
+fn without_repetition(entries: Vec<Entry>, duplicates: Duplicates) -> Vec<Entry> {
+    let mut single = Vec::with_capacity(entries.len());
+    let mut entries = entries.into_iter().peekable();
+    while let Some((key, mut value)) = entries.next() {
+        let mut maps = Vec::new();
+        while let Some((_, later)) = entries.next_if(|(next, _)| *next == key) {
+            match std::mem::replace(&mut value, later) {
+                Value::Map(map) if duplicates == Duplicates::Merge => maps.push(map),
+                // What is no map forgets all that stood before it.
+                _ => maps.clear(),
             }
         }
-        (earlier, later) => *earlier = later,
+        if let (false, Value::Map(last)) = (maps.is_empty(), &mut value) {
+            maps.push(std::mem::take(last));
+            let mut merged: Vec<Entry> = maps.into_iter().flat_map(Map::into_entries).collect();
+            merged.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
+            value = Value::Map(Map::from_sorted(without_repetition(merged, duplicates)));
+        }
+        single.push((key, value));
     }
+    single
 }
 
 /// How many bytes from the start are neither quote, backslash nor control character.

@@ -112,6 +112,22 @@ fn repeated_maps_are_merged_where_asked() {
         r#"{"data":{"k":"v","l":"x","m":{"a":1,"b":2}},"x":[2]}"#
     );
     assert_eq!(parsed.findings.len(), 2);
+    let text = br#"{"a":{"x":1},"a":null,"a":{"y":{"p":1}},"a":{"y":{"q":2},"z":3},"a":{"z":[]}}"#;
+    let parsed = json::parse_with(text, &Limits::default(), Duplicates::Merge).unwrap();
+    assert_eq!(parsed.value.to_string(), r#"{"a":{"y":{"p":1,"q":2},"z":[]}}"#);
+}
+
+#[test]
+fn merging_many_repetitions_takes_no_long_time() {
+    let members: Vec<String> = (0..100_000).map(|n| format!(r#""{n}":0"#)).collect();
+    let repetitions: String = (0..100_000).map(|n| format!(r#","a":{{"x{n}":1}}"#)).collect();
+    let text = format!(r#"{{"a":{{{}}}{repetitions}}}"#, members.join(","));
+    let limits = Limits {
+        max_bytes: usize::MAX,
+        ..Limits::REQUEST
+    };
+    let parsed = json::parse_with(text.as_bytes(), &limits, Duplicates::Merge).unwrap();
+    assert_eq!(parsed.value.get("a").unwrap().as_map().unwrap().len(), 200_000);
 }
 
 #[test]
