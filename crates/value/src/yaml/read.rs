@@ -88,8 +88,35 @@ struct Mapping {
     entries: Vec<Entry>,
     /// The key that waits for its value.
     key: Option<Node>,
-    /// The keys so far as Go shows them, by which text and numbers differ.
-    seen: HashSet<SmolStr>,
+    seen: Keys,
+}
+
+/// The keys of an open mapping so far; text and numbers that look alike are different keys.
+#[derive(Default)]
+struct Keys {
+    few: Vec<Value>,
+    /// All keys as Go shows them, once there are more than a few.
+    many: HashSet<SmolStr>,
+}
+
+impl Keys {
+    const FEW: usize = 16;
+
+    /// Adds a key; `false` if it was there before.
+    fn insert(&mut self, key: &Value) -> bool {
+        if !self.many.is_empty() {
+            return self.many.insert(shown_key(key));
+        }
+        if self.few.contains(key) {
+            return false;
+        }
+        if self.few.len() == Self::FEW {
+            self.many = self.few.drain(..).map(|key| shown_key(&key)).collect();
+            return self.many.insert(shown_key(key));
+        }
+        self.few.push(key.clone());
+        true
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -254,11 +281,10 @@ impl<'a> Reader<'a> {
         let Some(Content::Map(mapping)) = self.open.last_mut().map(|collection| &mut collection.content) else {
             return Ok(());
         };
-        let shown = shown_key(&key);
-        if !mapping.seen.insert(shown.clone()) {
+        if !mapping.seen.insert(&key) {
             let finding = Finding::DuplicateKey {
                 line: node.line,
-                key: shown,
+                key: shown_key(&key),
             };
             if self.findings.len() < MAX_FINDINGS && !self.findings.contains(&finding) {
                 self.findings.push(finding);

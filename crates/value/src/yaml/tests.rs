@@ -189,6 +189,15 @@ fn repeated_keys_are_reported_with_the_line_of_the_value() {
         [r#"line 1: key "data" already set in map"#]
     );
     assert_eq!(findings("1: a\n1: b\n'1': c\n"), ["line 2: key 1 already set in map"]);
+    let many: String = (0..40).map(|n| format!("k{n}: {n}\n")).collect();
+    assert_eq!(
+        findings(&format!("{many}k3: x\nk30: y\nk3: z\n")),
+        [
+            r#"line 41: key "k3" already set in map"#,
+            r#"line 42: key "k30" already set in map"#,
+            r#"line 43: key "k3" already set in map"#,
+        ]
+    );
     assert_eq!(read("a: 1\na: 2\n"), r#"{"a":2}"#);
 }
 
