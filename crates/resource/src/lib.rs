@@ -26,5 +26,7 @@ pub use resource::{
     GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
     Subresource, Verb,
 };
-pub use strategic_merge::{PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, strategic_merge};
+pub use strategic_merge::{
+    PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, strategic_merge,
+};
 pub use strategy::{AdmissionPlugin, ConversionError, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext};

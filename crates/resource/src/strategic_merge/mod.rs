@@ -8,12 +8,14 @@
 mod directive;
 mod error;
 mod list;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use holdfast_value::{Map, SmolStr, Value};
 
 pub use error::{PatchError, PatchErrorKind};
+pub use table::TablePatchType;
 
 use directive::{DELETE_FROM_LIST, DIRECTIVE, Directive, RETAIN_KEYS, SET_ORDER};
 
