@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
                         .trim_start_matches('*');
                     return Err(self
                         .syntax
-                        .unplaced_error(&format!("anchor '{name}' value contains itself"), span));
+                        .error(&format!("anchor '{name}' value contains itself"), span));
                 };
                 node.line = span.start.line();
                 self.aliased_nodes += node.nodes;
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         let is_list_of_maps = !maps.is_empty() && maps.iter().all(|map| matches!(map, Value::Map(_)));
         if !is_list_of_maps {
             let message = "map merge requires map or sequence of maps as the value";
-            return Err(self.syntax.unplaced_error(message, span));
+            return Err(self.syntax.error(message, span));
         }
         for map in maps.iter().rev().filter_map(Value::as_map) {
             self.count(map.len(), 0, span)?;
@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
         }
         let share = self.aliased_nodes as f64 / self.nodes.max(1) as f64;
         if self.aliased_nodes > 100 && self.nodes > 1000 && share > allowed_share_of_aliases(self.nodes) {
-            return Err(self.syntax.unplaced_error("document contains excessive aliasing", span));
+            return Err(self.syntax.error("document contains excessive aliasing", span));
         }
         Ok(())
     }

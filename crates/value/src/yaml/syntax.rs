@@ -172,13 +172,8 @@ impl<'a> Syntax<'a> {
         }
     }
 
-    /// The error `message` about what `span` covers.
+    /// An error of what the text says rather than of how it is written: the reference gives no line for it.
     pub(super) fn error(&self, message: &str, span: &Span) -> Error {
-        self.unplaced_error(message, span)
-    }
-
-    /// The error `message`, for which the reference gives no line.
-    pub(super) fn unplaced_error(&self, message: &str, span: &Span) -> Error {
         Error::Yaml {
             message: format!("yaml: {message}"),
             position: self.position(&span.start),
