@@ -9,12 +9,11 @@ use serde_json::Value;
 use super::facts::texts;
 
 /// The definitions that have a form of their own.
-const SCALARS: [(&str, Scalar); 12] = [
+const SCALARS: [(&str, Scalar); 11] = [
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", Scalar::Quantity),
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", Scalar::IntOrString),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", Scalar::Time),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", Scalar::MicroTime),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.Duration", Scalar::Duration),
     ("io.k8s.apimachinery.pkg.runtime.RawExtension", Scalar::RawExtension),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", Scalar::FieldsV1),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.Patch", Scalar::Patch),

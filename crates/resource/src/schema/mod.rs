@@ -7,15 +7,20 @@
 //!
 //! Invariant: a table never changes once it is built, and a type refers to others by index within its own table.
 
+mod base64;
+mod decode;
 mod field;
 mod merge;
 pub mod quantity;
+mod rebuild;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod times;
 mod types;
 
+pub use decode::{DecodeError, Decoded, UnknownField, decode};
 pub use field::{Field, ListType, MapType, MergeKey, Omission, PatchMarks, ProtoPath, Shape};
 pub use merge::{merge_schema, stated_default};
 pub use table::{TableError, TypeTable, TypeTableBuilder};

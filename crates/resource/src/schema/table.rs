@@ -12,6 +12,7 @@ pub struct TypeTable {
     types: Vec<Type>,
     by_name: HashMap<SmolStr, TypeId>,
     by_kind: HashMap<GroupVersionKind, TypeId>,
+    json_schema: Option<TypeId>,
 }
 
 /// What is wrong with a set of types.
@@ -63,6 +64,11 @@ impl TypeTable {
     /// All types in the order they were named in, with their places.
     pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         (0u32..).map(TypeId).zip(&self.types)
+    }
+
+    /// The type of JSON schemas, which some scalars hold.
+    pub(crate) fn json_schema(&self) -> Option<TypeId> {
+        self.json_schema
     }
 
     /// How many types there are.
@@ -173,7 +179,10 @@ impl TypeTableBuilder {
             types,
             by_name: self.ids,
             by_kind: HashMap::new(),
+            json_schema: None,
         };
+        let json_schema = table.iter().find(|(_, of)| of.short_name() == "JSONSchemaProps");
+        table.json_schema = json_schema.map(|(id, _)| id);
         for at in 0..table.types.len() {
             let id = TypeId(at as u32);
             table.settle_zero(id, &mut Vec::new())?;

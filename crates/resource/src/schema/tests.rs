@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use holdfast_merge::SchemaBuilder;
-use holdfast_value::{Limits, Value, yaml};
+use holdfast_value::{Limits, Value, json, yaml};
 
 use super::*;
 
@@ -44,4 +44,185 @@ fn the_merge_schema_is_that_of_the_reference() {
         ours.define(name, merge::type_spec(&table, table.get(id)));
         assert_eq!(format!("{ours:#?}"), format!("{known:#?}"));
     }
+}
+
+fn object(text: &str) -> Value {
+    json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+}
+
+fn decoded(of: &str, text: &str) -> Result<(String, Vec<String>), DecodeError> {
+    let table = builtin();
+    let decoded = decode(&table, table.id(of).unwrap(), &object(text))?;
+    let unknown = decoded.unknown.iter().map(UnknownField::to_string).collect();
+    Ok((json::to_string(&decoded.value), unknown))
+}
+
+const POD: &str = "io.k8s.api.core.v1.Pod";
+const DEPLOYMENT: &str = "io.k8s.api.apps.v1.Deployment";
+const CONFIG_MAP: &str = "io.k8s.api.core.v1.ConfigMap";
+
+#[test]
+fn every_served_kind_reads_back_as_it_was_written() {
+    let Some(folder) = shared("facts/roundtrip") else {
+        return;
+    };
+    let table = builtin();
+    let (mut read, mut failures) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let value = object(&std::fs::read_to_string(&path).unwrap());
+        let Some(group_version) = value.str_at(&["apiVersion"]).and_then(crate::GroupVersion::parse) else {
+            continue;
+        };
+        let kind = value.str_at(&["kind"]).unwrap().into();
+        let Some(of) = table.id_of_kind(&crate::GroupVersionKind { group_version, kind }) else {
+            continue;
+        };
+        read += 1;
+        match decode(&table, of, &value) {
+            Ok(decoded) if decoded.unknown.is_empty() && decoded.value == value => {}
+            Ok(decoded) => failures.push(format!(
+                "{path:?}: {:?}\n{}\n{}",
+                decoded.unknown,
+                json::to_string(&value),
+                json::to_string(&decoded.value)
+            )),
+            Err(error) => failures.push(format!("{path:?}: {error}")),
+        }
+    }
+    assert!(read > 60, "{read}");
+    assert!(
+        failures.is_empty(),
+        "{} of {read}: {}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn zero_values_go_where_the_type_leaves_them_out() {
+    let text = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"creationTimestamp":null,"labels":{}},"spec":{
+        "minReadySeconds":0,"paused":false,"replicas":0,"selector":{},"strategy":{},"template":{"spec":{"containers":[
+        {"name":"","args":[],"resources":{"limits":{}}}]}}}}"#;
+    let (object, unknown) = decoded(DEPLOYMENT, text).unwrap();
+    assert_eq!(
+        object,
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{},"spec":{"replicas":0,"selector":{},"strategy":{},"#
+            .to_owned()
+            + r#""template":{"metadata":{},"spec":{"containers":[{"name":"","resources":{}}]}}},"status":{}}"#
+    );
+    assert!(unknown.is_empty());
+}
+
+#[test]
+fn null_is_not_set() {
+    let text = r#"{"data":{"a":null},"immutable":null,"metadata":null}"#;
+    assert_eq!(
+        decoded(CONFIG_MAP, text).unwrap().0,
+        r#"{"data":{"a":""},"metadata":{}}"#
+    );
+    let (object, _) = decoded(POD, r#"{"spec":{"containers":null,"nodeName":null}}"#).unwrap();
+    assert_eq!(object, r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#);
+}
+
+#[test]
+fn unknown_fields_are_dropped_and_named() {
+    let text = r#"{"spec":{"containers":[{"name":"a"},{"name":"b","imagePull":1}],"odd":{}},"extra":1}"#;
+    let (object, unknown) = decoded(POD, text).unwrap();
+    assert_eq!(
+        object,
+        r#"{"metadata":{},"spec":{"containers":[{"name":"a","resources":{}},{"name":"b","resources":{}}]},"status":{}}"#
+    );
+    assert_eq!(
+        unknown,
+        [
+            r#"unknown field "extra""#,
+            r#"unknown field "spec.containers[1].imagePull""#,
+            r#"unknown field "spec.odd""#
+        ]
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_as_the_reference_names_it() {
+    for (of, text, message) in [
+        (
+            CONFIG_MAP,
+            r#"{"data":[]}"#,
+            "array into Go struct field ConfigMap.data of type map[string]string",
+        ),
+        (
+            CONFIG_MAP,
+            r#"{"data":{"a":1}}"#,
+            "number into Go struct field ConfigMap.data of type string",
+        ),
+        (
+            CONFIG_MAP,
+            r#"{"metadata":{"name":1}}"#,
+            "number into Go struct field ObjectMeta.metadata.name of type string",
+        ),
+        (CONFIG_MAP, "[]", "array into Go value of type v1.ConfigMap"),
+        (
+            DEPLOYMENT,
+            r#"{"spec":{"replicas":3000000000}}"#,
+            "number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            DEPLOYMENT,
+            r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":true}}}}"#,
+            "bool into Go value of type int32",
+        ),
+        (
+            POD,
+            r#"{"spec":{"containers":{}}}"#,
+            "object into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+    ] {
+        let error = decoded(of, text).unwrap_err();
+        assert_eq!(error.to_string(), format!("json: cannot unmarshal {message}"));
+    }
+    let error = decoded(CONFIG_MAP, r#"{"binaryData":{"a":"!"}}"#).unwrap_err();
+    assert_eq!(error.to_string(), "illegal base64 data at input byte 0");
+    let error = decoded(CONFIG_MAP, r#"{"metadata":{"creationTimestamp":"yesterday"}}"#).unwrap_err();
+    assert!(error.to_string().starts_with("parsing time \"yesterday\" as "));
+}
+
+#[test]
+fn amounts_times_and_bytes_are_brought_into_their_form() {
+    let text = r#"{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":0.5,"memory":"1024Mi","x":2}}}]},
+        "status":{"startTime":"2026-11-21T05:00:00+01:00"}}"#;
+    let (object, _) = decoded(POD, text).unwrap();
+    assert!(
+        object.contains(r#""limits":{"cpu":"500m","memory":"1Gi","x":"2"}"#),
+        "{object}"
+    );
+    assert!(object.contains(r#""startTime":"2026-11-21T04:00:00Z""#), "{object}");
+    let (object, _) = decoded(CONFIG_MAP, r#"{"binaryData":{"a":"YW\nJj"}}"#).unwrap();
+    assert_eq!(object, r#"{"binaryData":{"a":"YWJj"},"metadata":{}}"#);
+}
+
+#[test]
+fn what_has_its_form_is_shared() {
+    let table = builtin();
+    let value = object(r#"{"metadata":{},"spec":{"containers":[{"name":"a","resources":{}}]},"status":{}}"#);
+    let decoded = decode(&table, table.id(POD).unwrap(), &value).unwrap().value;
+    assert!(decoded.as_map().unwrap().same(value.as_map().unwrap()));
+}
+
+#[test]
+fn schemas_within_schemas_lose_unknown_fields_silently() {
+    let of = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+    let text =
+        r#"{"additionalProperties":{"odd":1,"type":"string"},"items":[{"odd":1}],"odd":1,"default":{"odd":null}}"#;
+    let (object, unknown) = decoded(of, text).unwrap();
+    assert_eq!(
+        object,
+        r#"{"additionalProperties":{"type":"string"},"default":{"odd":null},"items":[{}]}"#
+    );
+    assert_eq!(unknown, [r#"unknown field "odd""#]);
+    let error = decoded(of, r#"{"additionalProperties":1}"#).unwrap_err();
+    assert_eq!(error, DecodeError::SchemaOrBool);
 }

@@ -1,6 +1,6 @@
 use std::sync::OnceLock;
 
-use holdfast_value::{Map, SmolStr, Value};
+use holdfast_value::{SmolStr, Value};
 
 use crate::GroupVersionKind;
 use crate::schema::{Field, MapType};
@@ -78,8 +78,6 @@ pub enum Scalar {
     Time,
     /// RFC 3339 in UTC with six digits of a second, or `null`.
     MicroTime,
-    /// A Go duration, such as `1m30s`.
-    Duration,
     /// Any object, kept as it is; `null` where there is none.
     RawExtension,
     /// A set of fields in its JSON form, kept as it is.
@@ -97,12 +95,11 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    pub(crate) const NAMES: [(Scalar, &'static str); 12] = [
+    pub(crate) const NAMES: [(Scalar, &'static str); 11] = [
         (Scalar::Quantity, "quantity"),
         (Scalar::IntOrString, "int-or-string"),
         (Scalar::Time, "time"),
         (Scalar::MicroTime, "micro-time"),
-        (Scalar::Duration, "duration"),
         (Scalar::RawExtension, "raw-extension"),
         (Scalar::FieldsV1, "fields-v1"),
         (Scalar::Json, "json"),
@@ -130,9 +127,7 @@ impl Scalar {
         match self {
             Scalar::Quantity => Value::from("0"),
             Scalar::IntOrString => Value::Int(0),
-            Scalar::Duration => Value::from("0s"),
             Scalar::JsonSchemaOrBool => Value::Bool(false),
-            Scalar::FieldsV1 => Value::Map(Map::new()),
             _ => Value::Null,
         }
     }

@@ -1,0 +1,432 @@
+//! Reading an object into its type: what the reference does by decoding JSON into a Go struct and encoding it again.
+//!
+//! Fields that the type has not are dropped and reported; `null` is "not set"; what the type leaves out when empty is left
+//! out, and what it never leaves out is written; quantities, times and bytes are brought into their canonical form; a
+//! value of the wrong type is an error. A subtree that is already in this form is shared, not copied.
+
+use std::fmt;
+
+use holdfast_value::{List, Map, Value};
+use smol_str::format_smolstr;
+
+use crate::schema::base64;
+use crate::schema::quantity::{Quantity, QuantityError};
+use crate::schema::rebuild::{ListRebuild, MapRebuild};
+use crate::schema::times::{self, Precision, TimeError, Timestamp};
+use crate::schema::{Field, Omission, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
+
+/// An object in the form of its type.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The object.
+    pub value: Value,
+    /// The fields that the type has not, at most 100 of them.
+    pub unknown: Vec<UnknownField>,
+}
+
+/// A field that the type has not; it is dropped. Strict field validation refuses the object for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownField {
+    /// Where it stands: names joined by dots, indices in brackets.
+    pub path: String,
+}
+
+impl fmt::Display for UnknownField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown field \"{}\"", self.path)
+    }
+}
+
+/// Why a value is not of its type; in the words of the reference.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DecodeError {
+    /// JSON of another type than the field has.
+    #[error("json: cannot unmarshal {found} into Go {place} of type {expected}")]
+    Type {
+        /// What stands there: `string`, `number`, `array`…
+        found: String,
+        /// `value`, or `struct field` with the last struct's name and the path of fields.
+        place: String,
+        /// The type of the field, as Go names it.
+        expected: String,
+    },
+    /// Not bytes in base64.
+    #[error("illegal base64 data at input byte {0}")]
+    Base64(usize),
+    /// Not a time.
+    #[error(transparent)]
+    Time(#[from] TimeError),
+    /// Not a quantity.
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
+    /// Neither a JSON schema nor a boolean.
+    #[error("boolean or JSON schema expected")]
+    SchemaOrBool,
+}
+
+/// The reference reports no more unknown fields than this.
+const MAX_UNKNOWN: usize = 100;
+
+/// Brings `value` into the form of the type `of`.
+pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
+    let mut decoder = Decoder {
+        table,
+        unknown: Vec::new(),
+        silent: 0,
+    };
+    let root = Place {
+        above: None,
+        step: Step::Root,
+    };
+    let changed = decoder.reference(of, value, &root)?;
+    Ok(Decoded {
+        value: changed.unwrap_or_else(|| value.clone()),
+        unknown: decoder.unknown,
+    })
+}
+
+struct Decoder<'t> {
+    table: &'t TypeTable,
+    unknown: Vec<UnknownField>,
+    /// How many types are around us that read their JSON themselves, and report no unknown fields.
+    silent: u32,
+}
+
+/// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    above: Option<&'p Place<'p>>,
+    step: Step<'p>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Root,
+    /// A field of a struct.
+    Field(&'p Type, &'p str),
+    /// An entry of a map.
+    Key(&'p str),
+    /// An item of a list.
+    Item(usize),
+}
+
+/// What becomes of a field.
+enum Outcome {
+    Keep,
+    Replace(Value),
+    Drop,
+}
+
+impl Decoder<'_> {
+    /// The value in the form of its shape; `None` if it has that form.
+    fn value(&mut self, shape: &Shape, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+        match (shape, value) {
+            (_, Value::Null) => return Ok(Some(self.table.zero(shape)).filter(|zero| !zero.is_null())),
+            (Shape::String, Value::String(_))
+            | (Shape::Bool, Value::Bool(_))
+            | (Shape::Int64, Value::Int(_))
+            | (Shape::Double, Value::Int(_) | Value::UInt(_) | Value::Float(_))
+            | (Shape::Any, _) => {}
+            (Shape::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => {}
+            (Shape::Ref(id), _) => return self.reference(*id, value, place),
+            (Shape::List(item), Value::List(list)) => return self.list(item, list, place),
+            (Shape::Map(of), Value::Map(map)) => return self.map(of, map, place),
+            (Shape::Bytes, Value::String(text)) => {
+                if base64::is_canonical(text) {
+                    return Ok(None);
+                }
+                let bytes = base64::decode(text).map_err(DecodeError::Base64)?;
+                return Ok(Some(Value::from(base64::encode(&bytes))));
+            }
+            _ => return Err(self.mismatch(value, shape, place)),
+        }
+        Ok(None)
+    }
+
+    fn list(&mut self, item: &Shape, list: &List, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+        let mut rebuild = ListRebuild::new(list);
+        for (at, value) in list.iter().enumerate() {
+            let place = Place {
+                above: Some(place),
+                step: Step::Item(at),
+            };
+            rebuild.settle(at, self.value(item, value, &place)?);
+        }
+        Ok(rebuild.finish())
+    }
+
+    fn map(&mut self, of: &Shape, map: &Map, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+        let mut rebuild = MapRebuild::new(map);
+        for (at, (key, value)) in map.iter().enumerate() {
+            let place = Place {
+                above: Some(place),
+                step: Step::Key(key),
+            };
+            match self.value(of, value, &place)? {
+                Some(value) => rebuild.replace(at, value),
+                None => rebuild.keep(at),
+            }
+        }
+        Ok(rebuild.finish())
+    }
+
+    fn reference(&mut self, id: TypeId, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+        let table = self.table;
+        let of = table.get(id);
+        match (&of.kind, value) {
+            (TypeKind::Struct(fields), Value::Map(map)) => self.fields(of, fields, map, place),
+            (TypeKind::Struct(_), _) => Err(self.mismatch(value, &Shape::Ref(id), place)),
+            (TypeKind::Scalar(scalar), _) => self.scalar(*scalar, value, place),
+        }
+    }
+
+    /// Walks the entries and the fields side by side; both are in the order of their names.
+    fn fields(
+        &mut self,
+        of: &Type,
+        fields: &[Field],
+        map: &Map,
+        place: &Place<'_>,
+    ) -> Result<Option<Value>, DecodeError> {
+        let mut rebuild = MapRebuild::new(map);
+        let mut always = of.always_written.iter().map(|at| usize::from(*at)).peekable();
+        let mut ahead = 0;
+        for (at, (key, value)) in map.iter().enumerate() {
+            let found = fields[ahead..].binary_search_by(|field| field.name.as_str().cmp(key));
+            let Ok(skipped) = found else {
+                ahead += found.unwrap_or_else(|skipped| skipped);
+                self.report(key, place);
+                rebuild.drop(at);
+                continue;
+            };
+            let index = ahead + skipped;
+            ahead = index + 1;
+            while let Some(missing) = always.next_if(|written| *written < index) {
+                self.write_unset(&fields[missing], at, &mut rebuild);
+            }
+            always.next_if_eq(&index);
+            let place = Place {
+                above: Some(place),
+                step: Step::Field(of, key),
+            };
+            match self.field(&fields[index], value, &place)? {
+                Outcome::Keep => rebuild.keep(at),
+                Outcome::Replace(value) => rebuild.replace(at, value),
+                Outcome::Drop => rebuild.drop(at),
+            }
+        }
+        for missing in always {
+            self.write_unset(&fields[missing], map.len(), &mut rebuild);
+        }
+        Ok(rebuild.finish())
+    }
+
+    fn write_unset(&self, field: &Field, at: usize, rebuild: &mut MapRebuild<'_>) {
+        if let Some(value) = self.table.unset(field) {
+            rebuild.insert_before(at, field.name.clone(), value);
+        }
+    }
+
+    fn field(&mut self, field: &Field, value: &Value, place: &Place<'_>) -> Result<Outcome, DecodeError> {
+        if value.is_null() {
+            return Ok(match self.table.unset(field) {
+                Some(Value::Null) => Outcome::Keep,
+                Some(unset) => Outcome::Replace(unset),
+                None => Outcome::Drop,
+            });
+        }
+        let changed = self.value(&field.shape, value, place)?;
+        let now = changed.as_ref().unwrap_or(value);
+        let left_out = match field.omission {
+            Omission::Empty => !field.pointer && is_empty(now) && !matches!(field.shape, Shape::Ref(_)),
+            Omission::Zero => *now == self.table.zero(&field.shape),
+            Omission::Never => false,
+        };
+        Ok(match (left_out, changed) {
+            (true, _) => Outcome::Drop,
+            (false, Some(value)) => Outcome::Replace(value),
+            (false, None) => Outcome::Keep,
+        })
+    }
+
+    fn scalar(&mut self, scalar: Scalar, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+        match (scalar, value) {
+            (Scalar::Quantity, _) => quantity(value),
+            (Scalar::Time, Value::String(text)) if times::is_canonical(text) => Ok(None),
+            (Scalar::Time, Value::String(text)) => time(text, Precision::Seconds),
+            (Scalar::MicroTime, Value::String(text)) => time(text, Precision::Micros),
+            (Scalar::Time | Scalar::MicroTime, Value::Null) => Ok(None),
+            (Scalar::Time | Scalar::MicroTime, _) => Err(wrong_value(value, "string")),
+            (Scalar::IntOrString, Value::String(_)) => Ok(None),
+            (Scalar::IntOrString, Value::Int(number)) if i32::try_from(*number).is_ok() => Ok(None),
+            (Scalar::IntOrString, _) => Err(wrong_value(value, "int32")),
+            (Scalar::JsonSchemaOrBool, Value::Bool(_)) => Ok(None),
+            (Scalar::JsonSchemaOrBool, Value::Map(_)) => self.inner_schema(value, place),
+            (Scalar::JsonSchemaOrBool, _) => Err(DecodeError::SchemaOrBool),
+            (Scalar::JsonSchemaOrArray | Scalar::JsonSchemaOrStringArray, Value::Map(_)) => {
+                self.inner_schema(value, place)
+            }
+            (Scalar::JsonSchemaOrArray, Value::List(list)) => {
+                let mut rebuild = ListRebuild::new(list);
+                for (at, value) in list.iter().enumerate() {
+                    rebuild.settle(at, self.inner_schema(value, place)?);
+                }
+                Ok(rebuild.finish())
+            }
+            (Scalar::JsonSchemaOrStringArray, Value::List(list)) => self.list(&Shape::String, list, place),
+            (Scalar::JsonSchemaOrArray | Scalar::JsonSchemaOrStringArray, _) => Ok(Some(Value::Null)),
+            (Scalar::RawExtension | Scalar::FieldsV1 | Scalar::Json | Scalar::Patch, _) => Ok(None),
+        }
+    }
+
+    /// A JSON schema within a JSON schema. The reference reads it apart, and does not report unknown fields there.
+    fn inner_schema(&mut self, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+        let Some(id) = self.table.json_schema() else {
+            return Ok(None);
+        };
+        self.silent += 1;
+        let outcome = self.reference(id, value, place);
+        self.silent -= 1;
+        outcome
+    }
+
+    fn report(&mut self, key: &str, place: &Place<'_>) {
+        if self.silent > 0 || self.unknown.len() >= MAX_UNKNOWN {
+            return;
+        }
+        let mut path = String::new();
+        place.write_path(&mut path);
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(key);
+        self.unknown.push(UnknownField { path });
+    }
+
+    fn mismatch(&self, value: &Value, shape: &Shape, place: &Place<'_>) -> DecodeError {
+        let mut fields = Vec::new();
+        let mut last_struct = None;
+        let mut at = Some(place);
+        while let Some(place) = at {
+            if let Step::Field(of, name) = place.step {
+                last_struct = last_struct.or(Some(of.short_name()));
+                fields.push(name);
+            }
+            at = place.above;
+        }
+        fields.reverse();
+        DecodeError::Type {
+            found: found(value, matches!(shape, Shape::Int32 | Shape::Int64)),
+            place: match last_struct {
+                Some(name) => format!("struct field {name}.{}", fields.join(".")),
+                None => "value".to_owned(),
+            },
+            expected: self.go_type(shape),
+        }
+    }
+
+    /// The type as Go names it in its messages.
+    fn go_type(&self, shape: &Shape) -> String {
+        match shape {
+            Shape::String => "string".to_owned(),
+            Shape::Int32 => "int32".to_owned(),
+            Shape::Int64 => "int64".to_owned(),
+            Shape::Bool => "bool".to_owned(),
+            Shape::Double => "float64".to_owned(),
+            Shape::Bytes => "[]uint8".to_owned(),
+            Shape::Any => "interface {}".to_owned(),
+            Shape::List(item) => format!("[]{}", self.go_type(item)),
+            Shape::Map(value) => format!("map[string]{}", self.go_type(value)),
+            Shape::Ref(id) => {
+                let name = &self.table.get(*id).name;
+                let start = name.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
+                name[start..].to_owned()
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    fn write_path(&self, out: &mut String) {
+        if let Some(above) = self.above {
+            above.write_path(out);
+        }
+        match self.step {
+            Step::Root => {}
+            Step::Item(at) => out.push_str(&format_smolstr!("[{at}]")),
+            Step::Field(_, name) | Step::Key(name) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+        }
+    }
+}
+
+fn quantity(value: &Value) -> Result<Option<Value>, DecodeError> {
+    let text = match value {
+        Value::String(text) => text.trim(),
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => &value.to_string(),
+        _ => return Err(QuantityError::Form.into()),
+    };
+    if is_plain_quantity(text) && matches!(value, Value::String(_)) {
+        return Ok(None);
+    }
+    let canonical = format_smolstr!("{}", Quantity::parse(text)?);
+    let same = matches!(value, Value::String(text) if *text == canonical);
+    Ok((!same).then_some(Value::String(canonical)))
+}
+
+/// Whether the text is a quantity of the commonest canonical forms: up to three digits, without a leading zero, and a
+/// suffix or none. Says no where in doubt.
+fn is_plain_quantity(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    if text == "0" {
+        return true;
+    }
+    let short = (1..=3).contains(&digits) && !number.starts_with('0');
+    short && matches!(suffix, "" | "m" | "k" | "M" | "G" | "Ki" | "Mi" | "Gi")
+}
+
+fn time(text: &str, precision: Precision) -> Result<Option<Value>, DecodeError> {
+    let canonical = Timestamp::parse(text, precision)?.text(precision);
+    Ok((canonical != text).then_some(Value::String(canonical)))
+}
+
+/// Whether `omitempty` leaves the value out.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Int(number) => *number == 0,
+        Value::UInt(number) => *number == 0,
+        Value::Float(number) => *number == 0.0,
+        Value::String(text) => text.is_empty(),
+        Value::List(list) => list.is_empty(),
+        Value::Map(map) => map.is_empty(),
+    }
+}
+
+/// A value of the wrong type in a type that reads its JSON itself, and so does not know where it stands.
+fn wrong_value(value: &Value, expected: &str) -> DecodeError {
+    DecodeError::Type {
+        found: found(value, expected == "int32"),
+        place: "value".to_owned(),
+        expected: expected.to_owned(),
+    }
+}
+
+/// What stands there, as the reference says it; a number that does not fit is shown.
+fn found(value: &Value, show_number: bool) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) if show_number => format!("number {value}"),
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::List(_) => "array".to_owned(),
+        Value::Map(_) => "object".to_owned(),
+    }
+}

@@ -1,0 +1,80 @@
+//! Changing a few members of a map or list that others share: nothing is copied until the first change.
+
+use holdfast_value::{Entry, List, Map, SmolStr, Value};
+
+/// A map that is walked entry by entry; each is kept, replaced or dropped, and new ones are put in between.
+pub(super) struct MapRebuild<'m> {
+    source: &'m Map,
+    changed: Option<Vec<Entry>>,
+}
+
+impl<'m> MapRebuild<'m> {
+    pub(super) fn new(source: &'m Map) -> Self {
+        Self { source, changed: None }
+    }
+
+    /// The entries so far, those before `at` copied if this is the first change.
+    fn change(&mut self, at: usize) -> &mut Vec<Entry> {
+        self.changed.get_or_insert_with(|| {
+            let mut entries = Vec::with_capacity(self.source.len() + 4);
+            entries.extend_from_slice(&self.source[..at]);
+            entries
+        })
+    }
+
+    pub(super) fn keep(&mut self, at: usize) {
+        if let Some(entries) = &mut self.changed {
+            entries.push(self.source[at].clone());
+        }
+    }
+
+    pub(super) fn replace(&mut self, at: usize, value: Value) {
+        let key = self.source[at].0.clone();
+        self.change(at).push((key, value));
+    }
+
+    pub(super) fn drop(&mut self, at: usize) {
+        self.change(at);
+    }
+
+    /// Puts an entry before the one at `at`. Keys must come in order.
+    pub(super) fn insert_before(&mut self, at: usize, key: SmolStr, value: Value) {
+        self.change(at).push((key, value));
+    }
+
+    /// The new map, if anything changed.
+    pub(super) fn finish(self) -> Option<Value> {
+        self.changed.map(|entries| Value::Map(Map::from_sorted(entries)))
+    }
+}
+
+/// A list that is walked item by item; each is kept or replaced.
+pub(super) struct ListRebuild<'l> {
+    source: &'l List,
+    changed: Option<Vec<Value>>,
+}
+
+impl<'l> ListRebuild<'l> {
+    pub(super) fn new(source: &'l List) -> Self {
+        Self { source, changed: None }
+    }
+
+    /// Keeps the item at `at`, or puts another value in its place.
+    pub(super) fn settle(&mut self, at: usize, value: Option<Value>) {
+        match (&mut self.changed, value) {
+            (None, None) => {}
+            (None, Some(value)) => {
+                let mut items = Vec::with_capacity(self.source.len());
+                items.extend_from_slice(&self.source[..at]);
+                items.push(value);
+                self.changed = Some(items);
+            }
+            (Some(items), value) => items.push(value.unwrap_or_else(|| self.source[at].clone())),
+        }
+    }
+
+    /// The new list, if anything changed.
+    pub(super) fn finish(self) -> Option<Value> {
+        self.changed.map(Value::from)
+    }
+}

@@ -1,0 +1,369 @@
+//! Points in time as the API writes them: RFC 3339 in UTC, with whole seconds ([`Precision::Seconds`], `Time`) or six digits
+//! of a second ([`Precision::Micros`], `MicroTime`).
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use holdfast_value::SmolStr;
+use smol_str::format_smolstr;
+
+/// A point in time: seconds since 1970 in UTC, and billionths of a second after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Whole seconds since 1970-01-01T00:00:00Z; negative before.
+    pub seconds: i64,
+    /// Billionths of a second after `seconds`.
+    pub nanos: u32,
+}
+
+/// How finely a time is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Whole seconds; a fraction may be read and is dropped.
+    Seconds,
+    /// Millionths; exactly six digits must stand there.
+    Micros,
+}
+
+/// Why a text is no time, in the words of the reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("parsing time {text:?}{problem}")]
+pub struct TimeError {
+    text: String,
+    problem: TimeProblem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TimeProblem {
+    /// What is left of the text does not begin with what the layout asks for.
+    Element {
+        layout: &'static str,
+        rest: String,
+        element: &'static str,
+    },
+    /// A number is too large for what it stands for.
+    Range(&'static str),
+    /// Something stands behind the time.
+    Extra(String),
+}
+
+impl fmt::Display for TimeProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Element { layout, rest, element } => {
+                write!(f, " as {layout:?}: cannot parse {rest:?} as {element:?}")
+            }
+            Self::Range(what) => write!(f, ": {what} out of range"),
+            Self::Extra(rest) => write!(f, ": extra text: {rest:?}"),
+        }
+    }
+}
+
+const SECONDS_A_DAY: i64 = 86_400;
+
+impl Timestamp {
+    /// Reads a time.
+    pub fn parse(text: &str, precision: Precision) -> Result<Self, TimeError> {
+        let layout = match precision {
+            Precision::Seconds => "2006-01-02T15:04:05Z07:00",
+            Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
+        };
+        let mut reader = Reader { rest: text, layout };
+        reader.time(precision).map_err(|problem| TimeError {
+            text: text.to_owned(),
+            problem,
+        })
+    }
+
+    /// The time as it is written.
+    pub fn text(self, precision: Precision) -> SmolStr {
+        let (days, second) = (
+            self.seconds.div_euclid(SECONDS_A_DAY),
+            self.seconds.rem_euclid(SECONDS_A_DAY),
+        );
+        let (year, month, day) = date_of(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        match precision {
+            Precision::Seconds => {
+                format_smolstr!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+            }
+            Precision::Micros => {
+                let micros = self.nanos / 1000;
+                format_smolstr!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+            }
+        }
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => Self {
+                seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                nanos: since.subsec_nanos(),
+            },
+            Err(before) => {
+                let before = before.duration();
+                let whole = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
+                let nanos = before.subsec_nanos();
+                Self {
+                    seconds: -whole - i64::from(nanos > 0),
+                    nanos: (1_000_000_000 - nanos) % 1_000_000_000,
+                }
+            }
+        }
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(time: Timestamp) -> Self {
+        let whole = Duration::from_secs(time.seconds.unsigned_abs());
+        let nanos = Duration::from_nanos(u64::from(time.nanos));
+        let shifted = match time.seconds < 0 {
+            true => UNIX_EPOCH.checked_sub(whole),
+            false => UNIX_EPOCH.checked_add(whole),
+        };
+        shifted.and_then(|time| time.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
+    }
+}
+
+/// Whether the text is a time just as [`Timestamp::text`] writes it with whole seconds. Says no where in doubt.
+pub(super) fn is_canonical(text: &str) -> bool {
+    const FORM: &[u8; 20] = b"0000-00-00T00:00:00Z";
+    let bytes = text.as_bytes();
+    let has_form = bytes.len() == FORM.len()
+        && bytes.iter().zip(FORM).all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            other => byte == other,
+        });
+    let pair = |at: usize| (bytes[at] - b'0') * 10 + (bytes[at + 1] - b'0');
+    // Days that not every month has are left to the reader.
+    has_form
+        && (1..=12).contains(&pair(5))
+        && (1..=28).contains(&pair(8))
+        && pair(11) < 24
+        && pair(14) < 60
+        && pair(17) < 60
+}
+
+struct Reader<'t> {
+    rest: &'t str,
+    layout: &'static str,
+}
+
+impl Reader<'_> {
+    fn time(&mut self, precision: Precision) -> Result<Timestamp, TimeProblem> {
+        let year = self.number(4, "2006")?;
+        self.literal("-")?;
+        let month = self.number(2, "01")?;
+        if !(1..=12).contains(&month) {
+            return Err(TimeProblem::Range("month"));
+        }
+        self.literal("-")?;
+        let day = self.number(2, "02")?;
+        self.literal("T")?;
+        let hour = self.bounded("15", 24, "hour")?;
+        self.literal(":")?;
+        let minute = self.bounded("04", 60, "minute")?;
+        self.literal(":")?;
+        let second = self.bounded("05", 60, "second")?;
+        let nanos = self.fraction(precision)?;
+        let offset = self.zone()?;
+        if !self.rest.is_empty() {
+            return Err(TimeProblem::Extra(self.rest.to_owned()));
+        }
+        if day < 1 || day > days_in(year, month) {
+            return Err(TimeProblem::Range("day"));
+        }
+        let seconds = days_until(year, month, day) * SECONDS_A_DAY + hour * 3600 + minute * 60 + second - offset;
+        Ok(Timestamp { seconds, nanos })
+    }
+
+    fn bad(&self, element: &'static str) -> TimeProblem {
+        TimeProblem::Element {
+            layout: self.layout,
+            rest: self.rest.to_owned(),
+            element,
+        }
+    }
+
+    fn number(&mut self, digits: usize, element: &'static str) -> Result<i64, TimeProblem> {
+        let number = self
+            .rest
+            .get(..digits)
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number = number.ok_or_else(|| self.bad(element))?;
+        self.rest = &self.rest[digits..];
+        number.parse().map_err(|_| self.bad(element))
+    }
+
+    fn bounded(&mut self, element: &'static str, bound: i64, what: &'static str) -> Result<i64, TimeProblem> {
+        let number = self.number(2, element)?;
+        if number >= bound {
+            return Err(TimeProblem::Range(what));
+        }
+        Ok(number)
+    }
+
+    fn literal(&mut self, literal: &'static str) -> Result<(), TimeProblem> {
+        self.rest = self.rest.strip_prefix(literal).ok_or_else(|| self.bad(literal))?;
+        Ok(())
+    }
+
+    fn fraction(&mut self, precision: Precision) -> Result<u32, TimeProblem> {
+        let (dot, digits) = match self.rest.strip_prefix(['.', ',']) {
+            Some(after) => (true, after.bytes().take_while(u8::is_ascii_digit).count()),
+            None => (false, 0),
+        };
+        let taken = match precision {
+            Precision::Micros if dot && digits >= 6 => 6,
+            Precision::Micros => return Err(self.bad(".000000")),
+            Precision::Seconds if digits == 0 => return Ok(0),
+            Precision::Seconds => digits,
+        };
+        let mut nanos = 0;
+        for at in 0..9 {
+            let digit = if at < taken {
+                self.rest.as_bytes()[1 + at] - b'0'
+            } else {
+                0
+            };
+            nanos = nanos * 10 + u32::from(digit);
+        }
+        self.rest = &self.rest[1 + taken..];
+        Ok(nanos)
+    }
+
+    /// The zone as seconds east of UTC.
+    fn zone(&mut self) -> Result<i64, TimeProblem> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let bytes = self.rest.as_bytes();
+        let digit = |at: usize| {
+            bytes
+                .get(at)
+                .filter(|byte| byte.is_ascii_digit())
+                .map(|byte| i64::from(byte - b'0'))
+        };
+        let pair = |at: usize| Some(digit(at)? * 10 + digit(at + 1)?);
+        let parts = (bytes.first(), pair(1), bytes.get(3), pair(4));
+        let (Some(sign @ (b'+' | b'-')), Some(hours), Some(b':'), Some(minutes)) = parts else {
+            return Err(self.bad("Z07:00"));
+        };
+        if hours > 24 {
+            return Err(TimeProblem::Range("time zone offset hour"));
+        }
+        if minutes > 60 {
+            return Err(TimeProblem::Range("time zone offset minute"));
+        }
+        let offset = hours * 3600 + minutes * 60;
+        let offset = if *sign == b'-' { -offset } else { offset };
+        self.rest = &self.rest[6..];
+        Ok(offset)
+    }
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn days_in(year: i64, month: i64) -> i64 {
+    match month {
+        2 if is_leap(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March.
+fn days_until(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// The date that lies `days` after 1970-01-01.
+fn date_of(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_brought_to_utc_and_whole_seconds() {
+        for (text, canonical) in [
+            ("2026-11-21T04:03:28Z", "2026-11-21T04:03:28Z"),
+            ("2026-11-21T04:03:28.75+01:00", "2026-11-21T03:03:28Z"),
+            ("2000-02-29T23:59:59-00:30", "2000-03-01T00:29:59Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+            ("1969-12-31T23:59:59Z", "1969-12-31T23:59:59Z"),
+        ] {
+            let time = Timestamp::parse(text, Precision::Seconds).unwrap();
+            assert_eq!(time.text(Precision::Seconds), canonical);
+            assert!(is_canonical(text) <= (text == canonical), "{text}");
+        }
+    }
+
+    #[test]
+    fn micro_times_have_six_digits() {
+        let time = Timestamp::parse("2026-11-21T04:03:28.000123Z", Precision::Micros).unwrap();
+        assert_eq!(time.nanos, 123_000);
+        assert_eq!(time.text(Precision::Micros), "2026-11-21T04:03:28.000123Z");
+        let error = Timestamp::parse("2026-11-21T04:03:28Z", Precision::Micros).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "parsing time \"2026-11-21T04:03:28Z\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"Z\" as \".000000\""
+        );
+    }
+
+    #[test]
+    fn bad_times_are_named_as_the_reference_names_them() {
+        for (text, problem) in [
+            (
+                "yesterday",
+                " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"yesterday\" as \"2006\"",
+            ),
+            (
+                "2026-11-21",
+                " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"T\"",
+            ),
+            ("2026-13-21T04:03:28Z", ": month out of range"),
+            ("2026-02-30T04:03:28Z", ": day out of range"),
+            ("2026-02-20T24:03:28Z", ": hour out of range"),
+            ("2026-02-20T04:03:28Zulu", ": extra text: \"ulu\""),
+            (
+                "2026-02-20T04:03:28+1",
+                " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"+1\" as \"Z07:00\"",
+            ),
+        ] {
+            let error = Timestamp::parse(text, Precision::Seconds).unwrap_err();
+            assert_eq!(error.to_string(), format!("parsing time {text:?}{problem}"));
+            assert!(!is_canonical(text));
+        }
+    }
+
+    #[test]
+    fn the_clock_and_a_timestamp_agree() {
+        for seconds in [-1_000_000_001, -1, 0, 1_795_000_000] {
+            let time = Timestamp { seconds, nanos: 5 };
+            assert_eq!(Timestamp::from(SystemTime::from(time)), time);
+        }
+    }
+}
