@@ -10,10 +10,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Depth alone is bounded: for what this server wrote itself, such as stored objects.
+    /// Depth alone is bounded: for what this server wrote itself, such as stored objects. These are deeper than what a
+    /// request may send, since their managed fields mirror their own depth from some levels down.
     pub const TRUSTED: Limits = Limits {
         max_bytes: usize::MAX,
-        max_depth: 512,
+        max_depth: 2 * Limits::REQUEST.max_depth,
         max_nodes: usize::MAX,
     };
 

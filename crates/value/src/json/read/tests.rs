@@ -206,10 +206,11 @@ fn depth_size_and_count_are_bounded() {
 
 #[test]
 fn the_deepest_tree_is_read_printed_and_dropped_on_a_small_stack() {
-    let depth = Limits::default().max_depth;
-    let text = "[".repeat(depth) + &"]".repeat(depth);
-    let thread = std::thread::Builder::new().stack_size(512 << 10);
-    let handle = thread.spawn(move || json::to_string(&parse(&text)) == text).unwrap();
+    let depth = Limits::TRUSTED.max_depth;
+    let text = "[{\"a\":".repeat(depth / 2) + "1" + &"}]".repeat(depth / 2);
+    let thread = std::thread::Builder::new().stack_size(1 << 20);
+    let round_trip = move || json::to_string(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()) == text;
+    let handle = thread.spawn(round_trip).unwrap();
     assert!(handle.join().unwrap());
     assert!(error(&"[".repeat(3_000_000)).starts_with("exceeded max depth"));
 }
