@@ -1,10 +1,12 @@
 //! The command line. Flags have kube-apiserver's names where it has one for the same thing.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use holdfast_kinds::Block;
 
 /// A Kubernetes-compatible API server in one binary.
 ///
@@ -72,8 +74,17 @@ pub(crate) struct Serve {
     pub(crate) tls_private_key_file: Option<PathBuf>,
 
     /// The addresses that Services get their cluster IPs from
-    #[arg(long, value_name = "CIDR", default_value = "10.96.0.0/12")]
-    pub(crate) service_cluster_ip_range: String,
+    #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24", value_parser = block)]
+    pub(crate) service_cluster_ip_range: Block,
+
+    /// The ports of nodes that Services may take
+    #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
+    pub(crate) service_node_port_range: RangeInclusive<u16>,
+
+    /// Whether containers may be privileged
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) allow_privileged: bool,
 
     /// Admission plugins to switch on besides those that are on anyway
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -121,6 +132,21 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+fn block(text: &str) -> Result<Block, String> {
+    Block::read(text).ok_or_else(|| format!("{text:?} is no block of addresses, such as 10.0.0.0/24"))
+}
+
+/// Reads a range of ports: `30000-32767`.
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let bounds = text
+        .split_once('-')
+        .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    match bounds {
+        Some((from, to)) if 0 < from && from <= to => Ok(from..=to),
+        _ => Err(format!("{text:?} is no range of ports, such as 30000-32767")),
+    }
+}
+
 /// Reads a duration as Go writes them: `300ms`, `1m30s`, `1.5h`.
 fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
@@ -161,6 +187,14 @@ mod tests {
         assert!(anonymous(&["holdfast", "--anonymous-auth"]));
         assert!(anonymous(&["holdfast", "--anonymous-auth=true"]));
         assert!(!anonymous(&["holdfast", "--anonymous-auth=false"]));
+    }
+
+    #[test]
+    fn ranges_of_ports_have_an_order() {
+        assert_eq!(ports("30000-32767"), Ok(30000..=32767));
+        for text in ["", "5", "2-1", "0-5", "1-70000", "a-b"] {
+            assert!(ports(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -63,7 +63,13 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
 
     let trigger = ShutdownTrigger::new();
     let shutdown = trigger.shutdown();
-    let registry = Arc::new(ArcSwap::from_pointee(Registry::default()));
+    let kinds = holdfast_kinds::Config {
+        service_cidr: flags.service_cluster_ip_range,
+        node_ports: flags.service_node_port_range.clone(),
+        allow_privileged: flags.allow_privileged,
+    };
+    let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+    let registry = Arc::new(ArcSwap::from_pointee(registry));
     let store = open_store(&flags.data_dir, &registry)?;
     let service = service(flags, registry, Arc::clone(&store), reached, shutdown.clone())?;
 

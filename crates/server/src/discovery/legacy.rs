@@ -4,7 +4,7 @@ use holdfast_resource::{GroupVersion, GroupVersionKind, Registry};
 use serde::Serialize;
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{groups, sorted, storage_version_hash, subresources, verb_names};
+use super::{groups, sorted, subresources, verb_names};
 
 /// `/api`: the versions of the core group.
 #[derive(Serialize)]
@@ -137,8 +137,8 @@ struct ApiResource {
     short_names: Vec<SmolStr>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     categories: Vec<SmolStr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    storage_version_hash: Option<String>,
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    storage_version_hash: SmolStr,
 }
 
 impl ApiResourceList {
@@ -161,7 +161,7 @@ impl ApiResourceList {
                 verbs: verb_names(&served.version().verbs),
                 short_names: resource.short_names.clone(),
                 categories: resource.categories.clone(),
-                storage_version_hash: storage_version_hash(resource),
+                storage_version_hash: served.version().storage_version_hash.clone(),
             });
             for subresource in subresources(&served) {
                 let (group, version) = foreign(&subresource.kind, &group_version);
@@ -175,7 +175,7 @@ impl ApiResourceList {
                     verbs: verb_names(&subresource.verbs),
                     short_names: Vec::new(),
                     categories: Vec::new(),
-                    storage_version_hash: None,
+                    storage_version_hash: SmolStr::default(),
                 });
             }
         }

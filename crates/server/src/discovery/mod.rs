@@ -6,7 +6,7 @@
 pub mod aggregated;
 pub mod legacy;
 
-use holdfast_resource::{Registry, Resource, Served, Verb};
+use holdfast_resource::{Registry, Served, Verb};
 use smol_str::SmolStr;
 
 /// The resources of a group version in the order of discovery: by name.
@@ -44,14 +44,4 @@ fn subresources(served: &Served) -> Vec<&holdfast_resource::Subresource> {
     let mut subresources: Vec<_> = served.version().subresources.iter().collect();
     subresources.sort_by(|a, b| a.name.cmp(&b.name));
     subresources
-}
-
-/// A short hash of the kind as it is stored, by which migrators see that storage has changed: of what is stored alone.
-fn storage_version_hash(resource: &Resource) -> Option<String> {
-    use base64::Engine as _;
-    use sha2::Digest as _;
-    let api_version = &resource.storage.as_ref()?.api_version;
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let digest = sha2::Sha256::digest(format!("{group}/{version}/{}", resource.kind));
-    Some(base64::engine::general_purpose::STANDARD.encode(&digest[..8]))
 }

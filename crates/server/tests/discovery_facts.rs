@@ -1,0 +1,110 @@
+//! Holds the discovery documents of the built-in kinds against those of the reference, where these are at hand.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // Helpers of tests fail as tests do, and say why.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use holdfast_server::discovery::aggregated::{Documents, Root};
+use holdfast_server::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
+use http::HeaderMap;
+use http_body_util::BodyExt;
+use serde::Serialize;
+use serde_json::Value;
+
+fn facts() -> Option<PathBuf> {
+    let shared = std::env::var_os("HOLDFAST_SHARED").map(PathBuf::from);
+    let shared = shared.unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")));
+    let facts = shared.join("facts/discovery");
+    if !facts.is_dir() {
+        println!("passed over: no facts at {}", facts.display());
+        return None;
+    }
+    Some(facts)
+}
+
+fn read(path: PathBuf) -> Value {
+    serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap()
+}
+
+/// The first place where two documents differ.
+fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<String> {
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: std::collections::BTreeSet<_> = a.keys().chain(b.keys()).collect();
+            let null = Value::Null;
+            let member =
+                |map: &serde_json::Map<String, Value>, key: &str| map.get(key).cloned().unwrap_or(null.clone());
+            keys.into_iter()
+                .find_map(|key| difference(&format!("{path}/{key}"), &member(a, key), &member(b, key)))
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            let pairs = a.iter().zip(b).enumerate();
+            pairs
+                .into_iter()
+                .find_map(|(at, (a, b))| difference(&format!("{path}/{at}"), a, b))
+        }
+        _ if ours == theirs => None,
+        _ => Some(format!("{path}: {ours} where the reference has {theirs}")),
+    }
+}
+
+fn as_json(document: &impl Serialize) -> Value {
+    serde_json::to_value(document).unwrap()
+}
+
+fn assert_same(name: &str, ours: &Value, theirs: &Value) {
+    if let Some(difference) = difference("", ours, theirs) {
+        panic!("{name}{difference}");
+    }
+}
+
+#[test]
+fn legacy_documents_are_those_of_the_reference() {
+    let Some(facts) = facts() else { return };
+    let facts = facts.join("legacy");
+    let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+    assert_same(
+        "api",
+        &as_json(&ApiVersions::new(&registry, "127.0.0.1:6443")),
+        &read(facts.join("api.json")),
+    );
+    assert_same(
+        "apis",
+        &as_json(&ApiGroupList::new(&registry)),
+        &read(facts.join("apis.json")),
+    );
+    for served in registry.group_versions() {
+        let (group, version) = (served.group.as_str(), served.version.as_str());
+        let file = if group.is_empty() {
+            format!("api-{version}.json")
+        } else {
+            format!("apis-{group}-{version}.json")
+        };
+        let list = ApiResourceList::new(&registry, group, version).unwrap();
+        assert_same(&file, &as_json(&list), &read(facts.join(&file)));
+        if !group.is_empty() {
+            let file = format!("apis-{group}.json");
+            assert_same(
+                &file,
+                &as_json(&ApiGroup::new(&registry, group).unwrap()),
+                &read(facts.join(&file)),
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn aggregated_documents_are_those_of_the_reference() {
+    let Some(facts) = facts() else { return };
+    let registry = Arc::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
+    let documents = Documents::default();
+    for (root, file) in [
+        (Root::Core, "aggregated-api.json"),
+        (Root::Groups, "aggregated-apis.json"),
+    ] {
+        let response = documents.respond(Arc::clone(&registry), root, &HeaderMap::new());
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_same(file, &serde_json::from_slice(&body).unwrap(), &read(facts.join(file)));
+    }
+}
