@@ -11,10 +11,15 @@
 
 pub mod admission;
 mod apps;
+mod autoscaling;
 mod config;
 mod core;
 mod defaults;
+mod discovery;
 mod generic;
+mod rbac;
+mod scheduling;
+mod storage;
 pub mod tables;
 mod time;
 mod validation;
@@ -45,7 +50,15 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 2] = [("", core::strategy), ("apps", apps::strategy)];
+const GROUPS: [(&str, GroupStrategies); 7] = [
+    ("", core::strategy),
+    ("apps", apps::strategy),
+    ("autoscaling", autoscaling::strategy),
+    ("discovery.k8s.io", discovery::strategy),
+    ("rbac.authorization.k8s.io", rbac::strategy),
+    ("scheduling.k8s.io", scheduling::strategy),
+    ("storage.k8s.io", storage::strategy),
+];
 
 fn strategy(group: &str, plural: &str, config: &Config) -> Arc<dyn Strategy> {
     GROUPS

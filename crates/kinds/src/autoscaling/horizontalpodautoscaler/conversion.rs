@@ -1,0 +1,464 @@
+//! Between the versions of an autoscaler.
+
+use holdfast_value::{Limits, Map, Value, json};
+
+use crate::defaults::is_zero;
+
+/// Holds the metrics that `v1` has no fields for.
+pub(super) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// The order in which annotations write keys; where two types share keys they agree on it.
+const KEY_ORDER: [&str; 46] = [
+    "type",
+    "status",
+    "lastTransitionTime",
+    "reason",
+    "message",
+    "object",
+    "pods",
+    "resource",
+    "containerResource",
+    "external",
+    "scaleUp",
+    "scaleDown",
+    "stabilizationWindowSeconds",
+    "selectPolicy",
+    "policies",
+    "tolerance",
+    "value",
+    "periodSeconds",
+    "target",
+    "metricName",
+    "metricSelector",
+    "kind",
+    "name",
+    "targetValue",
+    "targetAverageUtilization",
+    "targetAverageValue",
+    "currentValue",
+    "currentAverageUtilization",
+    "currentAverageValue",
+    "container",
+    "selector",
+    "averageValue",
+    "apiVersion",
+    "matchLabels",
+    "matchExpressions",
+    "key",
+    "operator",
+    "values",
+    "metric",
+    "describedObject",
+    "current",
+    "averageUtilization",
+    "spec",
+    "metadata",
+    "labels",
+    "annotations",
+];
+
+/// The metric that `v1` writes as `targetCPUUtilizationPercentage`.
+pub(super) fn cpu_metric(percentage: &Value) -> Value {
+    let mut metric = Value::empty_map();
+    metric.set_at(&["type"], "Resource".into());
+    metric.set_at(&["resource", "name"], "cpu".into());
+    metric.set_at(&["resource", "target", "type"], "Utilization".into());
+    metric.set_at(&["resource", "target", "averageUtilization"], percentage.clone());
+    metric
+}
+
+fn is_cpu(metric: &Value) -> bool {
+    metric.str_at(&["type"]) == Some("Resource") && metric.str_at(&["resource", "name"]) == Some("cpu")
+}
+
+/// The object in `autoscaling/v1`.
+pub(super) fn to_v1(mut object: Value) -> Value {
+    object.set_at(&["apiVersion"], "autoscaling/v1".into());
+    let metrics = take_list(&mut object, &["spec", "metrics"]);
+    let (mut target, mut others) = (None, Vec::new());
+    for metric in metrics {
+        match metric.at(&["resource", "target", "averageUtilization"]) {
+            Some(percentage) if is_cpu(&metric) => target = Some(percentage.clone()),
+            _ => others.push(metric_to_v1(&metric)),
+        }
+    }
+    if let Some(percentage) = target {
+        object.set_at(&["spec", "targetCPUUtilizationPercentage"], percentage);
+    }
+    annotate(&mut object, METRICS, &others.into());
+    let behavior = object.remove_at(&["spec", "behavior"]).unwrap_or_default();
+    annotate(&mut object, BEHAVIOR, &behavior);
+    let current = take_list(&mut object, &["status", "currentMetrics"]);
+    let used = current.iter().filter(|metric| is_cpu(metric));
+    let percentage = used
+        .filter_map(|metric| metric.at(&["resource", "current", "averageUtilization"]))
+        .next();
+    if let Some(percentage) = percentage.cloned() {
+        object.set_at(&["status", "currentCPUUtilizationPercentage"], percentage);
+    }
+    let current: Vec<Value> = current.iter().map(current_to_v1).collect();
+    annotate(&mut object, CURRENT_METRICS, &current.into());
+    let conditions = take_list(&mut object, &["status", "conditions"]);
+    annotate(&mut object, CONDITIONS, &conditions.into());
+    for count in ["currentReplicas", "desiredReplicas"] {
+        if is_zero(object.at(&["status", count])) {
+            object.set_at(&["status", count], 0.into());
+        }
+    }
+    object
+}
+
+/// The object in `autoscaling/v2`.
+pub(super) fn to_v2(mut object: Value) -> Value {
+    object.set_at(&["apiVersion"], "autoscaling/v2".into());
+    let mut metrics: Vec<Value> = annotated_list(&object, METRICS).iter().map(metric_to_v2).collect();
+    if let Some(percentage) = object.remove_at(&["spec", "targetCPUUtilizationPercentage"]) {
+        metrics.push(cpu_metric(&percentage));
+    }
+    if !metrics.is_empty() {
+        object.set_at(&["spec", "metrics"], metrics.into());
+    }
+    if let Some(behavior @ Value::Map(_)) = annotated(&object, BEHAVIOR) {
+        object.set_at(&["spec", "behavior"], behavior);
+    }
+    let mut current: Vec<Value> = annotated_list(&object, CURRENT_METRICS)
+        .iter()
+        .map(current_to_v2)
+        .collect();
+    let percentage = object.remove_at(&["status", "currentCPUUtilizationPercentage"]);
+    if let Some(percentage) = percentage.filter(|_| current.is_empty()) {
+        let mut metric = Value::empty_map();
+        metric.set_at(&["type"], "Resource".into());
+        metric.set_at(&["resource", "name"], "cpu".into());
+        metric.set_at(&["resource", "current", "averageUtilization"], percentage);
+        current.push(metric);
+    }
+    object.set_at(
+        &["status", "currentMetrics"],
+        if current.is_empty() {
+            Value::Null
+        } else {
+            current.into()
+        },
+    );
+    let conditions = annotated_list(&object, CONDITIONS);
+    if !conditions.is_empty() {
+        object.set_at(&["status", "conditions"], conditions.into());
+    }
+    if is_zero(object.at(&["status", "currentReplicas"])) {
+        object.remove_at(&["status", "currentReplicas"]);
+    }
+    for annotation in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
+        object.remove_at(&["metadata", "annotations", annotation]);
+    }
+    if object
+        .at(&["metadata", "annotations"])
+        .is_some_and(|annotations| is_zero(Some(annotations)))
+    {
+        object.remove_at(&["metadata", "annotations"]);
+    }
+    object
+}
+
+fn take_list(object: &mut Value, path: &[&str]) -> Vec<Value> {
+    match object.remove_at(path) {
+        Some(Value::List(list)) => list.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn annotate(object: &mut Value, annotation: &str, value: &Value) {
+    if is_zero(Some(value)) {
+        return;
+    }
+    let mut text = Vec::new();
+    write_ordered(value, &mut text);
+    if let Ok(text) = String::from_utf8(text) {
+        object.set_at(&["metadata", "annotations", annotation], text.into());
+    }
+}
+
+/// What an annotation holds; what cannot be read counts as missing, as in the reference.
+fn annotated(object: &Value, annotation: &str) -> Option<Value> {
+    let text = object.str_at(&["metadata", "annotations", annotation])?;
+    json::parse(text.as_bytes(), &Limits::default()).ok()
+}
+
+fn annotated_list(object: &Value, annotation: &str) -> Vec<Value> {
+    match annotated(object, annotation) {
+        Some(Value::List(list)) => list.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn write_ordered(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::List(list) => {
+            out.push(b'[');
+            for (at, item) in list.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_ordered(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Map(map) => {
+            let rank = |key: &str| {
+                KEY_ORDER
+                    .iter()
+                    .position(|known| *known == key)
+                    .unwrap_or(KEY_ORDER.len())
+            };
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| rank(key));
+            out.push(b'{');
+            for (at, (key, item)) in entries.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                json::write_string(key, out);
+                out.push(b':');
+                write_ordered(item, out);
+            }
+            out.push(b'}');
+        }
+        other => json::write(other, out),
+    }
+}
+
+/// Fields that both versions have, in different places: sort of metric, place in `v2`, name in `v1`, and what stands in
+/// `v1` where `v2` leaves the field out.
+type Moves = &'static [(
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+    Option<&'static str>,
+)];
+
+const TARGETS: Moves = &[
+    ("resource", &["name"], "name", None),
+    (
+        "resource",
+        &["target", "averageUtilization"],
+        "targetAverageUtilization",
+        None,
+    ),
+    ("resource", &["target", "averageValue"], "targetAverageValue", None),
+    ("containerResource", &["name"], "name", None),
+    ("containerResource", &["container"], "container", None),
+    (
+        "containerResource",
+        &["target", "averageUtilization"],
+        "targetAverageUtilization",
+        None,
+    ),
+    (
+        "containerResource",
+        &["target", "averageValue"],
+        "targetAverageValue",
+        None,
+    ),
+    ("pods", &["metric", "name"], "metricName", None),
+    ("pods", &["metric", "selector"], "selector", None),
+    ("pods", &["target", "averageValue"], "targetAverageValue", Some("0")),
+    ("object", &["describedObject"], "target", None),
+    ("object", &["metric", "name"], "metricName", None),
+    ("object", &["metric", "selector"], "selector", None),
+    ("object", &["target", "value"], "targetValue", Some("0")),
+    ("object", &["target", "averageValue"], "averageValue", None),
+    ("external", &["metric", "name"], "metricName", None),
+    ("external", &["metric", "selector"], "metricSelector", None),
+    ("external", &["target", "value"], "targetValue", None),
+    ("external", &["target", "averageValue"], "targetAverageValue", None),
+];
+
+const CURRENTS: Moves = &[
+    ("resource", &["name"], "name", None),
+    (
+        "resource",
+        &["current", "averageUtilization"],
+        "currentAverageUtilization",
+        None,
+    ),
+    (
+        "resource",
+        &["current", "averageValue"],
+        "currentAverageValue",
+        Some("0"),
+    ),
+    ("containerResource", &["name"], "name", None),
+    ("containerResource", &["container"], "container", None),
+    (
+        "containerResource",
+        &["current", "averageUtilization"],
+        "currentAverageUtilization",
+        None,
+    ),
+    (
+        "containerResource",
+        &["current", "averageValue"],
+        "currentAverageValue",
+        Some("0"),
+    ),
+    ("pods", &["metric", "name"], "metricName", None),
+    ("pods", &["metric", "selector"], "selector", None),
+    ("pods", &["current", "averageValue"], "currentAverageValue", Some("0")),
+    ("object", &["describedObject"], "target", None),
+    ("object", &["metric", "name"], "metricName", None),
+    ("object", &["metric", "selector"], "selector", None),
+    ("object", &["current", "value"], "currentValue", Some("0")),
+    ("object", &["current", "averageValue"], "averageValue", None),
+    ("external", &["metric", "name"], "metricName", None),
+    ("external", &["metric", "selector"], "metricSelector", None),
+    ("external", &["current", "value"], "currentValue", Some("0")),
+    ("external", &["current", "averageValue"], "currentAverageValue", None),
+];
+
+fn metric_to_v1(metric: &Value) -> Value {
+    move_to_v1(metric, TARGETS)
+}
+
+fn current_to_v1(metric: &Value) -> Value {
+    move_to_v1(metric, CURRENTS)
+}
+
+fn move_to_v1(metric: &Value, moves: Moves) -> Value {
+    let mut moved = sort_alone(metric);
+    for (sort, place, name, unset) in moves {
+        let Some(source) = metric.get(sort).filter(|source| !source.is_null()) else {
+            continue;
+        };
+        match (source.at(place), unset) {
+            (Some(value), _) => moved.set_at(&[sort, name], value.clone()),
+            (None, Some(unset)) => moved.set_at(&[sort, name], (*unset).into()),
+            (None, None) => {}
+        }
+    }
+    moved
+}
+
+fn metric_to_v2(metric: &Value) -> Value {
+    let mut moved = move_to_v2(metric, TARGETS);
+    // `v1` has no type of target: it shows from the fields that are set.
+    for (sort, types) in [
+        (
+            "resource",
+            &[("averageUtilization", "Utilization"), ("averageValue", "AverageValue")][..],
+        ),
+        (
+            "containerResource",
+            &[("averageUtilization", "Utilization"), ("averageValue", "AverageValue")],
+        ),
+        ("pods", &[("averageValue", "AverageValue")]),
+        ("object", &[("averageValue", "AverageValue"), ("value", "Value")]),
+        ("external", &[("value", "Value"), ("averageValue", "AverageValue")]),
+    ] {
+        let Some(target) = moved.at(&[sort, "target"]) else {
+            continue;
+        };
+        let set = |field: &str| target.get(field).is_some_and(|value| !is_zero(Some(value)));
+        let found = types.iter().find(|(field, _)| set(field)).map(|(_, name)| *name);
+        if let Some(name) = found {
+            moved.set_at(&[sort, "target", "type"], name.into());
+        }
+    }
+    moved
+}
+
+/// Amounts that `v1` writes though nobody set them are none.
+fn current_to_v2(metric: &Value) -> Value {
+    let mut moved = move_to_v2(metric, CURRENTS);
+    for (sort, place, _, unset) in CURRENTS {
+        let mut path = vec![*sort];
+        path.extend_from_slice(place);
+        if unset.is_some() && moved.str_at(&path) == *unset {
+            moved.remove_at(&path);
+        }
+    }
+    moved
+}
+
+fn move_to_v2(metric: &Value, moves: Moves) -> Value {
+    let mut moved = sort_alone(metric);
+    for (sort, place, name, _) in moves {
+        if let Some(value) = metric.at(&[sort, name]) {
+            let mut path = vec![*sort];
+            path.extend_from_slice(place);
+            moved.set_at(&path, value.clone());
+        }
+    }
+    moved
+}
+
+fn sort_alone(metric: &Value) -> Value {
+    let mut moved = Map::new();
+    moved.insert("type", metric.get("type").cloned().unwrap_or_default());
+    moved.into()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::default()).unwrap()
+    }
+
+    const V2: &str = r#"{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},"spec":{
+        "maxReplicas":3,"metrics":[
+        {"type":"Pods","pods":{"metric":{"name":"rps","selector":{"matchLabels":{"a":"b"}}},"target":{"type":"AverageValue","averageValue":"1500m"}}},
+        {"type":"Object","object":{"describedObject":{"kind":"Service","name":"s","apiVersion":"v1"},"metric":{"name":"q"},"target":{"type":"Value","value":"30"}}},
+        {"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":60}}}]},
+        "status":{"currentMetrics":null,"desiredReplicas":0}}"#;
+
+    #[test]
+    fn what_v1_has_no_field_for_stands_in_annotations() {
+        let v1 = to_v1(read(V2));
+        assert_eq!(
+            v1.at(&["spec", "targetCPUUtilizationPercentage"]),
+            Some(&Value::Int(60))
+        );
+        assert_eq!(v1.at(&["spec", "metrics"]), None);
+        assert_eq!(
+            v1.str_at(&["metadata", "annotations", METRICS]).unwrap(),
+            concat!(
+                r#"[{"type":"Pods","pods":{"metricName":"rps","targetAverageValue":"1500m","selector":{"matchLabels":{"a":"b"}}}},"#,
+                r#"{"type":"Object","object":{"target":{"kind":"Service","name":"s","apiVersion":"v1"},"metricName":"q","targetValue":"30"}}]"#
+            )
+        );
+        assert_eq!(to_v2(v1), read(V2));
+    }
+
+    #[test]
+    fn use_of_cpu_is_shown_in_both_versions() {
+        let v1 = r#"{"apiVersion":"autoscaling/v1","metadata":{},"spec":{"targetCPUUtilizationPercentage":80},
+            "status":{"currentReplicas":1,"desiredReplicas":2,"currentCPUUtilizationPercentage":42}}"#;
+        let v2 = to_v2(read(v1));
+        let current = v2.at(&["status", "currentMetrics"]).unwrap();
+        assert_eq!(
+            *current,
+            read(r#"[{"type":"Resource","resource":{"name":"cpu","current":{"averageUtilization":42}}}]"#)
+        );
+        let back = to_v1(v2);
+        assert_eq!(
+            back.at(&["status", "currentCPUUtilizationPercentage"]),
+            Some(&Value::Int(42))
+        );
+        assert_eq!(
+            back.str_at(&["metadata", "annotations", CURRENT_METRICS]).unwrap(),
+            r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":42,"currentAverageValue":"0"}}]"#
+        );
+    }
+
+    #[test]
+    fn unreadable_annotations_are_passed_over() {
+        let mut v1 = read(r#"{"apiVersion":"autoscaling/v1","metadata":{},"spec":{}}"#);
+        v1.set_at(&["metadata", "annotations", METRICS], "[{".into());
+        assert_eq!(to_v2(v1).at(&["spec", "metrics"]), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! HorizontalPodAutoscalers: <https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/>.
+//!
+//! Objects are kept as `autoscaling/v2`. Under `v1`, what that version has no fields for stands in annotations.
+
+mod conversion;
+mod validation;
+
+use holdfast_resource::{ConversionError, Field, FieldError, Strategy, WriteContext};
+use holdfast_value::{Map, Value};
+
+use crate::defaults::{is_zero, set_missing, set_missing_at};
+
+/// What only HorizontalPodAutoscalers do.
+pub(crate) struct HorizontalPodAutoscaler;
+
+/// The use of CPU that is aimed at where no metric is given, in percent of what is requested.
+const CPU_TARGET: i64 = 80;
+
+impl Strategy for HorizontalPodAutoscaler {
+    fn default_fields(&self, version: &str, object: &mut Value) {
+        if version == "v1" {
+            if object.at(&["metadata", "annotations", conversion::METRICS]).is_none() {
+                set_missing_at(object, &["spec"], "targetCPUUtilizationPercentage", || {
+                    CPU_TARGET.into()
+                });
+            }
+            return;
+        }
+        if object.get("spec").is_some() && is_zero(object.at(&["spec", "metrics"])) {
+            object.set_at(
+                &["spec", "metrics"],
+                vec![conversion::cpu_metric(&CPU_TARGET.into())].into(),
+            );
+        }
+        if object
+            .at(&["spec", "behavior"])
+            .is_some_and(|behavior| !behavior.is_null())
+        {
+            default_behavior(object);
+        }
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        validation::validate_autoscaler(&Field::root(object))
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        match context.subresource {
+            Some("status") => validation::validate_status(&Field::root(object)),
+            _ => self.validate(context, object),
+        }
+    }
+
+    fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        let from = object.str_at(&["apiVersion"]).unwrap_or_default();
+        match (from, to_api_version) {
+            (from, to) if from == to => Ok(object),
+            ("autoscaling/v1", "autoscaling/v2") => Ok(conversion::to_v2(object)),
+            ("autoscaling/v2", "autoscaling/v1") => Ok(conversion::to_v1(object)),
+            (from, to) => Err(ConversionError {
+                from: from.to_owned(),
+                to: to.to_owned(),
+            }),
+        }
+    }
+}
+
+fn default_behavior(object: &mut Value) {
+    let policy = |sort: &str, value: i64| {
+        let mut policy = Map::new();
+        policy.insert("type", sort);
+        policy.insert("value", value);
+        policy.insert("periodSeconds", 15);
+        Value::Map(policy)
+    };
+    let Some(behavior) = object.at_mut(&["spec", "behavior"]) else {
+        return;
+    };
+    for part in ["scaleUp", "scaleDown"] {
+        set_missing(behavior, part, Value::empty_map);
+        set_missing_at(behavior, &[part], "selectPolicy", || "Max".into());
+    }
+    set_missing_at(behavior, &["scaleUp"], "stabilizationWindowSeconds", || 0.into());
+    let up = || vec![policy("Pods", 4), policy("Percent", 100)];
+    set_missing_at(behavior, &["scaleUp"], "policies", || up().into());
+    set_missing_at(behavior, &["scaleDown"], "policies", || {
+        vec![policy("Percent", 100)].into()
+    });
+}

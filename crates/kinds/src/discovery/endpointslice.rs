@@ -1,0 +1,138 @@
+//! EndpointSlices: <https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/>.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_resource::metadata::labels::validate_labels;
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::addresses::endpoint_address;
+use crate::validation::ports::PROTOCOLS;
+use crate::validation::{Errors, immutable, one_of, optional_text, report};
+
+/// What only EndpointSlices do.
+pub(crate) struct EndpointSlice;
+
+const ENDPOINTS: usize = 1000;
+const ADDRESSES: usize = 100;
+const PORTS: usize = 20_000;
+const HINTS: usize = 8;
+const TOPOLOGIES: usize = 16;
+
+impl Strategy for EndpointSlice {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        let sort = root.child("addressType");
+        one_of(&sort, &["FQDN", "IPv4", "IPv6"], &mut errors);
+        if !errors.is_empty() {
+            return errors;
+        }
+        validate_endpoints(&root.child("endpoints"), sort.text(), &mut errors);
+        validate_ports(&root.child("ports"), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
+        immutable(&root.child("addressType"), &old_root.child("addressType"), &mut errors);
+        if errors.is_empty() {
+            errors = self.validate(context, object);
+        }
+        errors
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        if object.str_at(&["addressType"]) == Some("FQDN") {
+            return vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()];
+        }
+        Vec::new()
+    }
+}
+
+fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
+    if endpoints.len() > ENDPOINTS {
+        errors.push(endpoints.too_many(ENDPOINTS));
+        return;
+    }
+    for endpoint in endpoints.items() {
+        let addresses = endpoint.child("addresses");
+        if addresses.is_empty() {
+            errors.push(addresses.required("must contain at least 1 address"));
+        } else if addresses.len() > ADDRESSES {
+            errors.push(addresses.too_many(ADDRESSES));
+        }
+        for address in addresses.items() {
+            validate_address(&addresses, &address, sort, errors);
+        }
+        let node = endpoint.child("nodeName");
+        if node.is_set() {
+            report(&node, dns_subdomain(node.text()), errors);
+        }
+        let topology = endpoint.child("deprecatedTopology");
+        if topology.len() > TOPOLOGIES {
+            errors.push(topology.too_many(TOPOLOGIES));
+        }
+        validate_labels(&topology, errors);
+        let host = endpoint.child("hostname");
+        if host.is_set() {
+            report(&host, dns_label(host.text()), errors);
+        }
+        let hints = endpoint.child("hints");
+        validate_hints(&hints.child("forZones"), errors);
+        validate_hints(&hints.child("forNodes"), errors);
+    }
+}
+
+fn validate_address(all: &Field<'_, '_>, address: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
+    if sort == "FQDN" {
+        report(address, dns_subdomain(address.text()), errors);
+        return;
+    }
+    let parsed = address.text().parse::<IpAddr>();
+    let other_family = parsed.is_ok_and(|parsed| parsed.is_ipv4() != (sort == "IPv4"));
+    if other_family {
+        // The reference reports the list rather than the item.
+        errors.push(all.invalid_as(address.text(), format!("must be an {sort} address")));
+    }
+    endpoint_address(address, errors);
+}
+
+fn validate_hints(hints: &Field<'_, '_>, errors: &mut Errors) {
+    if hints.len() > HINTS {
+        errors.push(hints.too_many(HINTS));
+        return;
+    }
+    let mut names = HashSet::new();
+    for hint in hints.items() {
+        let name = hint.child("name");
+        if !names.insert(name.text()) {
+            errors.push(name.duplicate());
+        }
+        if name.text().is_empty() {
+            errors.push(name.required(""));
+        }
+    }
+}
+
+fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
+    if ports.len() > PORTS {
+        errors.push(ports.too_many(PORTS));
+        return;
+    }
+    let mut names = HashSet::new();
+    for port in ports.items() {
+        let name = port.child("name");
+        if !name.text().is_empty() {
+            report(&name, dns_label(name.text()), errors);
+        }
+        if !names.insert(name.text()) {
+            errors.push(FieldError::duplicate(&name.path(), name.text()));
+        }
+        one_of(&port.child("protocol"), &PROTOCOLS, errors);
+        optional_text(&port.child("appProtocol"), qualified_name, errors);
+    }
+}

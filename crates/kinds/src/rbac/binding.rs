@@ -1,0 +1,100 @@
+//! RoleBindings and ClusterRoleBindings.
+
+use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
+use holdfast_resource::{Field, FieldError, Scope, Strategy, WriteContext};
+use holdfast_value::{Map, Value};
+
+use crate::defaults::{change_items, is_zero};
+use crate::validation::{Errors, report, same};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const SUBJECTS: [&str; 3] = ["ServiceAccount", "User", "Group"];
+
+/// What only RoleBindings, or ClusterRoleBindings, do.
+pub(crate) struct Binding {
+    pub(crate) scope: Scope,
+}
+
+impl Strategy for Binding {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        if is_zero(object.at(&["roleRef", "apiGroup"])) && object.get("roleRef").is_some() {
+            object.set_at(&["roleRef", "apiGroup"], GROUP.into());
+        }
+        let lacks = |subject: &Value| {
+            matches!(subject.str_at(&["kind"]), Some("User" | "Group")) && is_zero(subject.get("apiGroup"))
+        };
+        change_items(object, "subjects", lacks, |subject| {
+            subject.set_at(&["apiGroup"], GROUP.into())
+        });
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let role = root.child("roleRef");
+        let mut errors = Errors::new();
+        let group = role.child("apiGroup");
+        if group.text() != GROUP {
+            errors.push(group.not_supported(&[GROUP]));
+        }
+        let kinds: &[&str] = match self.scope {
+            Scope::Namespaced => &["Role", "ClusterRole"],
+            Scope::Cluster => &["ClusterRole"],
+        };
+        let (kind, name) = (role.child("kind"), role.child("name"));
+        if !kinds.contains(&kind.text()) {
+            errors.push(kind.not_supported(kinds));
+        }
+        match name.text() {
+            "" => errors.push(name.required("")),
+            text => report(&name, path_segment(text), &mut errors),
+        }
+        for subject in root.child("subjects").items() {
+            self.validate_subject(&subject, &mut errors);
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = self.validate(context, object);
+        let root = Field::root(object);
+        let role = root.child("roleRef");
+        if !same(role.value(), old.get("roleRef")) {
+            // The reference shows the names that the fields have in its source.
+            let shown: Map = [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")]
+                .iter()
+                .map(|(shown, field)| ((*shown).into(), role.child(field).text().into()))
+                .collect();
+            errors.push(role.invalid_as(shown, "cannot change roleRef"));
+        }
+        errors
+    }
+}
+
+impl Binding {
+    fn validate_subject(&self, subject: &Field<'_, '_>, errors: &mut Errors) {
+        let (kind, name) = (subject.child("kind"), subject.child("name"));
+        let (group, namespace) = (subject.child("apiGroup"), subject.child("namespace"));
+        if name.text().is_empty() {
+            errors.push(name.required(""));
+        }
+        match kind.text() {
+            "ServiceAccount" => {
+                if !name.text().is_empty() {
+                    report(&name, dns_subdomain(name.text()), errors);
+                }
+                if !group.text().is_empty() {
+                    errors.push(group.not_supported(&[""]));
+                }
+                if self.scope == Scope::Cluster && namespace.text().is_empty() {
+                    errors.push(namespace.required(""));
+                }
+            }
+            "User" | "Group" => {
+                if group.text() != GROUP {
+                    errors.push(group.not_supported(&[GROUP]));
+                }
+            }
+            _ => errors.push(kind.not_supported(&SUBJECTS)),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Roles and ClusterRoles.
+
+use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
+use holdfast_resource::{Field, FieldError, Scope, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::Errors;
+
+/// What only Roles, or ClusterRoles, do.
+pub(crate) struct Role {
+    pub(crate) scope: Scope,
+}
+
+impl Strategy for Role {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        for rule in root.child("rules").items() {
+            self.validate_rule(&rule, &mut errors);
+        }
+        let aggregation = root.child("aggregationRule");
+        if aggregation.is_set() {
+            let selectors = aggregation.child("clusterRoleSelectors");
+            if selectors.is_empty() {
+                let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+                errors.push(selectors.required(detail));
+            }
+            for selector in selectors.items() {
+                validate_label_selector(&selector, &mut errors);
+                if LabelSelector::read(&selector).is_none() {
+                    errors.push(selector.invalid_as(Value::Null, "invalid label selector."));
+                }
+            }
+        }
+        errors
+    }
+}
+
+impl Role {
+    fn validate_rule(&self, rule: &Field<'_, '_>, errors: &mut Errors) {
+        let (verbs, urls) = (rule.child("verbs"), rule.child("nonResourceURLs"));
+        let (groups, resources) = (rule.child("apiGroups"), rule.child("resources"));
+        if verbs.is_empty() {
+            errors.push(verbs.required("verbs must contain at least one value"));
+        }
+        if !urls.is_empty() {
+            if self.scope == Scope::Namespaced {
+                errors.push(urls.invalid("namespaced rules cannot apply to non-resource URLs"));
+            }
+            if !groups.is_empty() || !resources.is_empty() || !rule.child("resourceNames").is_empty() {
+                errors.push(urls.invalid("rules cannot apply to both regular resources and non-resource URLs"));
+            }
+            return;
+        }
+        if groups.is_empty() {
+            errors.push(groups.required("resource rules must supply at least one api group"));
+        }
+        if resources.is_empty() {
+            errors.push(resources.required("resource rules must supply at least one resource"));
+        }
+    }
+}

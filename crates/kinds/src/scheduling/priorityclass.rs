@@ -1,0 +1,62 @@
+//! PriorityClasses: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
+
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::{Errors, immutable, one_of};
+
+/// What only PriorityClasses do.
+pub(crate) struct PriorityClass;
+
+const HIGHEST: i64 = 1_000_000_000;
+const SYSTEM: &str = "system-";
+const SYSTEM_CLASSES: [(&str, i64); 2] = [
+    ("system-cluster-critical", 2_000_000_000),
+    ("system-node-critical", 2_000_001_000),
+];
+
+impl Strategy for PriorityClass {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        let metadata = root.child("metadata");
+        let (name, value) = (metadata.child("name"), root.child("value"));
+        if name.text().starts_with(SYSTEM) {
+            let known = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name.text());
+            let fault = match known {
+                None => Some(format!("{} is not a known system priority class", name.text())),
+                Some((known, fixed)) if value.number() != Some(*fixed) => {
+                    Some(format!("value of {known} PriorityClass must be {fixed}"))
+                }
+                Some(_) => None,
+            };
+            if let Some(fault) = fault {
+                errors.push(name.forbidden(format!(
+                    "priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {fault}"
+                )));
+            }
+        } else if value.number().is_some_and(|number| number > HIGHEST) {
+            errors.push(value.forbidden(format!("maximum allowed value of a user defined priority is {HIGHEST}")));
+        }
+        let policy = root.child("preemptionPolicy");
+        if policy.is_set() {
+            one_of(&policy, &["Never", "PreemptLowerPriority"], &mut errors);
+        }
+        errors
+    }
+
+    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
+        let value = root.child("value");
+        if value.number().unwrap_or_default() != old.child("value").number().unwrap_or_default() {
+            errors.push(value.forbidden("may not be changed in an update."));
+        }
+        immutable(
+            &root.child("preemptionPolicy"),
+            &old.child("preemptionPolicy"),
+            &mut errors,
+        );
+        errors
+    }
+}

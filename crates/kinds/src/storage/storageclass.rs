@@ -1,0 +1,103 @@
+//! StorageClasses: <https://kubernetes.io/docs/concepts/storage/storage-classes/>.
+
+use std::collections::HashSet;
+
+use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::{Errors, immutable, one_of};
+
+/// What only StorageClasses do.
+pub(crate) struct StorageClass;
+
+const PARAMETERS: usize = 512;
+const PARAMETERS_SIZE: usize = 256 * 1024;
+
+impl Strategy for StorageClass {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        let provisioner = root.child("provisioner");
+        if provisioner.text().is_empty() {
+            errors.push(provisioner.required(""));
+        } else {
+            let lower = provisioner.text().to_lowercase();
+            let faults = qualified_name(&lower);
+            errors.extend(
+                faults
+                    .into_iter()
+                    .map(|fault| provisioner.invalid_as(lower.as_str(), fault)),
+            );
+        }
+        validate_parameters(&root.child("parameters"), &mut errors);
+        let reclaim = root.child("reclaimPolicy");
+        if !reclaim.text().is_empty() {
+            one_of(&reclaim, &["Delete", "Retain"], &mut errors);
+        }
+        let binding = root.child("volumeBindingMode");
+        if binding.is_set() {
+            one_of(&binding, &["Immediate", "WaitForFirstConsumer"], &mut errors);
+        } else {
+            errors.push(binding.required(""));
+        }
+        for term in root.child("allowedTopologies").items() {
+            validate_topology(&term, &mut errors);
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
+        for part in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+            immutable(&root.child(part), &old_root.child(part), &mut errors);
+        }
+        if errors.is_empty() {
+            errors = self.validate(context, object);
+        }
+        errors
+    }
+}
+
+fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
+    if parameters.len() > PARAMETERS {
+        let detail = format!("must have at most {PARAMETERS} items");
+        errors.push(FieldError {
+            detail,
+            ..parameters.too_many(PARAMETERS)
+        });
+        return;
+    }
+    let mut size = 0;
+    for (key, value) in parameters.entries() {
+        if key.is_empty() {
+            errors.push(parameters.invalid_as(key, "field can not be empty."));
+        }
+        size += key.len() + value.text().len();
+    }
+    if size > PARAMETERS_SIZE {
+        errors.push(parameters.too_long(PARAMETERS_SIZE));
+    }
+}
+
+fn validate_topology(term: &Field<'_, '_>, errors: &mut Errors) {
+    let mut keys = HashSet::new();
+    for expression in term.child("matchLabelExpressions").items() {
+        let (key, values) = (expression.child("key"), expression.child("values"));
+        if values.is_empty() {
+            errors.push(values.required(""));
+        }
+        let mut seen = HashSet::new();
+        for value in values.items() {
+            if !seen.insert(value.text()) {
+                errors.push(value.duplicate());
+            }
+        }
+        validate_label_name(&key, errors);
+        if !keys.insert(key.text()) {
+            errors.push(key.duplicate());
+        }
+    }
+}
