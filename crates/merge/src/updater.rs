@@ -150,15 +150,21 @@ impl<C: Converter> Updater<C> {
         if self.ignored_fields.is_some() && self.ignore_filter.is_some() {
             return Err(ApplyError::BothIgnored);
         }
-        let wanted = self.without_ignored(&wanted, version);
+        let counted = self.without_ignored(&wanted, version);
         let owned = VersionedSet {
-            set: wanted,
+            set: counted,
             api_version: version.into(),
             applied: true,
         };
+        // Where the manager still wants all that it wanted last there is nothing to remove. Not so where parts of what it
+        // wants are ignored: an item may go with an ignored field of its own.
+        let wants_all = |last: &VersionedSet| {
+            last.api_version == version && owned.set.same(&wanted) && last.set.is_subset(&owned.set)
+        };
+        let dropped = managers.get(manager).is_some_and(|last| !wants_all(last));
         let last = managers.insert(manager, owned);
         let object = match last {
-            Some(last) if !last.set.is_empty() => self.prune(merged, &managers, manager, &last)?,
+            Some(last) if dropped => self.prune(merged, &managers, manager, &last)?,
             _ => merged,
         };
         let (managers, _) = self.change_owners(live, &object, version, managers, manager, force)?;
