@@ -209,7 +209,7 @@ fn service(
         context: Arc::new(context),
         authenticator,
         authorizer: Arc::new(BuiltInRules),
-        paths: Paths::new(registry, health, reached.to_string()),
+        paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock)),
     }))
 }
 

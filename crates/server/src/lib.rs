@@ -15,6 +15,7 @@ pub mod health;
 pub mod lookup;
 pub mod negotiation;
 pub mod objects;
+pub mod openapi;
 pub mod options;
 pub mod paths;
 pub mod query;

@@ -13,8 +13,10 @@ use crate::discovery::aggregated::{self, Documents, Root};
 use crate::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::health::Health;
 use crate::negotiation::{self, NAMED_TYPES, Representation};
+use crate::openapi::{self, OpenApi};
 use crate::response::{self, Response};
 use crate::router::Incoming;
+use crate::state::Clock;
 use crate::version::VersionInfo;
 
 /// What answers at the paths that are no resources.
@@ -24,18 +26,34 @@ pub struct Paths {
     address: String,
     discovery: Documents,
     version: VersionInfo,
+    openapi: Option<Arc<OpenApi>>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Paths {
     /// The paths of a server that clients reach at `address` (host and port).
-    pub fn new(registry: Arc<ArcSwap<Registry>>, health: Health, address: impl Into<String>) -> Self {
+    pub fn new(
+        registry: Arc<ArcSwap<Registry>>,
+        health: Health,
+        address: impl Into<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             registry,
             health,
             address: address.into(),
             discovery: Documents::default(),
             version: VersionInfo::current(),
+            openapi: None,
+            clock,
         }
+    }
+
+    /// With the documents of OpenAPI that come from `source`.
+    #[must_use]
+    pub fn with_openapi(mut self, source: Arc<dyn openapi::Source>) -> Self {
+        self.openapi = Some(Arc::new(OpenApi::new(source)));
+        self
     }
 
     /// Whether `path` lies below a group that is served, so that what is missing there is told as a `Status`.
@@ -59,13 +77,17 @@ impl Paths {
     ///
     /// # Errors
     /// 404, 405 or 406.
-    pub fn respond(&self, incoming: Incoming) -> Result<Response, ApiError> {
+    pub async fn respond(&self, incoming: Incoming) -> Result<Response, ApiError> {
         let Incoming {
             method, info, headers, ..
         } = incoming;
         let path = info.path.as_str();
         if let Some(response) = self.health.respond(path, &info.query) {
             return Ok(response);
+        }
+        if let Some(openapi) = self.openapi.as_ref().filter(|_| path.starts_with("/openapi/")) {
+            let answer = openapi.respond(path, &info.query, &headers, self.clock.now()).await?;
+            return Ok(answer.unwrap_or_else(page_not_found));
         }
         let document = Document {
             headers: &headers,

@@ -95,7 +95,7 @@ impl Service {
             .clone()
             .filter(|_| self.paths.is_api(&incoming.info.path))
         else {
-            return self.paths.respond(incoming);
+            return self.paths.respond(incoming).await;
         };
         let context = Arc::clone(&self.context);
         let limit = context.config.request_timeout;

@@ -1,0 +1,341 @@
+//! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served, for clients that check or explain objects
+//! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>).
+//!
+//! Documents are large and seldom asked for: each is made when it is first asked for and kept compressed. Their hashes,
+//! by which clients keep them, come from what they are made of, so that the index needs none of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response as HttpResponse, StatusCode};
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest as _, Sha512};
+
+use crate::ApiError;
+use crate::body::ResponseBody;
+use crate::query::Query;
+use crate::response::{self, Response};
+
+/// Where the documents come from.
+pub trait Source: Send + Sync {
+    /// What changes whenever a document does.
+    fn fingerprint(&self) -> Vec<u8>;
+
+    /// The paths that have a document of version 3, without a slash in front: `api/v1`, `apis/apps/v1`.
+    fn paths(&self) -> Vec<String>;
+
+    /// The document of version 3 of one of these paths, as JSON.
+    fn version_3(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// The document of version 2, as JSON.
+    fn version_2(&self) -> Vec<u8>;
+}
+
+/// The documents of a [`Source`].
+pub struct OpenApi {
+    source: Arc<dyn Source>,
+    kept: Mutex<Kept>,
+}
+
+/// The documents that were asked for, compressed, of one state of the source.
+#[derive(Default)]
+struct Kept {
+    fingerprint: Vec<u8>,
+    documents: BTreeMap<String, Bytes>,
+}
+
+/// How long clients may keep a document that they ask for by its hash, which never changes.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The name of the document of version 2 among those of version 3.
+const VERSION_2: &str = "v2";
+
+impl OpenApi {
+    /// The documents of `source`.
+    pub fn new(source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The answer at `path`, if it is one of OpenAPI. `now` is the time of day.
+    ///
+    /// # Errors
+    /// 406 where the client takes no JSON; 500 where a document cannot be made.
+    pub async fn respond(
+        self: &Arc<Self>,
+        path: &str,
+        query: &Query,
+        headers: &HeaderMap,
+        now: SystemTime,
+    ) -> Result<Option<Response>, ApiError> {
+        match path {
+            "/openapi/v2" => self.document(VERSION_2, headers).await.map(Some),
+            "/openapi/v3" | "/openapi/v3/" => Ok(Some(self.index())),
+            _ => {
+                let name = path.strip_prefix("/openapi/v3/").map(|name| name.trim_end_matches('/'));
+                let Some(name) = name.filter(|name| self.source.paths().iter().any(|known| known == name)) else {
+                    return Ok(None);
+                };
+                let hash = hash(&self.source.fingerprint(), name);
+                let asked = query.get("hash").filter(|asked| !asked.is_empty());
+                if asked.is_some_and(|asked| asked != hash) {
+                    return Ok(Some(moved(&format!("/openapi/v3/{name}?hash={hash}"))));
+                }
+                let mut response = self.document(name, headers).await?;
+                if asked.is_some() {
+                    let headers = response.headers_mut();
+                    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+                    if let Ok(expires) = HeaderValue::from_str(&httpdate::fmt_http_date(now + YEAR)) {
+                        headers.insert(header::EXPIRES, expires);
+                    }
+                }
+                Ok(Some(response))
+            }
+        }
+    }
+
+    /// Where the documents of version 3 are. The reference calls this plain text, whatever the client accepts.
+    fn index(&self) -> Response {
+        let fingerprint = self.source.fingerprint();
+        let mut names = self.source.paths();
+        names.sort_unstable();
+        let paths: serde_json::Map<String, serde_json::Value> = names
+            .into_iter()
+            .map(|name| {
+                let url = format!("/openapi/v3/{name}?hash={}", hash(&fingerprint, &name));
+                (name, json!({ "serverRelativeURL": url }))
+            })
+            .collect();
+        let index = json!({ "paths": paths });
+        response::text(StatusCode::OK, index.to_string())
+    }
+
+    async fn document(self: &Arc<Self>, name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
+        check_json(headers)?;
+        let fingerprint = self.source.fingerprint();
+        let etag = HeaderValue::from_str(&format!("\"{}\"", hash(&fingerprint, name)));
+        let etag = etag.map_err(|error| ApiError::internal(error.to_string()))?;
+        let mut response = if headers.get(header::IF_NONE_MATCH) == Some(&etag) {
+            let mut response = HttpResponse::new(ResponseBody::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            let compressed = self.compressed(fingerprint, name).await?;
+            if takes_gzip(headers) {
+                let mut response = response::bytes(StatusCode::OK, JSON, compressed);
+                let encoding = HeaderValue::from_static("gzip");
+                response.headers_mut().insert(header::CONTENT_ENCODING, encoding);
+                response
+            } else {
+                let text = blocking(move || decompress(&compressed)).await?;
+                response::bytes(StatusCode::OK, JSON, text)
+            }
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, etag);
+        if name == VERSION_2 {
+            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        headers.append(header::VARY, HeaderValue::from_static("Accept"));
+        Ok(response)
+    }
+
+    /// The compressed document, which is made if it is not there yet.
+    async fn compressed(self: &Arc<Self>, fingerprint: Vec<u8>, name: &str) -> Result<Bytes, ApiError> {
+        {
+            let mut kept = self.kept.lock();
+            if kept.fingerprint != fingerprint {
+                *kept = Kept {
+                    fingerprint: fingerprint.clone(),
+                    documents: BTreeMap::new(),
+                };
+            }
+            if let Some(document) = kept.documents.get(name) {
+                return Ok(document.clone());
+            }
+        }
+        let (this, name) = (Arc::clone(self), name.to_owned());
+        blocking(move || {
+            let text = match name.as_str() {
+                VERSION_2 => Some(this.source.version_2()),
+                name => this.source.version_3(name),
+            };
+            let text = text.ok_or_else(ApiError::unknown_resource)?;
+            let document = compress(&text)?;
+            let mut kept = this.kept.lock();
+            if kept.fingerprint == fingerprint {
+                kept.documents.insert(name, document.clone());
+            }
+            Ok(document)
+        })
+        .await
+    }
+}
+
+/// Does what takes long where it keeps no other request waiting.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
+}
+
+fn compress(text: &[u8]) -> Result<Bytes, ApiError> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
+    let compressed = encoder.write_all(text).and_then(|()| encoder.finish());
+    compressed
+        .map(Bytes::from)
+        .map_err(|error| ApiError::internal(error.to_string()))
+}
+
+fn decompress(bytes: &[u8]) -> Result<Bytes, ApiError> {
+    let mut text = Vec::with_capacity(bytes.len() * 8);
+    let read = GzDecoder::new(bytes).read_to_end(&mut text);
+    read.map(|_| Bytes::from(text))
+        .map_err(|error| ApiError::internal(error.to_string()))
+}
+
+/// The hash of the document `name` of a source with that fingerprint, in this version of the server.
+fn hash(fingerprint: &[u8], name: &str) -> String {
+    let mut hasher = Sha512::new();
+    for part in [crate::version::git_version().as_bytes(), fingerprint, name.as_bytes()] {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let mut text = String::with_capacity(128);
+    for byte in hasher.finalize() {
+        let _ = write!(text, "{byte:02X}");
+    }
+    text
+}
+
+fn moved(to: &str) -> Response {
+    let mut response = HttpResponse::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    if let Ok(to) = HeaderValue::from_str(to) {
+        response.headers_mut().insert(header::LOCATION, to);
+    }
+    response
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT_ENCODING).into_iter();
+    let accepted = accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(','));
+    accepted.into_iter().any(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let gzip = matches!(parts.next(), Some("gzip" | "*"));
+        gzip && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))
+    })
+}
+
+fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    crate::negotiation::check_acceptable(headers, &["application/json", "application/*"])
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    struct Fixed(&'static str);
+
+    impl Source for Fixed {
+        fn fingerprint(&self) -> Vec<u8> {
+            self.0.as_bytes().to_vec()
+        }
+
+        fn paths(&self) -> Vec<String> {
+            vec!["apis/apps/v1".to_owned(), "api/v1".to_owned()]
+        }
+
+        fn version_3(&self, path: &str) -> Option<Vec<u8>> {
+            Some(format!("{{\"of\":\"{path}\"}}").into_bytes())
+        }
+
+        fn version_2(&self) -> Vec<u8> {
+            b"{\"swagger\":\"2.0\"}".to_vec()
+        }
+    }
+
+    async fn ask(path: &str, query: &str, headers: &[(header::HeaderName, &'static str)]) -> Option<Response> {
+        let headers = headers
+            .iter()
+            .map(|(name, text)| (name.clone(), HeaderValue::from_static(text)));
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        let (query, headers) = (Query::parse(query), HeaderMap::from_iter(headers));
+        openapi
+            .respond(path, &query, &headers, SystemTime::UNIX_EPOCH)
+            .await
+            .unwrap()
+    }
+
+    async fn text(response: Response) -> Vec<u8> {
+        response.into_body().collect().await.unwrap().to_bytes().to_vec()
+    }
+
+    #[tokio::test]
+    async fn the_index_leads_to_documents_that_may_be_kept_for_good() {
+        let index = ask("/openapi/v3", "", &[]).await.unwrap();
+        assert_eq!(index.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+        let index: serde_json::Value = serde_json::from_slice(&text(index).await).unwrap();
+        let url = index["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap();
+        let (path, query) = url.split_once('?').unwrap();
+        let document = ask(path, query, &[]).await.unwrap();
+        assert_eq!(document.headers()[header::CACHE_CONTROL], "public, immutable");
+        assert_eq!(document.headers()[header::EXPIRES], "Fri, 01 Jan 1971 00:00:00 GMT");
+        assert_eq!(text(document).await, b"{\"of\":\"api/v1\"}");
+        let moved = ask(path, "hash=old", &[]).await.unwrap();
+        assert_eq!(moved.headers()[header::LOCATION], url);
+    }
+
+    #[tokio::test]
+    async fn documents_are_compressed_for_clients_that_take_it() {
+        let document = ask("/openapi/v2", "", &[(header::ACCEPT_ENCODING, "br, gzip;q=0.5")])
+            .await
+            .unwrap();
+        assert_eq!(document.headers()[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(decompress(&text(document).await).unwrap(), "{\"swagger\":\"2.0\"}");
+        let document = ask("/openapi/v2", "", &[(header::ACCEPT_ENCODING, "gzip;q=0")])
+            .await
+            .unwrap();
+        assert!(!document.headers().contains_key(header::CONTENT_ENCODING));
+    }
+
+    #[tokio::test]
+    async fn a_document_that_the_client_has_is_not_sent_again() {
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        let ask = async |openapi: &Arc<OpenApi>, headers: &HeaderMap| {
+            let query = Query::default();
+            let response = openapi.respond("/openapi/v2", &query, headers, SystemTime::UNIX_EPOCH);
+            response.await.unwrap().unwrap()
+        };
+        let etag = ask(&openapi, &HeaderMap::new()).await.headers()[header::ETAG].clone();
+        let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, etag)]);
+        assert_eq!(ask(&openapi, &headers).await.status(), StatusCode::NOT_MODIFIED);
+        let changed = Arc::new(OpenApi::new(Arc::new(Fixed("2"))));
+        assert_eq!(ask(&changed, &headers).await.status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn other_paths_are_not_of_openapi() {
+        for path in ["/openapi", "/openapi/v3/apis/none/v1", "/openapi/v4"] {
+            assert!(ask(path, "", &[]).await.is_none(), "{path}");
+        }
+    }
+}
