@@ -39,6 +39,9 @@ const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
     ("v1", "io.k8s.apimachinery.pkg.apis.meta.v1.List"),
 ];
 
+/// The fields whose struct takes no defaults of its own: a CronJob does not default the spec of its jobs, only their pods.
+const UNDEFAULTED: [(&str, &str); 1] = [("io.k8s.api.batch.v1.JobTemplateSpec", "spec")];
+
 /// The fields of every object that protobuf keeps outside of its message.
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
 
@@ -187,6 +190,7 @@ impl Assembly<'_, '_> {
         }
         let default = &self.facts.defaults["unconditional"][of][field.name.as_str()];
         field.default = (!default.is_null()).then(|| value_of(default)).transpose()?;
+        field.undefaulted = UNDEFAULTED.contains(&(of, field.name.as_str()));
         self.note_published_default(of, field)
     }
 

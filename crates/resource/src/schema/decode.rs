@@ -396,7 +396,7 @@ fn time(text: &str, precision: Precision) -> Result<Option<Value>, DecodeError> 
 }
 
 /// Whether `omitempty` leaves the value out.
-fn is_empty(value: &Value) -> bool {
+pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(flag) => !flag,

@@ -32,6 +32,8 @@ pub struct Field {
     /// Whether the source marks [`Field::default`], or the zero value where there is none, as the default that the OpenAPI
     /// documents tell.
     pub default_published: bool,
+    /// Whether the struct that it holds takes no defaults of its own here, only those of what is within it.
+    pub undefaulted: bool,
 }
 
 impl Field {
@@ -51,6 +53,7 @@ impl Field {
             proto: ProtoPath::default(),
             default: None,
             default_published: false,
+            undefaulted: false,
         }
     }
 }

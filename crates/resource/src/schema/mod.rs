@@ -9,6 +9,7 @@
 
 mod base64;
 mod decode;
+mod defaults;
 mod field;
 mod merge;
 pub mod quantity;
@@ -19,10 +20,15 @@ mod tests;
 mod text;
 pub mod times;
 mod types;
+mod visit;
 
 pub use decode::{DecodeError, Decoded, UnknownField, decode};
+pub use defaults::with_defaults;
 pub use field::{Field, ListType, MapType, MergeKey, Omission, PatchMarks, ProtoPath, Shape};
 pub use merge::{merge_schema, stated_default};
 pub use table::{TableError, TypeTable, TypeTableBuilder};
 pub use text::{TextError, write_table};
 pub use types::{Scalar, Type, TypeId, TypeKind, Union};
+pub use visit::TypeVisitor;
+
+pub(crate) use decode::is_empty;

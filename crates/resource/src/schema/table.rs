@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use holdfast_value::{Map, SmolStr, Value};
 
 use crate::GroupVersionKind;
+use crate::schema::defaults::leads_to_default;
 use crate::schema::{Field, MapType, Omission, Scalar, Shape, Type, TypeId, TypeKind, Union};
 
 /// All types of a set of kinds; see the [module](crate::schema).
@@ -166,6 +167,8 @@ impl TypeTableBuilder {
             unions: Vec::<Union>::new(),
             zero: OnceLock::new(),
             always_written: Vec::new(),
+            reaches_default: false,
+            default_fields: Vec::new(),
         }))
     }
 
@@ -190,11 +193,32 @@ impl TypeTableBuilder {
                 table.by_kind.insert(kind.clone(), id);
             }
         }
+        table.settle_defaults();
         Ok(table)
     }
 }
 
 impl TypeTable {
+    /// Works out which fields lead to defaults. Types may hold themselves, so this goes round until nothing new is found.
+    fn settle_defaults(&mut self) {
+        let mut grew = true;
+        while grew {
+            grew = false;
+            for at in 0..self.types.len() {
+                let of = &self.types[at];
+                let leads = |field: &Field| field.default.is_some() || leads_to_default(self, &field.shape);
+                let places = (0u16..).zip(of.fields()).filter(|(_, field)| leads(field));
+                let places: Vec<u16> = places.map(|(place, _)| place).collect();
+                let of = &mut self.types[at];
+                if places.len() > of.default_fields.len() {
+                    of.reaches_default = true;
+                    of.default_fields = places;
+                    grew = true;
+                }
+            }
+        }
+    }
+
     /// Works out the zero value of a type, those of the structs within it first.
     fn settle_zero(&mut self, id: TypeId, above: &mut Vec<TypeId>) -> Result<(), TableError> {
         let of = self.get(id);

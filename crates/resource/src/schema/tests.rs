@@ -226,3 +226,68 @@ fn schemas_within_schemas_lose_unknown_fields_silently() {
     let error = decoded(of, r#"{"additionalProperties":1}"#).unwrap_err();
     assert_eq!(error, DecodeError::SchemaOrBool);
 }
+
+fn defaulted(of: &str, text: &str) -> String {
+    let table = builtin();
+    let of = table.id(of).unwrap();
+    let decoded = decode(&table, of, &object(text)).unwrap().value;
+    json::to_string(&with_defaults(&table, of, &decoded).unwrap_or(decoded))
+}
+
+#[test]
+fn defaults_are_filled_in_wherever_their_type_stands() {
+    let text =
+        r#"{"spec":{"replicas":0,"template":{"spec":{"containers":[{"name":"a","ports":[{"containerPort":1}]}]}}}}"#;
+    assert_eq!(
+        defaulted(DEPLOYMENT, text),
+        r#"{"metadata":{},"spec":{"progressDeadlineSeconds":600,"replicas":0,"revisionHistoryLimit":10,"selector":null,"#
+            .to_owned()
+            + r#""strategy":{"type":"RollingUpdate"},"template":{"metadata":{},"spec":{"containers":[{"name":"a","#
+            + r#""ports":[{"containerPort":1,"protocol":"TCP"}],"resources":{},"terminationMessagePath":"/dev/termination-log","#
+            + r#""terminationMessagePolicy":"File"}],"dnsPolicy":"ClusterFirst","restartPolicy":"Always","#
+            + r#""schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}},"status":{}}"#
+    );
+}
+
+#[test]
+fn a_zero_that_the_type_cannot_tell_from_nothing_takes_the_default() {
+    let flow = "io.k8s.api.flowcontrol.v1.FlowSchemaSpec";
+    assert!(defaulted(flow, r#"{"matchingPrecedence":0}"#).contains(r#""matchingPrecedence":1000"#));
+    assert!(defaulted(flow, r#"{"matchingPrecedence":7}"#).contains(r#""matchingPrecedence":7"#));
+}
+
+#[test]
+fn a_cron_job_defaults_the_pods_of_its_jobs_and_not_the_jobs() {
+    let text = r#"{"jobTemplate":{"spec":{"template":{"spec":{"containers":[]}}}}}"#;
+    let spec = defaulted("io.k8s.api.batch.v1.CronJobSpec", text);
+    assert!(!spec.contains("completionMode"), "{spec}");
+    assert!(spec.contains("terminationGracePeriodSeconds"), "{spec}");
+}
+
+#[test]
+fn what_has_its_defaults_is_left_alone() {
+    let table = builtin();
+    let of = table.id(DEPLOYMENT).unwrap();
+    let text = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#;
+    let once = object(&defaulted(DEPLOYMENT, text));
+    assert!(with_defaults(&table, of, &once).is_none());
+}
+
+#[test]
+fn a_visitor_finds_values_of_a_type_wherever_they_stand() {
+    let table = builtin();
+    let wanted = ["io.k8s.api.core.v1.Container", "io.k8s.api.core.v1.EphemeralContainer"];
+    let visitor = TypeVisitor::new(&table, table.id(POD).unwrap(), &wanted);
+    let mut pod = object(
+        r#"{"spec":{"containers":[{"name":"a"},{"name":"b"}],"initContainers":[{"name":"c"}],
+            "ephemeralContainers":[{"name":"d"}],"volumes":[{"name":"e"}]}}"#,
+    );
+    let mut names = Vec::new();
+    visitor.visit(&table, &mut pod, &mut |_, container| {
+        names.push(container.str_at(&["name"]).unwrap().to_owned());
+        container.set_at(&["image"], "x".into());
+    });
+    names.sort();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    assert_eq!(json::to_string(&pod).matches("image").count(), 4);
+}

@@ -184,6 +184,7 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
         "retain-keys" => field.patch.retain_keys = true,
         "enum" => field.enum_values = inside.split(',').map(SmolStr::new).collect(),
         "published" => field.default_published = true,
+        "undefaulted" => field.undefaulted = true,
         _ => return Err("no such mark of a field"),
     }
     Ok(())
@@ -322,6 +323,7 @@ impl Writer<'_> {
             (field.patch.merge, " merge"),
             (field.patch.replace, " replace"),
             (field.patch.retain_keys, " retain-keys"),
+            (field.undefaulted, " undefaulted"),
         ];
         out.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
         if field.list_type == Some(ListType::Map) {
@@ -376,7 +378,7 @@ type a.v1.Port struct atomic kind(v1/Port) kind(a/v1/Port) union(type:tcp=TCP,ud
 type a.v1.Ports struct unpublished
   extra {}[]string 1 pointer map-atomic
   ports []a.v1.Port - merge replace retain-keys keys(number,protocol="TCP") merge-key(number)
-  when a.v1.Time 3 zero
+  when a.v1.Time 3 zero undefaulted
 
 type a.v1.Time time
 "#;

@@ -9,6 +9,13 @@ use crate::schema::{Field, MapType};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub(crate) u32);
 
+impl TypeId {
+    /// The place as an index, for tables beside this one.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A type of objects or of parts of them.
 #[derive(Clone, Debug)]
 pub struct Type {
@@ -28,6 +35,10 @@ pub struct Type {
     pub(crate) zero: OnceLock<Value>,
     /// For structs, the places of the fields that are written even when nobody set them.
     pub(crate) always_written: Vec<u16>,
+    /// Whether an unconditional default stands anywhere within values of the type.
+    pub(crate) reaches_default: bool,
+    /// The places of the fields that have such a default or lead to one.
+    pub(crate) default_fields: Vec<u16>,
 }
 
 impl Type {

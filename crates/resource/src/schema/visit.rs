@@ -1,0 +1,103 @@
+//! Finding the values of certain types anywhere in an object.
+
+use holdfast_value::Value;
+
+use crate::schema::{Shape, TypeId, TypeTable};
+
+/// Calls a rule for every value of certain types within an object, such as each container wherever one stands.
+///
+/// Made once for a kind and its rules; a visit then walks only the fields that lead to such values.
+#[derive(Clone, Debug)]
+pub struct TypeVisitor {
+    root: TypeId,
+    /// By type: whether it is one of those looked for.
+    wanted: Vec<bool>,
+    /// By type: the places of the fields that lead to one of them.
+    leading: Vec<Vec<u16>>,
+}
+
+impl TypeVisitor {
+    /// A visitor for the objects of type `root`, and the definition names of the types looked for. Names that the table
+    /// lacks are never found.
+    pub fn new(table: &TypeTable, root: TypeId, wanted: &[&str]) -> Self {
+        let mut is_wanted = vec![false; table.len()];
+        for id in wanted.iter().filter_map(|name| table.id(name)) {
+            is_wanted[id.index()] = true;
+        }
+        let mut visitor = Self {
+            root,
+            leading: vec![Vec::new(); table.len()],
+            wanted: is_wanted,
+        };
+        // Types may hold themselves, so what leads somewhere is found by going round until nothing new is.
+        let mut grew = true;
+        while grew {
+            grew = false;
+            for (id, of) in table.iter() {
+                let leads = |field: &crate::schema::Field| visitor.leads(&field.shape);
+                let fields: Vec<u16> = (0u16..)
+                    .zip(of.fields())
+                    .filter(|(_, field)| leads(field))
+                    .map(|(at, _)| at)
+                    .collect();
+                if fields.len() > visitor.leading[id.index()].len() {
+                    visitor.leading[id.index()] = fields;
+                    grew = true;
+                }
+            }
+        }
+        visitor
+    }
+
+    /// Calls `rule` with each value of a wanted type, the outer ones first, and the type.
+    pub fn visit(&self, table: &TypeTable, object: &mut Value, rule: &mut dyn FnMut(TypeId, &mut Value)) {
+        self.visit_type(table, self.root, object, rule);
+    }
+
+    fn leads(&self, shape: &Shape) -> bool {
+        match shape {
+            Shape::Ref(id) => self.wanted[id.index()] || !self.leading[id.index()].is_empty(),
+            Shape::List(inner) | Shape::Map(inner) => self.leads(inner),
+            _ => false,
+        }
+    }
+
+    fn visit_type(&self, table: &TypeTable, of: TypeId, value: &mut Value, rule: &mut dyn FnMut(TypeId, &mut Value)) {
+        if self.wanted[of.index()] {
+            rule(of, value);
+        }
+        for at in &self.leading[of.index()] {
+            let field = &table.get(of).fields()[usize::from(*at)];
+            // Looking first keeps shared maps shared where there is nothing to visit.
+            if value.get(&field.name).is_none_or(Value::is_null) {
+                continue;
+            }
+            if let Some(value) = value.as_map_mut().and_then(|map| map.get_mut(&field.name)) {
+                self.visit_shape(table, &field.shape, value, rule);
+            }
+        }
+    }
+
+    fn visit_shape(
+        &self,
+        table: &TypeTable,
+        shape: &Shape,
+        value: &mut Value,
+        rule: &mut dyn FnMut(TypeId, &mut Value),
+    ) {
+        match (shape, value) {
+            (Shape::Ref(id), value) => self.visit_type(table, *id, value, rule),
+            (Shape::List(item), Value::List(list)) => {
+                for value in list.make_mut() {
+                    self.visit_shape(table, item, value, rule);
+                }
+            }
+            (Shape::Map(of), Value::Map(map)) => {
+                for (_, value) in map.values_mut() {
+                    self.visit_shape(table, of, value, rule);
+                }
+            }
+            _ => {}
+        }
+    }
+}
