@@ -27,6 +27,16 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Print the version.
     Version,
+    /// Print an object with the manager, operation and age of each field beside it.
+    Blame(Blame),
+}
+
+/// Whose fields to print.
+#[derive(Debug, Args)]
+pub(crate) struct Blame {
+    /// A file that holds the object with its managedFields, in YAML or JSON; - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: PathBuf,
 }
 
 /// How to serve.

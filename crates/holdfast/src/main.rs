@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! Holdfast, the binary: a Kubernetes-compatible API server in one process, and commands for people.
 
+mod blame;
 mod files;
 mod flags;
 mod kubeconfig;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
         Some(Command::Version) => version(),
+        Some(Command::Blame(arguments)) => blame::of_file(&arguments.filename, &mut std::io::stdout()),
         None => serve::run(&arguments.serve),
     };
     match outcome {

@@ -1,0 +1,214 @@
+//! `holdfast blame`: an object with the manager, operation and age of each field beside it.
+
+mod age;
+mod lines;
+
+use std::io::{Read as _, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use holdfast_ownership::{Blame, Owner, blame};
+use holdfast_value::{Limits, Value, yaml};
+
+use self::lines::Line;
+
+/// The columns beside the object.
+const HEADER: [&str; 3] = ["MANAGER", "OPERATION", "AGE"];
+
+/// Prints the object in `file` (`-` for standard input), which is YAML or JSON, with its owners.
+pub(crate) fn of_file(file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut bytes = Vec::new();
+    if file == Path::new("-") {
+        std::io::stdin().read_to_end(&mut bytes).context("standard input")?;
+    } else {
+        bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+    }
+    let object = yaml::parse(&bytes, &Limits::default()).with_context(|| file.display().to_string())?;
+    out.write_all(render(&object, SystemTime::now()).as_bytes())?;
+    Ok(())
+}
+
+/// The object as YAML without its `managedFields`. Beside each field stand its owner, how it came to own the field, through
+/// which subresource, and how long ago; further owners stand on lines of their own below.
+pub(crate) fn render(object: &Value, now: SystemTime) -> String {
+    let blames = blame(object);
+    let lines = lines::of(object, &blames);
+    let cells: Vec<Vec<[String; 3]>> = lines.iter().map(|line| cells(line, now)).collect();
+    let mut widths = HEADER.map(str::len);
+    for row in cells.iter().flatten() {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+
+    let mut out = String::new();
+    row(&mut out, &HEADER.map(str::to_owned), widths, "FIELD");
+    let nobody = HEADER.map(|_| String::new());
+    for (line, owners) in lines.iter().zip(&cells) {
+        let (first, others) = owners
+            .split_first()
+            .map_or((&nobody, &[][..]), |(first, others)| (first, others));
+        row(&mut out, first, widths, &line.text);
+        for other in others {
+            row(&mut out, other, widths, "");
+        }
+    }
+    out
+}
+
+/// One row for each owner of the field on a line.
+fn cells(line: &Line<'_>, now: SystemTime) -> Vec<[String; 3]> {
+    let owners = line.blame.map_or(&[][..], |Blame { owners, .. }| owners);
+    owners
+        .iter()
+        .map(|owner| [manager(owner), operation(owner), age::of(owner.time, now)])
+        .collect()
+}
+
+/// The manager, so that nothing in its name can leave its column.
+fn manager(owner: &Owner) -> String {
+    owner
+        .manager
+        .chars()
+        .map(|character| if character.is_control() { '?' } else { character })
+        .collect()
+}
+
+fn operation(owner: &Owner) -> String {
+    let Owner {
+        operation, subresource, ..
+    } = owner;
+    match subresource.as_str() {
+        "" => operation.name().to_owned(),
+        subresource => format!("{}/{subresource}", operation.name()),
+    }
+}
+
+fn row(out: &mut String, cells: &[String; 3], widths: [usize; 3], text: &str) {
+    let start = out.len();
+    for (cell, width) in cells.iter().zip(widths) {
+        out.push_str(cell);
+        out.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count()));
+    }
+    out.push_str(text);
+    out.truncate(start + out[start..].trim_end_matches(' ').len());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn rendered(object: &str) -> String {
+        let object = yaml::parse(object.as_bytes(), &Limits::default()).unwrap();
+        render(&object, SystemTime::UNIX_EPOCH + Duration::from_secs(100))
+    }
+
+    #[test]
+    fn each_field_stands_beside_its_owners() {
+        let object = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  labels: {app: web}
+  managedFields:
+  - {manager: alpha, operation: Apply, apiVersion: apps/v1, time: "1970-01-01T00:00:55Z", fieldsType: FieldsV1,
+     fieldsV1: {"f:metadata": {"f:labels": {"f:app": {}}}, "f:spec": {"f:selector": {}, "f:template": {"f:spec":
+       {"f:containers": {'k:{"name":"main"}': {".": {}, "f:name": {}, "f:image": {}}}}}}}}
+  - {manager: a-scaler, operation: Update, apiVersion: apps/v1, fieldsType: FieldsV1, subresource: scale,
+     fieldsV1: {"f:spec": {"f:replicas": {}}}}
+  - {manager: bravo, operation: Update, apiVersion: apps/v1, time: "1970-01-01T00:01:38Z", fieldsType: FieldsV1,
+     fieldsV1: {"f:metadata": {"f:labels": {"f:app": {}}}}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    spec:
+      containers:
+      - {name: main, image: nginx, args: [a, [b]], env: []}
+      volumes: [{}, {name: v}]
+"#;
+        let expected = "\
+MANAGER   OPERATION     AGE  FIELD
+                             apiVersion: apps/v1
+                             kind: Deployment
+                             metadata:
+                               labels:
+alpha     Apply         45s      app: web
+bravo     Update        2s
+                               name: web
+                             spec:
+a-scaler  Update/scale  -      replicas: 3
+                               selector:
+                                 matchLabels:
+alpha     Apply         45s        app: web
+                               template:
+                                 spec:
+                                   containers:
+                                   - args:
+                                     - a
+                                     - - b
+                                     env: []
+alpha     Apply         45s          image: nginx
+alpha     Apply         45s          name: main
+                                   volumes:
+                                   - {}
+                                   - name: v
+";
+        assert_eq!(rendered(object), expected);
+    }
+
+    #[test]
+    fn texts_of_many_lines_stay_below_their_field() {
+        let object = r#"
+data: {script: "one\ntwo\n"}
+metadata:
+  managedFields:
+  - {manager: "tab\there", operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {"f:data": {"f:script": {}}}}
+list: ["x\ny\n"]
+"#;
+        let expected = "\
+MANAGER   OPERATION  AGE  FIELD
+                          data:
+tab?here  Apply      -      script: |
+                              one
+                              two
+                          list:
+                          - |
+                            x
+                            y
+";
+        assert_eq!(rendered(object), expected);
+    }
+
+    #[test]
+    fn anything_can_be_printed() {
+        for (object, expected) in [
+            ("5", "MANAGER  OPERATION  AGE  FIELD\n                         5\n"),
+            ("{}", "MANAGER  OPERATION  AGE  FIELD\n                         {}\n"),
+            (
+                "{metadata: {managedFields: [{}]}, z: 1}",
+                "MANAGER  OPERATION  AGE  FIELD\n                         z: 1\n",
+            ),
+        ] {
+            assert_eq!(rendered(object), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_as_yaml_or_json() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("object");
+        std::fs::write(&file, "{\"kind\": \"ConfigMap\"}").unwrap();
+        let mut out = Vec::new();
+        of_file(&file, &mut out).unwrap();
+        assert!(out.ends_with(b" kind: ConfigMap\n"));
+        std::fs::write(&file, "{").unwrap();
+        assert!(of_file(&file, &mut out).unwrap_err().to_string().contains("object"));
+        assert!(of_file(&directory.path().join("none"), &mut out).is_err());
+    }
+}
