@@ -12,6 +12,7 @@
 pub mod admission;
 mod apps;
 mod autoscaling;
+mod batch;
 mod config;
 mod core;
 mod defaults;
@@ -50,10 +51,11 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 7] = [
+const GROUPS: [(&str, GroupStrategies); 8] = [
     ("", core::strategy),
     ("apps", apps::strategy),
     ("autoscaling", autoscaling::strategy),
+    ("batch", batch::strategy),
     ("discovery.k8s.io", discovery::strategy),
     ("rbac.authorization.k8s.io", rbac::strategy),
     ("scheduling.k8s.io", scheduling::strategy),

@@ -1,0 +1,107 @@
+//! Jobs: <https://kubernetes.io/docs/concepts/workloads/controllers/job/>.
+
+mod status;
+mod validation;
+
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::Value;
+
+pub(super) use self::validation::validate_job_spec;
+use crate::config::Config;
+use crate::core::pod_spec::default_template;
+use crate::defaults::{is_zero, set_missing};
+use crate::workload::workload_warnings;
+
+/// What only Jobs do: they make up the selector that finds their own Pods.
+pub(crate) struct Job {
+    pub(crate) config: Config,
+}
+
+const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// The names of both labels before they had a domain.
+const OLD_CONTROLLER_UID: &str = "controller-uid";
+const OLD_JOB_NAME: &str = "job-name";
+
+impl Strategy for Job {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        default_template(object, &["spec", "template"]);
+        label_as_template(object);
+        let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
+            return;
+        };
+        if spec.get("parallelism").is_none() && set_missing(spec, "completions", || 1.into()) {
+            set_missing(spec, "parallelism", || 1.into());
+        }
+        set_missing(spec, "parallelism", || 1.into());
+        let by_index = !is_zero(spec.get("backoffLimitPerIndex")) || spec.get("backoffLimitPerIndex").is_some();
+        set_missing(
+            spec,
+            "backoffLimit",
+            || if by_index { i32::MAX.into() } else { 6.into() },
+        );
+        let by_failure = spec.get("podFailurePolicy").is_some_and(|policy| !policy.is_null());
+        set_missing(spec, "podReplacementPolicy", || {
+            if by_failure { "Failed" } else { "TerminatingOrFailed" }.into()
+        });
+    }
+
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let manual = object
+            .at(&["spec", "manualSelector"])
+            .and_then(Value::as_bool)
+            .unwrap_or_default();
+        if !manual {
+            make_selector(context, object);
+        }
+        // What is read back from the store is filled in again, now with labels that the template did not have before.
+        label_as_template(object);
+        Ok(())
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        validation::validate_job(&Field::root(object), self.config.allow_privileged)
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        if context.subresource == Some("status") {
+            return status::validate_status_update(&root, &old_root);
+        }
+        let mut errors = self.validate(context, object);
+        validation::validate_change(&root, &old_root, &mut errors);
+        errors
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        workload_warnings(context, object, old, &["spec", "template"], true)
+    }
+}
+
+/// A Job without labels takes on those of its template.
+fn label_as_template(object: &mut Value) {
+    let labels = object.at(&["spec", "template", "metadata", "labels"]);
+    if is_zero(object.at(&["metadata", "labels"]))
+        && let Some(labels) = labels.filter(|labels| !is_zero(Some(labels))).cloned()
+    {
+        object.set_at(&["metadata", "labels"], labels);
+    }
+}
+
+/// Labels the Pods with what only this Job has, and selects them by that.
+fn make_selector(context: &WriteContext<'_>, object: &mut Value) {
+    let uid = object.at(&["metadata", "uid"]).cloned().unwrap_or_default();
+    let name = Value::from(context.name);
+    for (label, value) in [
+        (OLD_JOB_NAME, &name),
+        (JOB_NAME, &name),
+        (OLD_CONTROLLER_UID, &uid),
+        (CONTROLLER_UID, &uid),
+    ] {
+        object.set_at(&["spec", "template", "metadata", "labels", label], value.clone());
+    }
+    let selected = ["spec", "selector", "matchLabels", CONTROLLER_UID];
+    if object.at(&selected).is_none() {
+        object.set_at(&selected, uid);
+    }
+}

@@ -1,0 +1,320 @@
+//! What is wrong with a Job.
+
+use std::collections::HashSet;
+
+use holdfast_resource::metadata::formats::{dns_subdomain, qualified_name};
+use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
+use holdfast_resource::{Field, FieldError, FieldErrorKind};
+use holdfast_value::Value;
+
+use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
+use crate::core::pod_spec::validate_template;
+use crate::validation::{Errors, immutable, numbers, one_of, same};
+
+const MANAGER_LENGTH: usize = 63;
+const INDEXED_PARALLELISM: i64 = 100_000;
+const FAILURE_RULES: usize = 20;
+const EXIT_CODES: usize = 255;
+
+/// Checks a Job.
+pub(super) fn validate_job(job: &Field<'_, '_>, allow_privileged: bool) -> Errors {
+    let mut errors = Errors::new();
+    let spec = job.child("spec");
+    validate_made_selector(job, &mut errors);
+    validate_job_spec(&spec, allow_privileged, &mut errors);
+    let (selector, template) = (spec.child("selector"), spec.child("template"));
+    if selector.is_set() {
+        validate_label_selector(&selector, &mut errors);
+    } else {
+        errors.push(selector.required(""));
+    }
+    let metadata = template.child("metadata");
+    let labels = metadata.child("labels");
+    if LabelSelector::read(&selector).is_some_and(|read| !read.matches(&labels)) {
+        errors.push(labels.invalid("`selector` does not match template `labels`"));
+    }
+    errors
+}
+
+/// A selector that the server makes up is not the client's to write.
+fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
+    let spec = job.child("spec");
+    let selector = spec.child("selector");
+    if spec.child("manualSelector").is_true() || !selector.is_set() {
+        return;
+    }
+    let metadata = job.child("metadata");
+    let (uid, name) = (metadata.child("uid").text(), metadata.child("name").text());
+    let template = spec.child("template");
+    let pod = template.child("metadata");
+    let labels = pod.child("labels");
+    for (label, value) in [
+        (OLD_CONTROLLER_UID, uid),
+        (OLD_JOB_NAME, name),
+        (CONTROLLER_UID, uid),
+        (JOB_NAME, name),
+    ] {
+        let found = labels.entry(label);
+        if !found.is_set() {
+            errors.push(labels.entry(label).required(format!("must be '{value}'")));
+        } else if found.text() != value {
+            errors.push(found.invalid(format!("must be '{value}'")));
+        }
+    }
+    let made = [CONTROLLER_UID, OLD_CONTROLLER_UID].iter().any(|label| {
+        let selected = selector.child("matchLabels");
+        selected.len() == 1 && selected.entry(label).text() == uid && selector.child("matchExpressions").is_empty()
+    });
+    if !made {
+        errors.push(selector.invalid("`selector` not auto-generated"));
+    }
+}
+
+/// Checks what Jobs and the templates of CronJobs share.
+pub(in crate::batch) fn validate_job_spec(spec: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
+    for part in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+    ] {
+        numbers::not_negative(&spec.child(part), errors);
+    }
+    let (per_index, most_failed) = (spec.child("backoffLimitPerIndex"), spec.child("maxFailedIndexes"));
+    if most_failed.is_set() {
+        numbers::not_negative(&most_failed, errors);
+        if !per_index.is_set() {
+            errors.push(per_index.required("when maxFailedIndexes is specified"));
+        }
+    }
+    validate_manager(&spec.child("managedBy"), errors);
+    let mode = spec.child("completionMode");
+    if mode.is_set() && !matches!(mode.text(), "NonIndexed" | "Indexed") {
+        errors.push(mode.not_supported(&["NonIndexed", "Indexed"]));
+    }
+    let indexed = mode.text() == "Indexed";
+    if indexed {
+        let (completions, parallelism) = (spec.child("completions"), spec.child("parallelism"));
+        if !completions.is_set() {
+            errors.push(completions.required("when completion mode is Indexed"));
+        }
+        if parallelism.number().is_some_and(|number| number > INDEXED_PARALLELISM) {
+            let detail = format!("must be less than or equal to {INDEXED_PARALLELISM} when completion mode is Indexed");
+            errors.push(parallelism.invalid(detail));
+        }
+    } else {
+        for part in [&per_index, &most_failed] {
+            if part.is_set() {
+                errors.push(part.invalid("requires indexed completion mode"));
+            }
+        }
+    }
+    let template = spec.child("template");
+    validate_failure_policy(&spec.child("podFailurePolicy"), &template, errors);
+    let success = spec.child("successPolicy");
+    if success.is_set() {
+        if !indexed {
+            errors.push(success.invalid("requires indexed completion mode"));
+        } else if success.child("rules").is_empty() {
+            errors.push(
+                success
+                    .child("rules")
+                    .required("at least one rules must be specified when the successPolicy is specified"),
+            );
+        }
+    }
+    let replacement = spec.child("podReplacementPolicy");
+    if replacement.is_set() {
+        let by_failure = spec.child("podFailurePolicy").is_set();
+        let supported: &[&str] = if by_failure {
+            &["Failed"]
+        } else {
+            &["Failed", "TerminatingOrFailed"]
+        };
+        one_of(&replacement, supported, errors);
+    }
+    validate_template(&template, allow_privileged, errors);
+    let pod = template.child("spec");
+    let restart = pod.child("restartPolicy");
+    match restart.text() {
+        "OnFailure" | "Never" => {}
+        "" | "Always" => errors.push(restart.required("valid values: \"OnFailure\", \"Never\"")),
+        _ => errors.push(restart.not_supported(&["OnFailure", "Never"])),
+    }
+    if spec.child("podFailurePolicy").is_set() && restart.text() != "Never" {
+        errors.push(restart.invalid_text("only \"Never\" is supported when podFailurePolicy is specified"));
+    }
+}
+
+fn validate_manager(manager: &Field<'_, '_>, errors: &mut Errors) {
+    if !manager.is_set() {
+        return;
+    }
+    let prefixed = manager
+        .text()
+        .split_once('/')
+        .is_some_and(|(domain, path)| dns_subdomain(domain).is_empty() && !path.is_empty());
+    if !prefixed {
+        errors.push(manager.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")"));
+    }
+    if manager.text().len() > MANAGER_LENGTH {
+        errors.push(manager.too_long(MANAGER_LENGTH));
+    }
+}
+
+/// An error that shows no value.
+fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> FieldError {
+    FieldError {
+        kind: FieldErrorKind::Invalid,
+        field: field.path(),
+        value: None,
+        detail: detail.to_owned(),
+    }
+}
+
+fn validate_failure_policy(policy: &Field<'_, '_>, template: &Field<'_, '_>, errors: &mut Errors) {
+    let rules = policy.child("rules");
+    if rules.len() > FAILURE_RULES {
+        errors.push(rules.too_many(FAILURE_RULES));
+    }
+    let pod = template.child("spec");
+    let names: HashSet<&str> = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|list| pod.child(list).slice().iter())
+        .filter_map(|container| container.str_at(&["name"]))
+        .collect();
+    for rule in rules.items() {
+        let action = rule.child("action");
+        one_of(&action, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
+        let (codes, conditions) = (rule.child("onExitCodes"), rule.child("onPodConditions"));
+        if codes.is_set() {
+            validate_exit_codes(&codes, &names, errors);
+        }
+        for condition in conditions.items() {
+            let (sort, status) = (condition.child("type"), condition.child("status"));
+            crate::validation::report(&sort, qualified_name(sort.text()), errors);
+            one_of(&status, &["False", "True", "Unknown"], errors);
+        }
+        match (codes.is_set(), !conditions.is_empty()) {
+            (true, true) => errors.push(invalid_without_value(
+                &rule,
+                "specifying both OnExitCodes and OnPodConditions is not supported",
+            )),
+            (false, false) => errors.push(invalid_without_value(
+                &rule,
+                "specifying one of OnExitCodes and OnPodConditions is required",
+            )),
+            _ => {}
+        }
+    }
+}
+
+fn validate_exit_codes(codes: &Field<'_, '_>, names: &HashSet<&str>, errors: &mut Errors) {
+    let (operator, container, values) = (
+        codes.child("operator"),
+        codes.child("containerName"),
+        codes.child("values"),
+    );
+    one_of(&operator, &["In", "NotIn"], errors);
+    if container.is_set() && !names.contains(container.text()) {
+        errors.push(container.invalid("must be one of the container or initContainer names in the pod template"));
+    }
+    if values.is_empty() {
+        errors.push(values.invalid("at least one value is required"));
+    } else if values.len() > EXIT_CODES {
+        errors.push(values.too_many(EXIT_CODES));
+    }
+    let (mut seen, mut before) = (HashSet::new(), None);
+    for value in values.items() {
+        let number = value.number().unwrap_or_default();
+        if operator.text() == "In" && number == 0 {
+            errors.push(value.invalid("must not be 0 for the In operator"));
+        }
+        if !seen.insert(number) {
+            errors.push(value.duplicate());
+        } else if before.is_some_and(|before| before > number) {
+            errors.push(values.invalid("must be ordered"));
+            break;
+        }
+        before = Some(number);
+    }
+}
+
+/// Reports changes of what a Job keeps once it is there.
+pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
+    validate_completions(&spec, &old_spec, errors);
+    immutable(&spec.child("selector"), &old_spec.child("selector"), errors);
+    validate_template_change(&spec, old, errors);
+    for part in [
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        immutable(&spec.child(part), &old_spec.child(part), errors);
+    }
+}
+
+/// An indexed Job may grow and shrink as long as all of it runs at once.
+fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (completions, before) = (spec.child("completions"), old.child("completions"));
+    if same(completions.value(), before.value()) {
+        return;
+    }
+    if spec.child("completionMode").text() != "Indexed" {
+        immutable(&completions, &before, errors);
+        return;
+    }
+    if completions.number() != spec.child("parallelism").number() {
+        errors.push(completions.invalid("can only be modified in tandem with spec.parallelism"));
+    }
+}
+
+/// The template stays, but for where Pods may run while the Job is suspended and has not begun.
+fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let old_spec = old.child("spec");
+    let (template, before) = (spec.child("template"), old_spec.child("template"));
+    let idle = old_spec.child("suspend").is_true() && !old.child("status").child("startTime").is_set();
+    let mut left = template.value().cloned().unwrap_or_default();
+    if idle {
+        for path in [
+            &["metadata", "annotations"][..],
+            &["metadata", "labels"],
+            &["spec", "nodeSelector"],
+            &["spec", "affinity"],
+            &["spec", "tolerations"],
+            &["spec", "schedulingGates"],
+        ] {
+            match before.value().and_then(|before| before.at(path)) {
+                Some(part) => left.set_at(path, part.clone()),
+                None => {
+                    left.remove_at(path);
+                }
+            }
+        }
+        let resources: Vec<Option<Value>> = before
+            .value()
+            .and_then(|before| before.at(&["spec", "containers"]))
+            .and_then(Value::as_list)
+            .map(|list| {
+                list.iter()
+                    .map(|container| container.get("resources").cloned())
+                    .collect()
+            })
+            .unwrap_or_default();
+        if let Some(Value::List(containers)) = left.at_mut(&["spec", "containers"]) {
+            for (container, resources) in containers.make_mut().iter_mut().zip(resources) {
+                if let Some(resources) = resources {
+                    container.set_at(&["resources"], resources);
+                }
+            }
+        }
+    }
+    if !same(Some(&left), before.value()) {
+        errors.push(template.invalid("field is immutable"));
+    }
+}

@@ -1,0 +1,295 @@
+//! The schedules of CronJobs: five fields of cron, or a descriptor such as `@daily`.
+
+/// Says what is wrong with a schedule, in the words of the reference's parser.
+pub(super) fn check(line: &str, has_time_zone: bool) -> Result<(), String> {
+    if line.contains("TZ") {
+        return Err(match has_time_zone {
+            true => "cannot use both timeZone field and TZ or CRON_TZ in schedule",
+            false => "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+        }
+        .to_owned());
+    }
+    if let Some(descriptor) = line.strip_prefix('@') {
+        return check_descriptor(line, descriptor);
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    if words.len() != FIELDS.len() {
+        return Err(format!(
+            "expected exactly {} fields, found {}: [{}]",
+            FIELDS.len(),
+            words.len(),
+            words.join(" ")
+        ));
+    }
+    for (word, bounds) in words.iter().zip(&FIELDS) {
+        for part in word.split(',') {
+            check_range(part, bounds)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a field of a schedule may hold.
+struct Bounds {
+    least: u32,
+    most: u32,
+    names: &'static [&'static str],
+}
+
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+const fn bounds(least: u32, most: u32, names: &'static [&'static str]) -> Bounds {
+    Bounds { least, most, names }
+}
+
+const FIELDS: [Bounds; 5] = [
+    bounds(0, 59, &[]),
+    bounds(0, 23, &[]),
+    bounds(1, 31, &[]),
+    bounds(1, 12, &MONTHS),
+    bounds(0, 6, &DAYS),
+];
+
+const DESCRIPTORS: [&str; 7] = ["yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly"];
+
+fn check_descriptor(line: &str, descriptor: &str) -> Result<(), String> {
+    if DESCRIPTORS.contains(&descriptor) {
+        return Ok(());
+    }
+    match descriptor.strip_prefix("every ") {
+        Some(duration) if is_duration(duration) => Ok(()),
+        Some(duration) => Err(format!(
+            "failed to parse duration {line}: time: invalid duration \"{duration}\""
+        )),
+        None => Err(format!("unrecognized descriptor: {line}")),
+    }
+}
+
+/// Numbers with units, such as `1h30m`.
+fn is_duration(text: &str) -> bool {
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return true;
+    }
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let number = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (digits, tail) = rest.split_at(number);
+        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"].iter().rev().find_map(|unit| {
+            let tail = tail.strip_prefix(unit)?;
+            let ends = tail.is_empty() || tail.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+            ends.then_some(tail)
+        });
+        match unit {
+            Some(tail) if digits.bytes().any(|byte| byte.is_ascii_digit()) => rest = tail,
+            _ => return false,
+        }
+        parts += 1;
+    }
+    parts > 0
+}
+
+/// Checks `number | number "-" number [ "/" number ]`, with `*` and `?` for all.
+fn check_range(text: &str, bounds: &Bounds) -> Result<(), String> {
+    let mut steps = text.split('/');
+    let (range, step, extra) = (steps.next().unwrap_or_default(), steps.next(), steps.next());
+    let mut ends = range.split('-');
+    let (low, high, more) = (ends.next().unwrap_or_default(), ends.next(), ends.next());
+    let single = high.is_none();
+    let (start, mut end) = if matches!(low, "*" | "?") {
+        (bounds.least, bounds.most)
+    } else {
+        let start = number_or_name(low, bounds)?;
+        let end = match (high, more) {
+            (None, _) => start,
+            (Some(high), None) => number_or_name(high, bounds)?,
+            (Some(_), Some(_)) => return Err(format!("too many hyphens: {text}")),
+        };
+        (start, end)
+    };
+    let step = match (step, extra) {
+        (None, _) => 1,
+        (Some(step), None) => {
+            // `N/step` means from N on.
+            if single {
+                end = bounds.most;
+            }
+            number(step)?
+        }
+        (Some(_), Some(_)) => return Err(format!("too many slashes: {text}")),
+    };
+    if start < bounds.least {
+        return Err(format!(
+            "beginning of range ({start}) below minimum ({}): {text}",
+            bounds.least
+        ));
+    }
+    if end > bounds.most {
+        return Err(format!("end of range ({end}) above maximum ({}): {text}", bounds.most));
+    }
+    if start > end {
+        return Err(format!(
+            "beginning of range ({start}) beyond end of range ({end}): {text}"
+        ));
+    }
+    if step == 0 {
+        return Err(format!("step of range should be a positive number: {text}"));
+    }
+    Ok(())
+}
+
+fn number_or_name(text: &str, bounds: &Bounds) -> Result<u32, String> {
+    let lower = text.to_lowercase();
+    match bounds.names.iter().position(|name| *name == lower) {
+        Some(at) => Ok(bounds.least + at as u32),
+        None => number(text),
+    }
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let unsigned = text.strip_prefix('+').unwrap_or(text);
+    if let Some(below) = text.strip_prefix('-').filter(|below| below.parse::<u32>().is_ok()) {
+        return Err(format!("negative number (-{below}) not allowed: {text}"));
+    }
+    unsigned
+        .parse()
+        .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing \"{text}\": invalid syntax"))
+}
+
+/// The areas and the lone names of the time zone database.
+const AREAS: [&str; 17] = [
+    "Africa",
+    "America",
+    "Antarctica",
+    "Arctic",
+    "Asia",
+    "Atlantic",
+    "Australia",
+    "Brazil",
+    "Canada",
+    "Chile",
+    "Etc",
+    "Europe",
+    "Indian",
+    "Mexico",
+    "Pacific",
+    "US",
+    "SystemV",
+];
+const ZONES: [&str; 46] = [
+    "CET",
+    "CST6CDT",
+    "Cuba",
+    "EET",
+    "EST",
+    "EST5EDT",
+    "Egypt",
+    "Eire",
+    "Factory",
+    "GB",
+    "GB-Eire",
+    "GMT",
+    "GMT+0",
+    "GMT-0",
+    "GMT0",
+    "Greenwich",
+    "HST",
+    "Hongkong",
+    "Iceland",
+    "Iran",
+    "Israel",
+    "Jamaica",
+    "Japan",
+    "Kwajalein",
+    "Libya",
+    "MET",
+    "MST",
+    "MST7MDT",
+    "NZ",
+    "NZ-CHAT",
+    "Navajo",
+    "PRC",
+    "PST8PDT",
+    "Poland",
+    "Portugal",
+    "ROC",
+    "ROK",
+    "Singapore",
+    "Turkey",
+    "UCT",
+    "UTC",
+    "Universal",
+    "W-SU",
+    "WET",
+    "Zulu",
+    "posixrules",
+];
+
+/// Says what is wrong with the name of a time zone. Names within a known area of the database pass.
+pub(super) fn check_time_zone(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("timeZone must be nil or non-empty string".to_owned());
+    }
+    if name.eq_ignore_ascii_case("local") {
+        return Err("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned());
+    }
+    let well_formed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+');
+    let known = match name.split_once('/') {
+        Some((area, place)) => AREAS.contains(&area) && !place.is_empty() && place.bytes().all(well_formed),
+        None => ZONES.contains(&name),
+    };
+    match known {
+        true => Ok(()),
+        false => Err(format!("unknown time zone {name}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_hold_five_fields_within_bounds() {
+        for good in [
+            "*/5 * * * *",
+            "0 22 * * 1-5",
+            "@daily",
+            "@every 1h30m",
+            "1,2 3 ? JAN sun",
+            "5/15 * * * *",
+        ] {
+            assert_eq!(check(good, false), Ok(()), "{good}");
+        }
+        for (odd, fault) in [
+            ("bad", "expected exactly 5 fields, found 1: [bad]"),
+            ("61 * * * *", "end of range (61) above maximum (59): 61"),
+            ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+            ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+            ("*/0 * * * *", "step of range should be a positive number: */0"),
+            ("@never", "unrecognized descriptor: @never"),
+            (
+                "TZ=UTC * * * * *",
+                "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+            ),
+        ] {
+            assert_eq!(check(odd, false), Err(fault.to_owned()));
+        }
+    }
+
+    #[test]
+    fn time_zones_are_named_as_the_database_names_them() {
+        for good in ["Etc/UTC", "Europe/Berlin", "UTC", "America/Argentina/Buenos_Aires"] {
+            assert_eq!(check_time_zone(good), Ok(()));
+        }
+        assert_eq!(
+            check_time_zone("No/Where"),
+            Err("unknown time zone No/Where".to_owned())
+        );
+        assert!(check_time_zone("Local").is_err() && check_time_zone("").is_err());
+    }
+}
