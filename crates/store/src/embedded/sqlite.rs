@@ -54,6 +54,13 @@ impl Sqlite {
         &self.path
     }
 
+    /// Leaves the file no room beyond so many pages, until it is opened anew.
+    #[cfg(test)]
+    pub(crate) fn limit_pages(&self, pages: u32) -> rusqlite::Result<()> {
+        self.connection
+            .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+    }
+
     fn check_format(&self) -> Result<(), OpenError> {
         let error = |error| open_error(&self.path, &error);
         let number = |sql: &str| {

@@ -1,14 +1,144 @@
-//! The engine from open to close, on a real directory.
+//! The engine with a disk that fails on demand, and its history on a clock of our own.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::*;
-use crate::{Config, Store, Transaction, Value};
+use parking_lot::Mutex;
+use tempfile::TempDir;
 
-async fn put(store: &Store<()>, key: &str, text: &str) -> crate::Revision {
-    let value = Value::plain(text.as_bytes().to_vec());
-    store.commit(Transaction::new().put(key, value)).await.unwrap().revision
+use super::disk::{Disk, Step};
+use super::*;
+use crate::clock::Clock;
+use crate::error::HistoryError;
+use crate::state::{HistoryLimits, State};
+use crate::{Config, EventKind, Revision, Store, Value};
+
+/// What the next steps of a [`FailingDisk`] meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The step fails and nothing of it reaches the file.
+    Lost,
+    /// The step reaches the file, but is reported as failed: what a failed sync may mean.
+    Unsure,
+}
+
+#[derive(Default)]
+struct Faults {
+    step: Option<Fault>,
+    recovery: bool,
+    recoveries: usize,
+}
+
+/// A real file whose steps and recoveries fail as the test says.
+struct FailingDisk {
+    inner: Sqlite,
+    faults: Arc<Mutex<Faults>>,
+}
+
+impl FailingDisk {
+    fn error() -> StorageError {
+        StorageError {
+            path: Arc::new(PathBuf::from("store.db")),
+            detail: "injected".into(),
+            full: false,
+        }
+    }
+}
+
+impl Disk for FailingDisk {
+    fn write(&mut self, step: Step<'_>) -> Result<(), StorageError> {
+        match self.faults.lock().step {
+            None => self.inner.write(step),
+            Some(Fault::Lost) => Err(Self::error()),
+            Some(Fault::Unsure) => self.inner.write(step).and(Err(Self::error())),
+        }
+    }
+
+    fn recover(&mut self, revision: Revision) -> Result<(), StorageError> {
+        let mut faults = self.faults.lock();
+        faults.recoveries += 1;
+        if faults.recovery {
+            Err(Self::error())
+        } else {
+            self.inner.recover(revision)
+        }
+    }
+
+    fn checkpoint(&mut self) -> Result<(), StorageError> {
+        self.inner.checkpoint()
+    }
+
+    fn close(self) -> Result<(), StorageError> {
+        self.inner.close()
+    }
+}
+
+struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(1_700_000_000)))
+    }
+
+    fn advance(&self, seconds: u64) {
+        self.0.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn config(directory: &TempDir, clock: &Arc<ManualClock>) -> Config {
+    Config {
+        clock: clock.clone(),
+        ..Config::new(directory.path())
+    }
+}
+
+fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
+    let taken = Directory::take(directory.path()).unwrap();
+    let inner = Sqlite::open(&taken.store_file().unwrap()).unwrap();
+    let (state, mut publisher) = State::new((), HistoryLimits::default());
+    let mut draft = publisher.draft();
+    publisher.begin_at(inner.load(&mut draft).unwrap());
+    publisher.publish(draft);
+    let faults = Arc::new(Mutex::new(Faults::default()));
+    let (commands, received) = mpsc::channel(WAITING);
+    let mut writer = Writer::new(
+        FailingDisk {
+            inner,
+            faults: faults.clone(),
+        },
+        publisher,
+        ManualClock::new(),
+    );
+    writer.directory = Some(taken);
+    thread::spawn(move || writer.run(received));
+    (Store::with_engine(state, Box::new(Embedded { commands })), faults)
+}
+
+async fn put(store: &Store<()>, key: &str, text: &str) -> Result<Revision, CommitError> {
+    let transaction = Transaction::new().put(key, Value::plain(text.as_bytes().to_vec()));
+    store.commit(transaction).await.map(|committed| committed.revision)
+}
+
+fn text(store: &Store<()>, key: &str) -> Option<String> {
+    store
+        .snapshot()
+        .get(key.as_bytes())
+        .map(|entry| String::from_utf8_lossy(entry.bytes()).into_owned())
+}
+
+fn rows(directory: &TempDir) -> i64 {
+    let connection = rusqlite::Connection::open(directory.path().join("store.db")).unwrap();
+    connection
+        .query_row("SELECT count(*) FROM log", [], |row| row.get(0))
+        .unwrap()
 }
 
 #[tokio::test]
@@ -16,21 +146,19 @@ async fn what_was_written_is_there_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
     assert_eq!(store.revision(), 1);
-    assert_eq!(put(&store, "/registry/pods/a/x", "one").await, 2);
-    assert_eq!(put(&store, "/registry/pods/a/x", "two").await, 3);
+    assert_eq!(put(&store, "/registry/pods/a/x", "one").await.unwrap(), 2);
+    assert_eq!(put(&store, "/registry/pods/a/x", "two").await.unwrap(), 3);
     store
         .commit(Transaction::new().delete("/registry/pods/a/x"))
         .await
         .unwrap();
-    put(&store, "/registry/pods/a/y", "three").await;
+    put(&store, "/registry/pods/a/y", "three").await.unwrap();
     store.close().await.unwrap();
-    drop(store);
 
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
     assert_eq!(store.revision(), 5);
-    let snapshot = store.snapshot();
-    assert!(snapshot.get(b"/registry/pods/a/x").is_none());
-    assert_eq!(snapshot.get(b"/registry/pods/a/y").unwrap().bytes(), "three");
+    assert_eq!(text(&store, "/registry/pods/a/x"), None);
+    assert_eq!(text(&store, "/registry/pods/a/y").as_deref(), Some("three"));
     let mut watcher = store.watch("/registry/pods/", 1).unwrap();
     let mut seen = Vec::new();
     while let Some(event) = watcher.try_next().unwrap() {
@@ -41,14 +169,13 @@ async fn what_was_written_is_there_after_reopening() {
             event.previous().is_some(),
         ));
     }
-    use crate::EventKind::{Delete, Put};
     assert_eq!(
         seen,
         [
-            (2, Put, "one".into(), false),
-            (3, Put, "two".into(), true),
-            (4, Delete, "two".into(), true),
-            (5, Put, "three".into(), false)
+            (2, EventKind::Put, "one".into(), false),
+            (3, EventKind::Put, "two".into(), true),
+            (4, EventKind::Delete, "two".into(), true),
+            (5, EventKind::Put, "three".into(), false)
         ]
     );
     assert_eq!(
@@ -63,10 +190,38 @@ async fn what_was_written_is_there_after_reopening() {
 }
 
 #[tokio::test]
+async fn objects_get_their_revision_again_when_loaded() {
+    let directory = tempfile::tempdir().unwrap();
+    let object = |text: &str, at| Value::object(text.as_bytes().to_vec(), at);
+    let store = Store::open(Config::new(directory.path()), ()).unwrap();
+    store
+        .commit(
+            Transaction::new()
+                .put("/a", object("{v:,n:1}", 3))
+                .put("/b", object("{v:}", 3)),
+        )
+        .await
+        .unwrap();
+    store
+        .commit(Transaction::new().delete_as("/a", object("{gone:,v:}", 9)).delete("/b"))
+        .await
+        .unwrap();
+    store.close().await.unwrap();
+
+    let store = Store::open(Config::new(directory.path()), ()).unwrap();
+    let mut watcher = store.watch("/", 1).unwrap();
+    let mut seen = Vec::new();
+    while let Some(event) = watcher.try_next().unwrap() {
+        seen.push(String::from_utf8(event.current().bytes().to_vec()).unwrap());
+    }
+    assert_eq!(seen, ["{v:2,n:1}", "{v:2}", "{gone:,v:3}", "{v:3}"]);
+}
+
+#[tokio::test]
 async fn concurrent_creates_of_one_key_have_one_winner() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(Config::new(directory.path()), ()).unwrap());
-    let create = |_| {
+    let create = || {
         let store = store.clone();
         async move {
             store
@@ -74,7 +229,7 @@ async fn concurrent_creates_of_one_key_have_one_winner() {
                 .await
         }
     };
-    let tasks: Vec<_> = (0..32).map(|n| tokio::spawn(create(n))).collect();
+    let tasks: Vec<_> = (0..32).map(|_| tokio::spawn(create())).collect();
     let mut won = 0;
     for task in tasks {
         match task.await.unwrap() {
@@ -88,5 +243,225 @@ async fn concurrent_creates_of_one_key_have_one_winner() {
         }
     }
     assert_eq!(won, 1);
-    store.wait_for(2, Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_that_changes_nothing_takes_no_revision() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(Config::new(directory.path()), ()).unwrap();
+    let committed = store
+        .commit(Transaction::new().guard("/a", 0).delete("/a"))
+        .await
+        .unwrap();
+    assert_eq!((committed.revision, committed.entries.len()), (1, 1));
+    assert!(committed.entries[0].is_none());
+    assert_eq!(put(&store, "/a", "x").await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_step_fails_its_writers_and_leaves_reads_and_later_writes() {
+    for fault in [Fault::Lost, Fault::Unsure] {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, faults) = open_failing(&directory);
+        put(&store, "/a", "kept").await.unwrap();
+        faults.lock().step = Some(fault);
+        for _ in 0..3 {
+            assert!(
+                matches!(put(&store, "/a", "lost").await, Err(CommitError::Storage(_))),
+                "{fault:?}"
+            );
+            assert_eq!((text(&store, "/a").as_deref(), store.revision()), (Some("kept"), 2));
+        }
+        faults.lock().step = None;
+        assert_eq!(put(&store, "/b", "later").await.unwrap(), 3);
+        store.close().await.unwrap();
+
+        let store = Store::open(Config::new(directory.path()), ()).unwrap();
+        assert_eq!(text(&store, "/a").as_deref(), Some("kept"), "{fault:?}");
+        assert_eq!((text(&store, "/b").as_deref(), store.revision()), (Some("later"), 3));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_before_the_disk_is_sure_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, faults) = open_failing(&directory);
+    *faults.lock() = Faults {
+        step: Some(Fault::Unsure),
+        recovery: true,
+        recoveries: 0,
+    };
+    assert!(put(&store, "/a", "lost").await.is_err());
+    faults.lock().step = None;
+    assert!(matches!(
+        put(&store, "/b", "refused").await,
+        Err(CommitError::Storage(_))
+    ));
+    assert_eq!((store.revision(), faults.lock().recoveries), (1, 2));
+    faults.lock().recovery = false;
+    assert_eq!(put(&store, "/c", "kept").await.unwrap(), 2);
+    store.close().await.unwrap();
+
+    let store = Store::open(Config::new(directory.path()), ()).unwrap();
+    assert_eq!(
+        (text(&store, "/a"), text(&store, "/b"), text(&store, "/c")),
+        (None, None, Some("kept".into()))
+    );
+}
+
+#[tokio::test]
+async fn a_guard_that_fails_on_a_failed_write_says_that_storage_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, faults) = open_failing(&directory);
+    put(&store, "/a", "first").await.unwrap();
+    faults.lock().step = Some(Fault::Lost);
+    // One group: the first write makes the second's guard fail, and then does not happen itself.
+    let update = || store.commit(Transaction::new().guard("/a", 2).put("/a", Value::plain("second")));
+    let stale = || store.commit(Transaction::new().guard("/a", 9).put("/a", Value::plain("stale")));
+    let (one, two, stale) = tokio::join!(update(), update(), stale());
+    assert!(matches!(one, Err(CommitError::Storage(_))));
+    assert!(matches!(two, Err(CommitError::Storage(_))));
+    assert!(matches!(
+        stale,
+        Err(CommitError::GuardFailed {
+            expected: 9,
+            current: 2,
+            ..
+        } | CommitError::Storage(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_file_without_room_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("store.db");
+    std::fs::write(&file, "").unwrap();
+    let mut disk = Sqlite::open(&file).unwrap();
+    disk.limit_pages(64).unwrap();
+    let value = vec![b'x'; 10_000];
+    let mut revision = 1;
+    let error = loop {
+        revision += 1;
+        let row = disk::Row {
+            id: disk::RowId::new(revision, 0),
+            key: b"/a",
+            deleted: false,
+            create_revision: 2,
+            revision_at: None,
+            time: Duration::ZERO,
+            value: Some(&value),
+        };
+        if let Err(error) = disk.write(Step {
+            rows: &[row],
+            ..Step::default()
+        }) {
+            break error;
+        }
+    };
+    assert!(error.full, "{error}");
+    assert!(error.to_string().contains("store.db"), "{error}");
+    disk.recover(revision - 1).unwrap();
+}
+
+#[tokio::test]
+async fn history_is_let_go_by_age_in_memory_and_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new();
+    let store = Store::open(config(&directory, &clock), ()).unwrap();
+    for n in 0..10 {
+        put(&store, "/registry/pods/a/x", &n.to_string()).await.unwrap();
+    }
+    store
+        .commit(Transaction::new().delete("/registry/pods/a/x"))
+        .await
+        .unwrap();
+    clock.advance(301);
+    put(&store, "/registry/pods/a/y", "new").await.unwrap();
+    assert_eq!(store.oldest_revision(), 12);
+    let compacted = HistoryError::Compacted {
+        requested: 11,
+        oldest: 12,
+    };
+    assert_eq!(store.watch("/registry/pods/", 11).unwrap_err(), compacted);
+    assert_eq!(store.snapshot_at(11).unwrap_err(), compacted);
+    assert_eq!(
+        store
+            .watch("/registry/pods/", 12)
+            .unwrap()
+            .next()
+            .await
+            .unwrap()
+            .revision(),
+        13
+    );
+    store.close().await.unwrap();
+    assert_eq!(rows(&directory), 1);
+
+    let store = Store::open(config(&directory, &clock), ()).unwrap();
+    assert_eq!((store.oldest_revision(), store.revision()), (12, 13));
+}
+
+#[tokio::test]
+async fn revisions_do_not_go_back_when_nothing_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new();
+    let store = Store::open(config(&directory, &clock), ()).unwrap();
+    put(&store, "/a", "x").await.unwrap();
+    store.commit(Transaction::new().delete("/a")).await.unwrap();
+    clock.advance(301);
+    // A transaction without effect leaves the writer time to sweep.
+    store.commit(Transaction::new().delete("/a")).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(rows(&directory), 0);
+
+    let store = Store::open(config(&directory, &clock), ()).unwrap();
+    assert_eq!((store.revision(), store.oldest_revision()), (3, 3));
+    assert_eq!(put(&store, "/a", "y").await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn history_is_bounded_in_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(&directory, &ManualClock::new());
+    config.history.bytes = 100_000;
+    let store = Store::open(config.clone(), ()).unwrap();
+    let value = "x".repeat(1000);
+    for _ in 0..300 {
+        put(&store, "/registry/pods/a/x", &value).await.unwrap();
+    }
+    let held = store.revision() - store.oldest_revision();
+    assert!((50..100).contains(&held), "{held}");
+    store.close().await.unwrap();
+    assert!(rows(&directory) < 110, "{}", rows(&directory));
+    let store = Store::open(config, ()).unwrap();
+    assert_eq!(
+        (store.revision(), text(&store, "/registry/pods/a/x")),
+        (301, Some(value))
+    );
+}
+
+#[tokio::test]
+async fn a_transaction_of_many_changes_is_trimmed_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new();
+    let store = Store::open(config(&directory, &clock), ()).unwrap();
+    let all = |text: &'static str| {
+        (0..1000).fold(Transaction::new(), |all, n| {
+            all.put(format!("/registry/pods/a/{n}"), Value::plain(text))
+        })
+    };
+    store.commit(all("one")).await.unwrap();
+    store.commit(all("two")).await.unwrap();
+    let gone = (0..1000).fold(Transaction::new(), |all, n| all.delete(format!("/registry/pods/a/{n}")));
+    store.commit(gone).await.unwrap();
+    clock.advance(301);
+    store.close().await.unwrap();
+    // Each write removes some of the dead, and stopping between two must leave a file that opens.
+    for (n, left) in [(5, 2001), (6, 2), (7, 3)] {
+        let store = Store::open(config(&directory, &clock), ()).unwrap();
+        assert_eq!(put(&store, "/registry/pods/b/x", "new").await.unwrap(), n);
+        assert_eq!(store.snapshot().len(), 1);
+        store.close().await.unwrap();
+        assert_eq!(rows(&directory), left);
+    }
 }

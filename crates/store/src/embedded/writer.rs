@@ -112,10 +112,9 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
                 next = if more { commands.try_recv().ok() } else { None };
             }
             self.retire();
-            if group.is_empty() {
-                self.sweep()
-            } else {
-                self.commit(group.drain(..))
+            let wrote = !group.is_empty() && self.commit(group.drain(..));
+            if !wrote && closing.is_none() {
+                self.sweep();
             }
             self.care(bytes);
         }
@@ -125,14 +124,15 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Does a group of transactions in one step.
-    fn commit(&mut self, group: impl Iterator<Item = (Transaction<X>, Reply<X>)>) {
+    /// Does a group of transactions in one step. Returns whether there was anything to write.
+    fn commit(&mut self, group: impl Iterator<Item = (Transaction<X>, Reply<X>)>) -> bool {
         let time = self.clock.now();
         let mut draft = self.publisher.draft();
         let mut values = Vec::new();
         let answers: Vec<_> = group
             .map(|(transaction, reply)| (reply, apply(&mut draft, transaction, time, &mut values)))
             .collect();
+        let changed = !draft.events().is_empty();
         match self.write(&draft, &values) {
             Ok(()) => {
                 self.publisher.publish(draft);
@@ -147,6 +147,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
                 }
             }
         }
+        changed
     }
 
     fn write(&mut self, draft: &Draft<X>, values: &[Option<Value>]) -> Result<(), StorageError> {
