@@ -106,9 +106,8 @@ impl Place {
         let served = registry
             .served(&target.group, &target.version, &target.resource)
             .ok_or_else(ApiError::unknown_resource)?;
-        // The path of a namespace has the namespace's name in both places; the object itself lives in none.
-        let of_namespace = target.group.is_empty() && target.resource == "namespaces";
-        let namespace = if of_namespace {
+        // The path of a namespace has its name in both places, but the object itself lives in none.
+        let namespace = if target.of_namespace {
             SmolStr::default()
         } else {
             target.namespace.clone()
