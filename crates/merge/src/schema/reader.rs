@@ -103,8 +103,9 @@ fn read_relationship(entry: &Map) -> Result<Option<Relationship>, SchemaError> {
     match relationship.as_str() {
         Some("atomic") => Ok(Some(Relationship::Atomic)),
         Some("associative") => Ok(Some(Relationship::Associative)),
-        Some("separable") => Ok(Some(Relationship::Separable)),
-        _ => Err(shape("elementRelationship", "atomic, associative or separable")),
+        // `separable`, `granular` and anything else mean the same.
+        Some(_) => Ok(Some(Relationship::Separable)),
+        None => Err(shape("elementRelationship", "a string")),
     }
 }
 

@@ -1,0 +1,28 @@
+//! Where the shared benchmark data are.
+
+use std::path::{Path, PathBuf};
+
+use holdfast_value::{Limits, Value, json, yaml};
+
+/// The data, or `None` with a line that says so.
+pub(crate) fn directory() -> Option<PathBuf> {
+    let shared = std::env::var_os("HOLDFAST_SHARED").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
+        PathBuf::from,
+    );
+    let directory = shared.join("corpus/smd");
+    if directory.join("bench.json").exists() {
+        return Some(directory);
+    }
+    eprintln!("passed over: no benchmark data of structured-merge-diff here (set HOLDFAST_SHARED)");
+    None
+}
+
+/// A JSON or YAML file.
+pub(crate) fn read(path: &Path) -> Value {
+    let bytes = std::fs::read(path).unwrap();
+    match path.extension().is_some_and(|extension| extension == "json") {
+        true => json::parse(&bytes, &Limits::TRUSTED).unwrap(),
+        false => yaml::parse(&bytes, &Limits::TRUSTED).unwrap(),
+    }
+}

@@ -1,0 +1,153 @@
+//! The algebra and the text form of random field sets, as in the reference's benchmark of them.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // A benchmark may stop at anything unexpected.
+
+mod corpus;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use holdfast_merge::{Path, PathElement, Set};
+use holdfast_value::Value;
+
+/// The elements that paths are made of where the reference's are not at hand.
+const ELEMENTS: [&str; 12] = [
+    "f:spec",
+    "f:aab",
+    "f:abcdefghijklmnopqrstuvwxyz",
+    "k:{\"name\":\"first\"}",
+    "k:{\"name\":\"second\"}",
+    "k:{\"port\":443,\"protocol\":\"tcp\"}",
+    "k:{\"name\":\"你好\"}",
+    "v:1",
+    "v:\"string with spaces\"",
+    "v:true",
+    "i:0",
+    "i:100",
+];
+
+/// A generator of random numbers: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}
+
+/// How the sets of a case are made.
+struct Shape {
+    alphabet: Vec<PathElement>,
+    size: usize,
+    /// The least length of a path, and the first that is too long.
+    lengths: (usize, usize),
+}
+
+impl Shape {
+    fn path(&self, random: &mut Random) -> Path {
+        let length = self.lengths.0 + random.below(self.lengths.1 - self.lengths.0);
+        (0..length)
+            .map(|_| self.alphabet[random.below(self.alphabet.len())].clone())
+            .collect()
+    }
+
+    fn set(&self, random: &mut Random) -> Set {
+        let mut set = Set::new();
+        for _ in 0..self.size {
+            set.insert(&self.path(random));
+        }
+        set
+    }
+}
+
+fn shapes() -> Vec<Shape> {
+    let Some(directory) = corpus::directory() else {
+        let alphabet: Vec<_> = ELEMENTS.iter().map(|text| PathElement::parse(text).unwrap()).collect();
+        return vec![Shape {
+            alphabet,
+            size: 100,
+            lengths: (3, 6),
+        }];
+    };
+    let definitions = corpus::read(&directory.join("bench.json"));
+    let list = |name: &str| {
+        definitions
+            .at(&["fieldset", name])
+            .and_then(Value::as_list)
+            .unwrap()
+            .to_vec()
+    };
+    let alphabet: Vec<_> = list("alphabet")
+        .iter()
+        .map(|text| PathElement::parse(text.as_str().unwrap()).unwrap())
+        .collect();
+    list("cases")
+        .iter()
+        .map(|case| {
+            let number = |name: &str| usize::try_from(case.get(name).and_then(Value::as_i64).unwrap()).unwrap();
+            Shape {
+                alphabet: alphabet.clone(),
+                size: number("size"),
+                lengths: (number("minPathLen"), number("maxPathLen")),
+            }
+        })
+        .collect()
+}
+
+fn field_sets(criterion: &mut Criterion) {
+    for shape in shapes() {
+        let mut group = criterion.benchmark_group(format!("field set of {}", shape.size));
+        let mut random = Random(0x5eed);
+        let operands: Vec<_> = (0..500).map(|_| shape.set(&mut random)).collect();
+        let texts: Vec<_> = operands.iter().map(Set::to_fields_v1).collect();
+        let trees: Vec<_> = operands.iter().map(Set::to_fields_v1_value).collect();
+        group.bench_function("insert", |bencher| bencher.iter(|| shape.set(&mut random)));
+        group.bench_function("has", |bencher| {
+            bencher.iter(|| operands[random.below(500)].has(&shape.path(&mut random)));
+        });
+        group.bench_function("serialize", |bencher| {
+            bencher.iter(|| operands[random.below(500)].to_fields_v1())
+        });
+        group.bench_function("deserialize", |bencher| {
+            bencher.iter(|| Set::from_fields_v1(texts[random.below(500)].as_bytes()).unwrap());
+        });
+        group.bench_function("to tree", |bencher| {
+            bencher.iter(|| operands[random.below(500)].to_fields_v1_value());
+        });
+        group.bench_function("from tree", |bencher| {
+            bencher.iter(|| Set::from_fields_v1_value(&trees[random.below(500)]).unwrap());
+        });
+        group.bench_function("leaves", |bencher| {
+            bencher.iter(|| operands[random.below(500)].leaves())
+        });
+        let pairs: [(&str, fn(&Set, &Set) -> Set); 4] = [
+            ("union", Set::union),
+            ("intersection", Set::intersection),
+            ("difference", Set::difference),
+            ("recursive difference", Set::recursive_difference),
+        ];
+        for (name, operation) in pairs {
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| {
+                    let (a, b) = (&operands[random.below(500)], &operands[random.below(500)]);
+                    black_box(operation(a, b))
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(600))
+        .sample_size(20);
+    targets = field_sets
+}
+criterion_main!(benches);
