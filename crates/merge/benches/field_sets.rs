@@ -4,6 +4,9 @@
 
 mod corpus;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -56,11 +59,7 @@ impl Shape {
     }
 
     fn set(&self, random: &mut Random) -> Set {
-        let mut set = Set::new();
-        for _ in 0..self.size {
-            set.insert(&self.path(random));
-        }
-        set
+        (0..self.size).map(|_| self.path(random)).collect()
     }
 }
 
@@ -98,6 +97,8 @@ fn shapes() -> Vec<Shape> {
         .collect()
 }
 
+type Operation = fn(&Set, &Set) -> Set;
+
 fn field_sets(criterion: &mut Criterion) {
     for shape in shapes() {
         let mut group = criterion.benchmark_group(format!("field set of {}", shape.size));
@@ -124,7 +125,7 @@ fn field_sets(criterion: &mut Criterion) {
         group.bench_function("leaves", |bencher| {
             bencher.iter(|| operands[random.below(500)].leaves())
         });
-        let pairs: [(&str, fn(&Set, &Set) -> Set); 4] = [
+        let pairs: [(&str, Operation); 4] = [
             ("union", Set::union),
             ("intersection", Set::intersection),
             ("difference", Set::difference),

@@ -51,6 +51,15 @@ impl FromIterator<PathElement> for Path {
     }
 }
 
+impl IntoIterator for Path {
+    type Item = PathElement;
+    type IntoIter = std::vec::IntoIter<PathElement>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 /// As conflict messages print it: `.spec.containers[name="a"].image`.
 impl fmt::Display for Path {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

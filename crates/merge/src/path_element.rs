@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_value::{SmolStr, Value, json};
 
-use crate::scan::{ScanError, Scanner};
+use crate::scan::{Members, ScanError, Scanner};
 
 /// One step of a path into an object.
 ///
@@ -50,11 +50,15 @@ pub enum PathElementError {
 
 impl Key {
     /// A key of fields in any order.
-    pub fn new(mut fields: Vec<(SmolStr, Value)>) -> Self {
+    pub fn new(fields: Vec<(SmolStr, Value)>) -> Self {
+        Self::of(fields.into())
+    }
+
+    pub(crate) fn of(mut fields: Members) -> Self {
         if !fields.is_sorted_by(|a, b| a.0 <= b.0) {
             fields.sort_by(|a, b| a.0.cmp(&b.0));
         }
-        Self(fields.into())
+        Self(fields.drain(..).collect())
     }
 
     /// A key of one field.
@@ -119,10 +123,8 @@ impl PathElement {
         let rest = text.get(2..).unwrap_or_default();
         match kind {
             b'f' => Ok(PathElement::Field(SmolStr::new(rest))),
-            b'k' => Ok(PathElement::Key(Key::new(
-                Scanner::new(rest.as_bytes()).only_members()?,
-            ))),
-            b'v' => Ok(PathElement::Value(Scanner::new(rest.as_bytes()).only_value()?)),
+            b'k' => Ok(PathElement::Key(Key::of(Scanner::new(rest).only_members()?))),
+            b'v' => Ok(PathElement::Value(Scanner::new(rest).only_value()?)),
             b'i' => match rest.parse() {
                 Ok(index) => Ok(PathElement::Index(index)),
                 Err(_) => Err(PathElementError::BadIndex(rest.to_owned())),
@@ -164,6 +166,41 @@ impl PathElement {
             PathElement::Index(index) => {
                 out.extend_from_slice(b"i:");
                 write_integer(*index, out);
+            }
+        }
+    }
+
+    /// Appends the FieldsV1 form as it stands within a JSON string.
+    pub(crate) fn write_quoted(&self, out: &mut Vec<u8>) {
+        match self {
+            PathElement::Field(name) => {
+                out.extend_from_slice(b"f:");
+                write_escaped(name.as_bytes(), out);
+            }
+            PathElement::Key(key)
+                if key
+                    .fields()
+                    .iter()
+                    .all(|(name, value)| is_plain(name) && is_plain_value(value)) =>
+            {
+                out.extend_from_slice(b"k:{");
+                for (at, (name, value)) in key.fields().iter().enumerate() {
+                    out.extend_from_slice(if at > 0 { b",\\\"" } else { b"\\\"" });
+                    out.extend_from_slice(name.as_bytes());
+                    out.extend_from_slice(b"\\\":");
+                    write_plain_value(value, out);
+                }
+                out.push(b'}');
+            }
+            PathElement::Value(value) if is_plain_value(value) => {
+                out.extend_from_slice(b"v:");
+                write_plain_value(value, out);
+            }
+            PathElement::Index(_) => self.write_text(out),
+            PathElement::Key(_) | PathElement::Value(_) => {
+                let mut text = Vec::with_capacity(64);
+                self.write_text(&mut text);
+                write_escaped(&text, out);
             }
         }
     }
@@ -264,6 +301,35 @@ fn display_members(members: &[(SmolStr, Value)], separator: &str, out: &mut fmt:
     Ok(())
 }
 
+/// Whether a text needs no escape within a JSON string within a JSON string.
+fn is_plain(text: &str) -> bool {
+    // No early end: short texts are checked all at once.
+    text.bytes().fold(true, |plain, byte| {
+        plain & (byte >= 0x20) & !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xE2)
+    })
+}
+
+/// Whether a value is a scalar without anything to escape.
+fn is_plain_value(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_plain(text),
+        Value::List(_) | Value::Map(_) => false,
+        _ => true,
+    }
+}
+
+/// Appends a plain value as it stands within a JSON string.
+fn write_plain_value(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::String(text) => {
+            out.extend_from_slice(b"\\\"");
+            out.extend_from_slice(text.as_bytes());
+            out.extend_from_slice(b"\\\"");
+        }
+        other => write_value(other, out),
+    }
+}
+
 /// A key's field name in quotes. Unlike values, names are not made safe for HTML.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     out.push(b'"');
@@ -272,7 +338,13 @@ fn write_name(name: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends text with the escapes that JSON asks for and no others.
-pub(crate) fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
+fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
+    let special = text.iter().fold(false, |special, byte| {
+        special | (*byte < 0x20) | matches!(byte, b'"' | b'\\')
+    });
+    if !special {
+        return out.extend_from_slice(text);
+    }
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut written = 0;
     for (at, byte) in text.iter().enumerate() {

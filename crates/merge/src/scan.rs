@@ -1,9 +1,9 @@
 //! A small reader of JSON, for field sets and the values within their elements: it reads what stands inside JSON strings
 //! without making a tree of what stands around them.
 
-use std::borrow::Cow;
-
 use holdfast_value::{List, Map, SmolStr, Value};
+use memchr::memchr2;
+use smallvec::SmallVec;
 
 /// The deepest nesting of a field set or of a value within an element.
 pub(crate) const MAX_DEPTH: usize = 512;
@@ -18,14 +18,27 @@ pub struct ScanError {
     pub at: usize,
 }
 
+/// The members of an object; few objects within elements have more than two.
+pub(crate) type Members = SmallVec<[(SmolStr, Value); 2]>;
+
 pub(crate) struct Scanner<'a> {
-    bytes: &'a [u8],
+    text: &'a str,
     at: usize,
+    /// The last string that had escapes, without them.
+    unescaped: String,
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            unescaped: String::new(),
+        }
+    }
+
+    fn bytes(&self) -> &'a [u8] {
+        self.text.as_bytes()
     }
 
     pub(crate) fn error<T>(&self, what: &'static str) -> Result<T, ScanError> {
@@ -35,7 +48,7 @@ impl<'a> Scanner<'a> {
     /// The next byte that is no white space, left in place.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
-        while let Some(byte) = self.bytes.get(self.at) {
+        while let Some(byte) = self.bytes().get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
                 return Some(*byte);
             }
@@ -54,7 +67,7 @@ impl<'a> Scanner<'a> {
 
     /// Takes a word such as `null`.
     pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ScanError> {
-        if self.bytes[self.at..].starts_with(word.as_bytes()) {
+        if self.bytes()[self.at..].starts_with(word.as_bytes()) {
             self.at += word.len();
             return Ok(());
         }
@@ -77,10 +90,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a whole text that is one object, or null for an empty one, keeping repeated names.
-    pub(crate) fn only_members(mut self) -> Result<Vec<(SmolStr, Value)>, ScanError> {
+    pub(crate) fn only_members(mut self) -> Result<Members, ScanError> {
         let members = match self.peek() {
             Some(b'{') => self.members(0)?,
-            Some(b'n') => self.word("null").map(|()| Vec::new())?,
+            Some(b'n') => self.word("null").map(|()| Members::new())?,
             _ => return self.error("expected an object"),
         };
         self.end()?;
@@ -93,11 +106,8 @@ impl<'a> Scanner<'a> {
             return self.error("too deeply nested");
         }
         match self.peek() {
-            Some(b'"') => Ok(Value::String(match self.string()? {
-                Cow::Borrowed(text) => SmolStr::new(text),
-                Cow::Owned(text) => SmolStr::from(text),
-            })),
-            Some(b'{') => Ok(Value::Map(Map::from_unsorted(self.members(depth + 1)?))),
+            Some(b'"') => Ok(Value::String(SmolStr::new(self.string()?))),
+            Some(b'{') => Ok(Value::Map(Map::from_unsorted(self.members(depth + 1)?.into_vec()))),
             Some(b'[') => Ok(Value::List(List::from(self.items(depth + 1)?))),
             Some(b't') => self.word("true").map(|()| Value::Bool(true)),
             Some(b'f') => self.word("false").map(|()| Value::Bool(false)),
@@ -124,8 +134,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn members(&mut self, depth: usize) -> Result<Vec<(SmolStr, Value)>, ScanError> {
-        let mut members = Vec::new();
+    fn members(&mut self, depth: usize) -> Result<Members, ScanError> {
+        let mut members = Members::new();
         self.at += 1;
         if self.take(b'}') {
             return Ok(members);
@@ -143,85 +153,92 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a member's name and the colon after it.
-    pub(crate) fn name(&mut self) -> Result<Cow<'a, str>, ScanError> {
+    pub(crate) fn name(&mut self) -> Result<&str, ScanError> {
         if self.peek() != Some(b'"') {
             return self.error("expected a name in quotes");
         }
-        let name = self.string()?;
+        let name = self.string_place()?;
         if !self.take(b':') {
             return self.error("expected :");
         }
-        Ok(name)
+        Ok(self.string_at(name))
     }
 
-    /// Reads a string; the opening quote is next.
-    fn string(&mut self) -> Result<Cow<'a, str>, ScanError> {
-        let bytes = self.bytes;
+    fn string(&mut self) -> Result<&str, ScanError> {
+        let place = self.string_place()?;
+        Ok(self.string_at(place))
+    }
+
+    /// The string that was read last: a part of the text, or where there is none the one without escapes.
+    fn string_at(&self, place: Option<(usize, usize)>) -> &str {
+        match place {
+            Some((start, end)) => self.text.get(start..end).unwrap_or_default(),
+            None => &self.unescaped,
+        }
+    }
+
+    /// Reads a string, the opening quote of which is next, and says where it stands if it has no escapes.
+    fn string_place(&mut self) -> Result<Option<(usize, usize)>, ScanError> {
+        let bytes = self.bytes();
         let start = self.at + 1;
-        let mut end = start;
-        while let Some(byte) = bytes.get(end) {
-            match byte {
-                b'"' => {
-                    self.at = end + 1;
-                    return Ok(String::from_utf8_lossy(&bytes[start..end]));
-                }
-                b'\\' => return self.escaped_string(start, end),
-                _ => end += 1,
-            }
+        let Some(length) = memchr2(b'"', b'\\', &bytes[start..]) else {
+            self.at = bytes.len();
+            return self.error("unexpected end of a string");
+        };
+        let end = start + length;
+        if bytes[end] == b'"' {
+            self.at = end + 1;
+            return Ok(Some((start, end)));
         }
-        self.at = end;
-        self.error("unexpected end of a string")
+        self.unescape(start, end).map(|()| None)
     }
 
-    /// Reads on from the first backslash, at `escape`.
-    fn escaped_string(&mut self, start: usize, escape: usize) -> Result<Cow<'a, str>, ScanError> {
-        let bytes = self.bytes;
-        let mut text = Vec::with_capacity(bytes.len().min(escape - start + 64));
-        text.extend_from_slice(&bytes[start..escape]);
+    /// Reads a string on from its first backslash.
+    fn unescape(&mut self, start: usize, escape: usize) -> Result<(), ScanError> {
+        let text = self.text;
+        let mut unescaped = std::mem::take(&mut self.unescaped);
+        unescaped.clear();
+        unescaped.push_str(text.get(start..escape).unwrap_or_default());
         self.at = escape;
-        while let Some(byte) = bytes.get(self.at) {
-            self.at += 1;
-            match byte {
-                b'"' => {
-                    let text = String::from_utf8(text);
-                    return Ok(Cow::Owned(text.unwrap_or_else(|error| {
-                        String::from_utf8_lossy(error.as_bytes()).into_owned()
-                    })));
-                }
-                b'\\' => self.escape(&mut text)?,
-                _ => text.push(*byte),
+        loop {
+            let rest = &text.as_bytes()[self.at..];
+            let Some(length) = memchr2(b'"', b'\\', rest) else {
+                self.at = text.len();
+                return self.error("unexpected end of a string");
+            };
+            unescaped.push_str(text.get(self.at..self.at + length).unwrap_or_default());
+            self.at += length + 1;
+            if rest[length] == b'"' {
+                self.unescaped = unescaped;
+                return Ok(());
             }
+            unescaped.push(self.escape()?);
         }
-        self.error("unexpected end of a string")
     }
 
-    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), ScanError> {
-        let Some(byte) = self.bytes.get(self.at) else {
+    /// Reads what follows a backslash.
+    fn escape(&mut self) -> Result<char, ScanError> {
+        let Some(byte) = self.bytes().get(self.at) else {
             return self.error("unexpected end of a string");
         };
         self.at += 1;
-        text.push(match byte {
-            b'"' | b'\\' | b'/' => *byte,
-            b'b' => 0x08,
-            b'f' => 0x0C,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'u' => {
-                let character = self.unicode_escape()?;
-                text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-                return Ok(());
-            }
+        Ok(match byte {
+            b'"' | b'\\' | b'/' => char::from(*byte),
+            b'b' => '\u{08}',
+            b'f' => '\u{0C}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => self.unicode_escape()?,
             _ => return self.error("unknown escape"),
-        });
-        Ok(())
+        })
     }
 
     /// Reads the digits of `\u`, and those of a second one where both are a surrogate pair. A lone surrogate becomes
     /// U+FFFD.
     fn unicode_escape(&mut self) -> Result<char, ScanError> {
         let first = self.four_digits()?;
-        if !(0xD800..0xDC00).contains(&first) || !self.bytes[self.at..].starts_with(b"\\u") {
+        if !(0xD800..0xDC00).contains(&first) || !self.bytes()[self.at..].starts_with(b"\\u") {
             return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
         }
         let after_first = self.at;
@@ -236,10 +253,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn four_digits(&mut self) -> Result<u32, ScanError> {
-        let digits = self
-            .bytes
-            .get(self.at..self.at + 4)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = self.text.get(self.at..self.at + 4);
         let code = digits
             .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
             .and_then(|digits| u32::from_str_radix(digits, 16).ok());
@@ -253,7 +267,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn number(&mut self) -> Result<Value, ScanError> {
-        let rest = &self.bytes[self.at..];
+        let rest = &self.bytes()[self.at..];
         let length = rest
             .iter()
             .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
@@ -271,8 +285,8 @@ impl<'a> Scanner<'a> {
                     .into(),
             )
         } else {
-            std::str::from_utf8(token)
-                .ok()
+            self.text
+                .get(self.at..self.at + length)
                 .and_then(|token| token.parse::<f64>().ok())
         };
         match number {

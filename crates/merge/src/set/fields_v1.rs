@@ -5,8 +5,7 @@
 
 use holdfast_value::{Map, SmolStr, Value};
 
-use super::{Set, SetBuilder};
-use crate::path_element::write_escaped;
+use super::{Level, Set, SetBuilder};
 use crate::scan::{MAX_DEPTH, ScanError, Scanner};
 use crate::{PathElement, PathElementError};
 
@@ -33,10 +32,13 @@ impl Set {
     /// # Errors
     /// If the text is not JSON of that shape, nests too deep, or has a malformed key.
     pub fn from_fields_v1(text: &[u8]) -> Result<Set, FieldsError> {
-        let mut scanner = Scanner::new(text);
-        let (set, _) = read_text(&mut scanner, &mut SetBuilder::default(), 0)?;
+        // Bytes that are not UTF-8 are replaced, as the reference does.
+        let text = String::from_utf8_lossy(text);
+        let mut scanner = Scanner::new(&text);
+        let mut builder = SetBuilder::with_capacity(text.len() / 32);
+        read_text(&mut scanner, &mut builder, 0)?;
         scanner.end()?;
-        Ok(set)
+        Ok(builder.finish())
     }
 
     /// Reads a set from the tree of its JSON form, as it stands in an object's `managedFields`.
@@ -44,7 +46,9 @@ impl Set {
     /// # Errors
     /// If the tree is not of that shape, nests too deep, or has a malformed key.
     pub fn from_fields_v1_value(value: &Value) -> Result<Set, FieldsError> {
-        read_tree(value, &mut SetBuilder::default(), 0).map(|(set, _)| set)
+        let mut builder = SetBuilder::default();
+        read_tree(value, &mut builder, 0)?;
+        Ok(builder.finish())
     }
 
     /// The JSON text of the set, byte for byte as the reference writes it.
@@ -56,17 +60,17 @@ impl Set {
 
     /// Appends the JSON text of the set.
     pub fn write_fields_v1(&self, out: &mut Vec<u8>) {
-        write_text(self, false, out);
+        write_text(self.level(), false, out);
     }
 
     /// The tree of the set's JSON form.
     pub fn to_fields_v1_value(&self) -> Value {
-        to_tree(self, false)
+        to_tree(self.level(), false)
     }
 }
 
-/// Reads one object: the set within, and whether it marks the element it belongs to as a member.
-fn read_text(scanner: &mut Scanner<'_>, builder: &mut SetBuilder, depth: usize) -> Result<(Set, bool), FieldsError> {
+/// Reads one object into the builder, and says whether it marks the element it belongs to as a member.
+fn read_text(scanner: &mut Scanner<'_>, builder: &mut SetBuilder, depth: usize) -> Result<bool, FieldsError> {
     if depth > MAX_DEPTH {
         return Err(FieldsError::TooDeep);
     }
@@ -74,27 +78,26 @@ fn read_text(scanner: &mut Scanner<'_>, builder: &mut SetBuilder, depth: usize) 
         Some(b'{') => {}
         Some(b'n') => {
             scanner.word("null")?;
-            return Ok((Set::new(), true));
+            return Ok(true);
         }
         _ => return scanner.error("expected an object").map_err(FieldsError::from),
     }
     scanner.take(b'{');
-    let mark = builder.begin();
-    let mut member = false;
+    let mut siblings = Siblings::begin(builder);
     let mut more = !scanner.take(b'}');
     while more {
-        let name = scanner.name()?;
-        match element(&name)? {
+        match element(scanner.name()?)? {
             Key::Itself => {
-                member = true;
+                siblings.mark();
                 scanner.value(depth)?;
             }
             Key::Unknown => {
                 scanner.value(depth)?;
             }
             Key::Element(element) => {
-                let (children, is_member) = read_text(scanner, builder, depth + 1)?;
-                builder.push(element, is_member, children);
+                let at = siblings.open(builder, element);
+                let member = read_text(scanner, builder, depth + 1)?;
+                builder.close(at, member);
             }
         }
         more = scanner.take(b',');
@@ -102,39 +105,72 @@ fn read_text(scanner: &mut Scanner<'_>, builder: &mut SetBuilder, depth: usize) 
             return scanner.error("expected , or }").map_err(FieldsError::from);
         }
     }
-    let set = builder.finish(mark);
-    Ok((member_of(&set, member), set)).map(|(member, set)| (set, member))
+    Ok(siblings.end(builder))
 }
 
-fn read_tree(value: &Value, builder: &mut SetBuilder, depth: usize) -> Result<(Set, bool), FieldsError> {
+fn read_tree(value: &Value, builder: &mut SetBuilder, depth: usize) -> Result<bool, FieldsError> {
     if depth > MAX_DEPTH {
         return Err(FieldsError::TooDeep);
     }
     let map = match value {
         Value::Map(map) => map,
-        Value::Null => return Ok((Set::new(), true)),
+        Value::Null => return Ok(true),
         _ => return Err(FieldsError::NotAnObject),
     };
-    let mark = builder.begin();
-    let mut member = false;
+    let mut siblings = Siblings::begin(builder);
     for (name, below) in map {
         match element(name)? {
-            Key::Itself => member = true,
+            Key::Itself => siblings.mark(),
             Key::Unknown => {}
             Key::Element(element) => {
-                let (children, is_member) = read_tree(below, builder, depth + 1)?;
-                builder.push(element, is_member, children);
+                let at = siblings.open(builder, element);
+                let member = read_tree(below, builder, depth + 1)?;
+                builder.close(at, member);
             }
         }
     }
-    let set = builder.finish(mark);
-    let member = member_of(&set, member);
-    Ok((set, member))
+    Ok(siblings.end(builder))
 }
 
-/// An element with nothing below it is a member whether marked or not.
-fn member_of(children: &Set, marked: bool) -> bool {
-    marked || children.is_empty()
+/// The elements of one object as they are read, in whatever order.
+struct Siblings {
+    start: usize,
+    last: Option<usize>,
+    sorted: bool,
+    marked: bool,
+}
+
+impl Siblings {
+    fn begin(builder: &SetBuilder) -> Self {
+        Self {
+            start: builder.position(),
+            last: None,
+            sorted: true,
+            marked: false,
+        }
+    }
+
+    /// Notes the mark of membership.
+    fn mark(&mut self) {
+        self.marked = true;
+    }
+
+    fn open(&mut self, builder: &mut SetBuilder, element: PathElement) -> usize {
+        let last = self.last.and_then(|at| builder.element(at));
+        self.sorted &= last.is_none_or(|last| *last < element);
+        let at = builder.open(element);
+        self.last = Some(at);
+        at
+    }
+
+    /// Puts the elements in order, and says whether the one above them is a member: one with nothing below it is, whether
+    /// marked or not.
+    fn end(self, builder: &mut SetBuilder) -> bool {
+        if !self.sorted {
+            builder.sort_level(self.start);
+        }
+        self.marked || builder.position() == self.start
+    }
 }
 
 enum Key {
@@ -156,51 +192,35 @@ fn element(name: &str) -> Result<Key, PathElementError> {
     }
 }
 
-fn write_text(set: &Set, member: bool, out: &mut Vec<u8>) {
+fn write_text(level: Level<'_>, member: bool, out: &mut Vec<u8>) {
     out.push(b'{');
-    if member && !set.is_empty() {
+    if member && !level.is_empty() {
         out.extend_from_slice(b"\".\":{},");
     }
-    for (at, entry) in set.entries().iter().enumerate() {
+    for (at, entry) in level.entries().enumerate() {
         if at > 0 {
             out.push(b',');
         }
         out.push(b'"');
-        write_key(&entry.element, out);
+        entry.element().write_quoted(out);
         out.extend_from_slice(b"\":");
-        write_text(&entry.children, entry.member, out);
+        write_text(entry.below(), entry.is_member(), out);
     }
     out.push(b'}');
 }
 
-/// Appends the text of an element as it stands within a JSON string.
-fn write_key(element: &PathElement, out: &mut Vec<u8>) {
-    match element {
-        PathElement::Field(name) => {
-            out.extend_from_slice(b"f:");
-            write_escaped(name.as_bytes(), out);
-        }
-        PathElement::Index(_) => element.write_text(out),
-        PathElement::Key(_) | PathElement::Value(_) => {
-            let mut text = Vec::with_capacity(64);
-            element.write_text(&mut text);
-            write_escaped(&text, out);
-        }
-    }
-}
-
-fn to_tree(set: &Set, member: bool) -> Value {
-    let mark = member && !set.is_empty();
-    let mut entries = Vec::with_capacity(set.entries().len() + usize::from(mark));
+fn to_tree(level: Level<'_>, member: bool) -> Value {
+    let mark = member && !level.is_empty();
+    let mut entries = Vec::with_capacity(level.entries().count() + usize::from(mark));
     if mark {
         entries.push((SmolStr::new_static("."), Value::empty_map()));
     }
-    for entry in set.entries() {
-        let name = match &entry.element {
+    for entry in level.entries() {
+        let name = match entry.element() {
             PathElement::Field(name) => prefixed(name),
             element => SmolStr::from(element.to_text()),
         };
-        entries.push((name, to_tree(&entry.children, entry.member)));
+        entries.push((name, to_tree(entry.below(), entry.is_member())));
     }
     Value::Map(Map::from_unsorted(entries))
 }

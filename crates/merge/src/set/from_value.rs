@@ -14,9 +14,8 @@ impl Set {
     /// their position.
     pub fn from_value(value: &Value) -> Set {
         let mut builder = SetBuilder::default();
-        let mark = builder.begin();
         collect(value, &mut builder);
-        builder.finish(mark)
+        builder.finish()
     }
 }
 
@@ -30,9 +29,11 @@ fn collect(value: &Value, builder: &mut SetBuilder) -> bool {
             false
         }
         Value::List(items) => {
+            let start = builder.position();
             for (at, item) in items.iter().enumerate() {
                 push(item_element(at, item), item, builder);
             }
+            builder.sort_level(start);
             false
         }
         _ => true,
@@ -40,10 +41,9 @@ fn collect(value: &Value, builder: &mut SetBuilder) -> bool {
 }
 
 fn push(element: PathElement, value: &Value, builder: &mut SetBuilder) {
-    let mark = builder.begin();
+    let at = builder.open(element);
     let member = collect(value, builder);
-    let children = builder.finish(mark);
-    builder.push(element, member, children);
+    builder.close(at, member);
 }
 
 fn item_element(at: usize, item: &Value) -> PathElement {

@@ -1,48 +1,47 @@
 //! Sets of paths: what a manager owns.
 //!
-//! A set is a tree whose nodes hold their entries sorted. An entry is a member (the path to it is in the set), has a set
-//! below it, or both; an entry that is neither does not exist, so two equal sets have one form. Nodes are shared: a clone
-//! costs one reference count, and the algebra gives back whole subtrees of its operands where it can.
+//! A set is a tree of path elements, kept flat: one shared vector of nodes in preorder, siblings sorted, each node with
+//! the count of the nodes below it. Walks, algebra and text are then one pass over memory, whole subtrees are copied as
+//! slices, and what stands below an element is a view of the same vector. A node is in the set itself, has nodes below
+//! it, or both; one that is neither does not exist, so two equal sets have one form.
 
 mod algebra;
 mod build;
 mod fields_v1;
 mod from_value;
+mod level;
 mod named_fields;
 mod pattern;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-pub(crate) use build::{Mark, SetBuilder};
+pub(crate) use build::SetBuilder;
 pub use fields_v1::FieldsError;
+pub(crate) use level::{Entry, Level};
 pub use pattern::{Filter, Matcher, MemberMatcher};
 
 use crate::{Path, PathElement};
 
 /// A set of paths. A clone shares it.
+///
+/// Collect many paths at once rather than [`Set::insert`] them one by one: an insertion moves what stands behind it.
 #[derive(Clone, Default)]
-pub struct Set(Option<Arc<Node>>);
-
-/// One level of a set. Never empty.
-#[derive(Clone)]
-struct Node {
-    entries: Entries,
+pub struct Set {
+    nodes: Option<Arc<Vec<Node>>>,
+    /// The part of the nodes that is this set: the nodes below one node, or all.
+    range: Range<usize>,
 }
 
-/// Most nodes of a hand-made path have one entry, which needs no allocation of its own.
-type Entries = SmallVec<[Entry; 1]>;
-
-/// What a set says of one path element.
+/// A path element, with what the set says of it.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Entry {
-    pub(crate) element: PathElement,
+pub(crate) struct Node {
+    element: PathElement,
+    /// How many nodes stand below this one; they follow it.
+    below: u32,
     /// Whether the path that ends here is in the set.
-    pub(crate) member: bool,
-    /// The paths that go on from here.
-    pub(crate) children: Set,
+    member: bool,
 }
 
 impl Set {
@@ -53,60 +52,35 @@ impl Set {
 
     /// Whether no path is in the set.
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.range.is_empty()
     }
 
     /// How many paths are in the set.
     pub fn size(&self) -> usize {
-        self.entries()
-            .iter()
-            .map(|entry| usize::from(entry.member) + entry.children.size())
-            .sum()
+        self.nodes().iter().filter(|node| node.member).count()
     }
 
     /// Whether both are the very same set in memory.
     pub fn same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
+        match (&self.nodes, &other.nodes) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) && self.range == other.range,
+            _ => self.is_empty() && other.is_empty(),
         }
     }
 
     /// Adds a path. The empty path, which names the root, is never in a set.
     pub fn insert(&mut self, path: &[PathElement]) {
-        let mut set = self;
-        for (at, element) in path.iter().enumerate() {
-            let last = at + 1 == path.len();
-            if set.is_empty() {
-                *set = Self::chain(&path[at..]);
-                return;
-            }
-            let Some(node) = &mut set.0 else { return };
-            let entries = &mut Arc::make_mut(node).entries;
-            match entries.binary_search_by(|entry| entry.element.cmp(element)) {
-                Ok(found) => {
-                    let entry = &mut entries[found];
-                    entry.member |= last;
-                    set = &mut entry.children;
-                }
-                Err(place) => {
-                    let below = Self::chain(&path[at + 1..]);
-                    entries.insert(place, Entry::new(element.clone(), last, below));
-                    return;
-                }
-            }
+        if path.is_empty() || self.has(path) {
+            return;
         }
-    }
-
-    /// The set of one path.
-    fn chain(path: &[PathElement]) -> Self {
-        let mut set = Set::new();
-        for (at, element) in path.iter().enumerate().rev() {
-            let entry = Entry::new(element.clone(), at + 1 == path.len(), set);
-            set = Self::from_entries(SmallVec::from_buf([entry]));
+        let mut builder = SetBuilder::default();
+        for element in path {
+            builder.open(element.clone());
         }
-        set
+        for at in (0..path.len()).rev() {
+            builder.close(at, at + 1 == path.len());
+        }
+        *self = self.union(&builder.finish());
     }
 
     /// Whether a path is in the set.
@@ -116,88 +90,81 @@ impl Set {
         };
         parents
             .iter()
-            .try_fold(self, |set, element| set.entry(element).map(|entry| &entry.children))
-            .and_then(|set| set.entry(last))
-            .is_some_and(|entry| entry.member)
+            .try_fold(self.level(), |level, element| level.find(element).map(Entry::below))
+            .and_then(|level| level.find(last))
+            .is_some_and(Entry::is_member)
     }
 
     /// What the set holds below an element: its paths that go on from there, without that element.
     pub fn with_prefix(&self, element: &PathElement) -> Set {
-        self.entry(element)
-            .map(|entry| entry.children.clone())
+        self.level()
+            .find(element)
+            .map(|entry| self.view(entry.below()))
             .unwrap_or_default()
     }
 
     /// The paths in the set: all members of a level in their order, then what is below them.
     pub fn paths(&self) -> Paths<'_> {
         Paths {
-            levels: vec![Level::new(self.entries())],
+            levels: vec![Listing::new(self.level())],
             path: Path::new(),
         }
     }
 
     /// The members of the first level.
     pub fn members(&self) -> impl Iterator<Item = &PathElement> {
-        self.entries()
-            .iter()
-            .filter(|entry| entry.member)
-            .map(|entry| &entry.element)
+        self.level()
+            .entries()
+            .filter(|entry| entry.is_member())
+            .map(Entry::element)
     }
 
     /// The elements of the first level that have paths below them, with those.
-    pub fn children(&self) -> impl Iterator<Item = (&PathElement, &Set)> {
-        self.entries()
-            .iter()
-            .filter(|entry| !entry.children.is_empty())
-            .map(|entry| (&entry.element, &entry.children))
+    pub fn children(&self) -> impl Iterator<Item = (&PathElement, Set)> {
+        let parents = self.level().entries().filter(|entry| !entry.below().is_empty());
+        parents.map(|entry| (entry.element(), self.view(entry.below())))
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
-        self.0.as_ref().map_or(&[], |node| &node.entries)
+    /// The first level.
+    pub(crate) fn level(&self) -> Level<'_> {
+        Level(self.nodes())
     }
 
-    pub(crate) fn entry(&self, element: &PathElement) -> Option<&Entry> {
-        let entries = self.entries();
-        let at = entries.binary_search_by(|entry| entry.element.cmp(element)).ok()?;
-        entries.get(at)
-    }
-
-    /// The entry of a field, found without making an element.
-    pub(crate) fn field_entry(&self, name: &str) -> Option<&Entry> {
-        let entries = self.entries();
-        let at = entries
-            .binary_search_by(|entry| match &entry.element {
-                PathElement::Field(field) => field.as_str().cmp(name),
-                _ => std::cmp::Ordering::Greater,
-            })
-            .ok()?;
-        entries.get(at)
-    }
-
-    /// A set of entries that are sorted, hold each element once, and are none of them empty.
-    fn from_entries(entries: Entries) -> Self {
-        debug_assert!(entries.is_sorted_by(|a, b| a.element < b.element));
-        debug_assert!(entries.iter().all(|entry| entry.member || !entry.children.is_empty()));
-        match entries.is_empty() {
-            true => Self(None),
-            false => Self(Some(Arc::new(Node { entries }))),
+    fn nodes(&self) -> &[Node] {
+        match &self.nodes {
+            Some(nodes) => nodes.get(self.range.clone()).unwrap_or_default(),
+            None => &[],
         }
     }
-}
 
-impl Entry {
-    pub(crate) fn new(element: PathElement, member: bool, children: Set) -> Self {
-        Self {
-            element,
-            member,
-            children,
+    /// A level of this set as a set of its own, which shares the nodes.
+    fn view(&self, level: Level<'_>) -> Set {
+        let (Some(nodes), Some(first)) = (&self.nodes, level.0.first()) else {
+            return Set::new();
+        };
+        // The level is a slice of the nodes; elements are compared by address to find where it starts.
+        let start = nodes.partition_point(|node| std::ptr::from_ref(node) < std::ptr::from_ref(first));
+        Set {
+            nodes: Some(Arc::clone(nodes)),
+            range: start..start + level.0.len(),
+        }
+    }
+
+    fn from_nodes(nodes: Vec<Node>) -> Self {
+        debug_assert!(Level(&nodes).is_well_formed());
+        match nodes.is_empty() {
+            true => Self::new(),
+            false => Self {
+                range: 0..nodes.len(),
+                nodes: Some(Arc::new(nodes)),
+            },
         }
     }
 }
 
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
-        self.same(other) || self.entries() == other.entries()
+        self.same(other) || self.nodes() == other.nodes()
     }
 }
 
@@ -205,11 +172,28 @@ impl Eq for Set {}
 
 impl FromIterator<Path> for Set {
     fn from_iter<I: IntoIterator<Item = Path>>(paths: I) -> Self {
-        let mut set = Set::new();
+        let mut paths: Vec<_> = paths.into_iter().collect();
+        paths.sort_unstable();
+        let mut builder = SetBuilder::default();
+        let mut open: Vec<usize> = Vec::new();
         for path in paths {
-            set.insert(&path);
+            let shared = open
+                .iter()
+                .zip(path.iter())
+                .take_while(|(at, element)| builder.is_at(**at, element))
+                .count();
+            while open.len() > shared {
+                open.pop().into_iter().for_each(|at| builder.close_parent(at));
+            }
+            for element in path.into_iter().skip(shared) {
+                open.push(builder.open(element));
+            }
+            open.last().into_iter().for_each(|at| builder.mark_member(*at));
         }
-        set
+        for at in open.into_iter().rev() {
+            builder.close_parent(at);
+        }
+        builder.finish()
     }
 }
 
@@ -236,23 +220,21 @@ impl fmt::Debug for Set {
 
 /// The paths of a set, from [`Set::paths`].
 pub struct Paths<'a> {
-    levels: Vec<Level<'a>>,
+    levels: Vec<Listing<'a>>,
     path: Path,
 }
 
 /// How far a level has been listed: first its members, then what is below each entry.
-struct Level<'a> {
-    entries: &'a [Entry],
-    next_member: usize,
-    next_parent: usize,
+struct Listing<'a> {
+    members: Level<'a>,
+    parents: Level<'a>,
 }
 
-impl<'a> Level<'a> {
-    fn new(entries: &'a [Entry]) -> Self {
+impl<'a> Listing<'a> {
+    fn new(level: Level<'a>) -> Self {
         Self {
-            entries,
-            next_member: 0,
-            next_parent: 0,
+            members: level,
+            parents: level,
         }
     }
 }
@@ -262,19 +244,17 @@ impl Iterator for Paths<'_> {
 
     fn next(&mut self) -> Option<Path> {
         loop {
-            let level = self.levels.last_mut()?;
-            if let Some(entry) = level.entries.get(level.next_member) {
-                level.next_member += 1;
-                if entry.member {
+            let listing = self.levels.last_mut()?;
+            if let Some(entry) = listing.members.next() {
+                if entry.is_member() {
                     let mut path = self.path.clone();
-                    path.push(entry.element.clone());
+                    path.push(entry.element().clone());
                     return Some(path);
                 }
-            } else if let Some(entry) = level.entries.get(level.next_parent) {
-                level.next_parent += 1;
-                if !entry.children.is_empty() {
-                    self.path.push(entry.element.clone());
-                    self.levels.push(Level::new(entry.children.entries()));
+            } else if let Some(entry) = listing.parents.next() {
+                if !entry.below().is_empty() {
+                    self.path.push(entry.element().clone());
+                    self.levels.push(Listing::new(entry.below()));
                 }
             } else {
                 self.levels.pop();

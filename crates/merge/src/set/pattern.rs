@@ -1,6 +1,6 @@
 //! Filters of sets: what to leave out, or patterns of what to keep.
 
-use super::{Entries, Set, algebra};
+use super::{Level, Set, SetBuilder};
 use crate::PathElement;
 
 /// What a filter keeps of a set.
@@ -45,7 +45,12 @@ impl Filter {
     pub fn apply(&self, set: &Set) -> Set {
         match self {
             Filter::Exclude(excluded) => set.recursive_difference(excluded),
-            Filter::Include(matcher) => matcher.keep(set),
+            Filter::Include(matcher) if matcher.everything => set.clone(),
+            Filter::Include(matcher) => {
+                let mut out = SetBuilder::default();
+                matcher.keep(set.level(), &mut out);
+                out.finish()
+            }
         }
     }
 }
@@ -102,21 +107,21 @@ impl Matcher {
         }
     }
 
-    fn keep(&self, set: &Set) -> Set {
+    fn keep(&self, level: Level<'_>, out: &mut SetBuilder) {
         if self.everything {
-            return set.clone();
+            return out.push_level(level);
         }
-        let mut out = Entries::new();
-        for entry in set.entries() {
+        for entry in level.entries() {
             let fitting = self.members.iter().find(|member| match &member.element {
                 None => true,
-                Some(element) => *element == entry.element,
+                Some(element) => element == entry.element(),
             });
             if let Some(fitting) = fitting {
-                algebra::push(&mut out, entry, entry.member, fitting.below.keep(&entry.children));
+                let at = out.open(entry.element().clone());
+                fitting.below.keep(entry.below(), out);
+                out.close(at, entry.is_member());
             }
         }
-        Set::from_entries(out)
     }
 }
 

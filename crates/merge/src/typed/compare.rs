@@ -80,10 +80,12 @@ impl Typed {
             errors: Errors::default(),
             valid: self.checked.min(newer.checked) >= Checked::Valid,
         };
-        let level = walk.begin();
         walk.node(self.type_ref, &self.value, &newer.value);
-        let comparison = walk.finish(level);
-        walk.errors.result().map(|()| comparison)
+        walk.errors.result().map(|()| Comparison {
+            added: walk.added.builder.finish(),
+            modified: walk.modified.finish(),
+            removed: walk.removed.builder.finish(),
+        })
     }
 }
 
@@ -98,14 +100,6 @@ struct Walk<'a> {
     valid: bool,
 }
 
-/// Where a level of each of the three sets began.
-#[derive(Clone, Copy)]
-struct Level {
-    added: crate::set::Mark,
-    modified: crate::set::Mark,
-    removed: crate::set::Mark,
-}
-
 /// Which of the two values.
 #[derive(Clone, Copy)]
 enum Side {
@@ -114,22 +108,6 @@ enum Side {
 }
 
 impl<'a> Walk<'a> {
-    fn begin(&self) -> Level {
-        Level {
-            added: self.added.builder.begin(),
-            modified: self.modified.begin(),
-            removed: self.removed.builder.begin(),
-        }
-    }
-
-    fn finish(&mut self, level: Level) -> Comparison {
-        Comparison {
-            added: self.added.builder.finish(level.added),
-            modified: self.modified.finish(level.modified),
-            removed: self.removed.builder.finish(level.removed),
-        }
-    }
-
     /// Adds what differs below a node, and says whether the node is itself modified.
     fn node(&mut self, type_ref: TypeRef, older: &Value, newer: &Value) -> bool {
         if self.valid && same(older, newer) {
@@ -147,27 +125,28 @@ impl<'a> Walk<'a> {
         // The value changed its kind: what it was goes and what it is comes, each walked as what it is.
         let as_older = self.separately(|walk| walk.as_kind(of, first_kind(older_kinds), older, newer));
         let as_newer = self.separately(|walk| walk.as_kind(of, first_kind(newer_kinds), older, newer));
-        self.put(as_older.1.added.union(&as_newer.1.added), |walk| {
-            &mut walk.added.builder
-        });
-        self.put(as_older.1.modified.union(&as_newer.1.modified), |walk| {
-            &mut walk.modified
-        });
-        self.put(as_older.1.removed.union(&as_newer.1.removed), |walk| {
-            &mut walk.removed.builder
-        });
+        for (builder, older, newer) in [
+            (&mut self.added.builder, as_older.1.added, as_newer.1.added),
+            (&mut self.modified, as_older.1.modified, as_newer.1.modified),
+            (&mut self.removed.builder, as_older.1.removed, as_newer.1.removed),
+        ] {
+            builder.push_level(older.union(&newer).level());
+        }
         as_older.0 || as_newer.0
     }
 
-    /// Walks into sets apart from those of the present level.
+    /// Walks into sets apart from what has been collected so far.
     fn separately(&mut self, walk: impl FnOnce(&mut Self) -> bool) -> (bool, Comparison) {
-        let level = self.begin();
+        let added = self.added.builder.position();
+        let changed = self.modified.position();
+        let removed = self.removed.builder.position();
         let modified = walk(self);
-        (modified, self.finish(level))
-    }
-
-    fn put(&mut self, set: Set, builder: impl FnOnce(&mut Self) -> &mut SetBuilder) {
-        builder(self).push_all(&set);
+        let comparison = Comparison {
+            added: self.added.builder.split_off(added),
+            modified: self.modified.split_off(changed),
+            removed: self.removed.builder.split_off(removed),
+        };
+        (modified, comparison)
     }
 
     fn as_kind(&mut self, of: &'a Type, kind: Option<Kind>, older: &Value, newer: &Value) -> bool {
@@ -264,21 +243,22 @@ impl<'a> Walk<'a> {
                 ([], []) => {}
                 ([_, _, ..], [_, _, ..]) => {
                     if !equal_items((older_at, older_items), (newer_at, newer_items)) {
-                        self.modified.push(element(), true, Set::new());
+                        self.modified.push_leaf(element());
                     }
                 }
-                // Several items of one name are owned as one bare item.
+                // Several items of one name are owned as one bare item: it comes or goes, and with it goes or comes what
+                // the one item has.
                 ([_, _, ..], rest) => {
                     if let [newer] = rest {
                         self.one(Side::Newer, element(), list.element, &newer_items[*newer]);
                     }
-                    self.removed.builder.push(element(), true, Set::new());
+                    self.removed.builder.push_leaf(element());
                 }
                 (rest, [_, _, ..]) => {
                     if let [older] = rest {
                         self.one(Side::Older, element(), list.element, &older_items[*older]);
                     }
-                    self.added.builder.push(element(), true, Set::new());
+                    self.added.builder.push_leaf(element());
                 }
             }
         }
@@ -290,20 +270,16 @@ impl<'a> Walk<'a> {
         if self.valid && same(older, newer) {
             return;
         }
-        let level = self.begin();
         let before = self.errors.count();
+        let step = element();
+        let added = self.added.builder.open(step.clone());
+        let removed = self.removed.builder.open(step.clone());
+        let changed = self.modified.open(step);
         let modified = self.node(type_ref, older, newer);
-        self.errors.prefix(before, &element);
-        let below = self.finish(level);
-        for (builder, member, children) in [
-            (&mut self.added.builder, false, below.added),
-            (&mut self.modified, modified, below.modified),
-            (&mut self.removed.builder, false, below.removed),
-        ] {
-            if member || !children.is_empty() {
-                builder.push(element(), member, children);
-            }
-        }
+        self.errors.prefix(before, element);
+        self.added.builder.close(added, false);
+        self.removed.builder.close(removed, false);
+        self.modified.close(changed, modified);
     }
 
     /// Adds a step that one value alone has, with all below it.

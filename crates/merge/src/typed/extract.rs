@@ -2,8 +2,10 @@
 
 use holdfast_value::{Entry, List, Map, Value};
 
+use super::items::ItemEntries;
 use super::{Kind, Typed, deduce, first_kind};
 use crate::schema::{ListType, MapType, Schema, TypeRef};
+use crate::set::Level;
 use crate::{PathElement, Set};
 
 /// Whether extraction keeps the key fields of list items whose other fields it keeps.
@@ -26,7 +28,7 @@ impl Typed {
             KeyFields::Appended => self.with_key_fields(items),
         };
         let walk = Walk { schema: &self.schema };
-        let value = walk.node(self.type_ref, &self.value, &with_keys);
+        let value = walk.node(self.type_ref, &self.value, with_keys.level());
         self.with_value(value, self.checked)
     }
 
@@ -55,7 +57,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&self, type_ref: TypeRef, value: &Value, items: &Set) -> Value {
+    fn node(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
         let of = self.schema.resolve(type_ref);
         if of.missing {
             return Value::Null;
@@ -74,15 +76,16 @@ impl Walk<'_> {
         }
     }
 
-    fn map(&self, map: &MapType, entries: &[Entry], items: &Set) -> Value {
+    fn map(&self, map: &MapType, entries: &[Entry], items: Level<'_>) -> Value {
         let mut fields = map.cursor();
         let mut kept = Vec::new();
+        let mut rest = items;
         for (key, value) in entries {
-            let Some(entry) = items.field_entry(key) else {
+            let Some(entry) = rest.advance_to_field(key) else {
                 continue;
             };
             let below = fields.find(key).map_or(map.element, |field| field.type_ref);
-            let level = if entry.member { items } else { &entry.children };
+            let level = if entry.is_member() { items } else { entry.below() };
             kept.push((key.clone(), self.node(below, value, level)));
         }
         match kept.is_empty() {
@@ -91,16 +94,16 @@ impl Walk<'_> {
         }
     }
 
-    fn list(&self, list: &ListType, entries: &[Value], items: &Set) -> Value {
+    fn list(&self, list: &ListType, entries: &[Value], items: Level<'_>) -> Value {
         let mut kept = Vec::new();
+        let items = ItemEntries::of(items);
         for item in entries {
-            let name = list.name(item).ok();
-            let Some(entry) = name.and_then(|name| list.entry(items, &name)) else {
+            let Some(entry) = items.find(list, item) else {
                 continue;
             };
-            kept.push(match entry.children.is_empty() {
+            kept.push(match entry.below().is_empty() {
                 true => item.clone(),
-                false => self.node(list.element, item, &entry.children),
+                false => self.node(list.element, item, entry.below()),
             });
         }
         match kept.is_empty() {

@@ -6,11 +6,11 @@ use holdfast_value::Value;
 use smallvec::SmallVec;
 
 use super::ValidationError;
+use crate::PathElement;
 use crate::go_text;
 use crate::path_element::Key;
 use crate::schema::{ListType, Relationship};
-use crate::set::Entry;
-use crate::{PathElement, Set};
+use crate::set::{Entry, Level};
 
 /// The name of a list item, borrowed from the item: the values of its key fields, sorted by the fields' names, with gaps
 /// where there is neither value nor default; or the one value of a set's item.
@@ -71,15 +71,6 @@ impl ListType {
         }
     }
 
-    /// What a set says of the item of this name.
-    pub(super) fn entry<'s>(&self, set: &'s Set, name: &Name<'_>) -> Option<&'s Entry> {
-        let entries = set.entries();
-        let at = entries
-            .binary_search_by(|entry| self.compare_element(&entry.element, name))
-            .ok()?;
-        entries.get(at)
-    }
-
     /// The order of an element to the element of a name.
     fn compare_element(&self, element: &PathElement, name: &Name<'_>) -> Ordering {
         match element {
@@ -111,6 +102,25 @@ impl ListType {
                 }
             }
         }
+    }
+}
+
+/// The entries of a level of a set, to be looked up by the names of a list's items.
+pub(super) struct ItemEntries<'a>(SmallVec<[Entry<'a>; 8]>);
+
+impl<'a> ItemEntries<'a> {
+    pub(super) fn of(level: Level<'a>) -> Self {
+        Self(level.entries().collect())
+    }
+
+    /// What the set says of an item; nothing if the item has no name.
+    pub(super) fn find(&self, list: &ListType, item: &Value) -> Option<Entry<'a>> {
+        let name = list.name(item).ok()?;
+        let at = self
+            .0
+            .binary_search_by(|entry| list.compare_element(entry.element(), &name))
+            .ok()?;
+        self.0.get(at).copied()
     }
 }
 
@@ -171,9 +181,14 @@ pub(super) fn names<'a>(list: &'a ListType, items: &'a [Value]) -> Result<Vec<Na
     Ok(names)
 }
 
+/// Whether the names ascend, each occurring once.
+pub(super) fn in_order(names: &[Name<'_>]) -> bool {
+    names.windows(2).all(|pair| pair[0].compare(&pair[1]).is_lt())
+}
+
 /// Whether each name occurs once.
 pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
-    if names.windows(2).all(|pair| pair[0].compare(&pair[1]).is_lt()) {
+    if in_order(names) {
         return true;
     }
     let mut sorted: Vec<&Name<'_>> = names.iter().collect();

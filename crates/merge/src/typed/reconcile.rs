@@ -2,7 +2,7 @@
 
 use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, first_kind};
 use crate::schema::{Schema, TypeRef};
-use crate::set::Entry;
+use crate::set::{Entry, Level};
 use crate::{Path, PathElement, Set};
 
 impl Typed {
@@ -19,7 +19,7 @@ impl Typed {
             atomic: None,
             errors: Errors::default(),
         };
-        walk.node(self.type_ref, set, false);
+        walk.node(self.type_ref, set.level(), false);
         walk.errors.result()?;
         Ok(walk
             .atomic
@@ -37,7 +37,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Looks at a node and what the set has below it; `bare` says that the set has the node itself and nothing below.
-    fn node(&mut self, type_ref: TypeRef, below: &Set, bare: bool) {
+    fn node(&mut self, type_ref: TypeRef, below: Level<'_>, bare: bool) {
         let of = self.schema.resolve(type_ref);
         if of.missing {
             let name = of.name.as_deref().unwrap_or("inlined type");
@@ -55,7 +55,7 @@ impl Walk<'_> {
             }
             (Some(Kind::Map), Some(map), _) => {
                 for entry in below.entries() {
-                    let declared = match &entry.element {
+                    let declared = match entry.element() {
                         PathElement::Field(name) => map.field(name),
                         _ => None,
                     };
@@ -79,12 +79,12 @@ impl Walk<'_> {
         }
     }
 
-    fn entry(&mut self, type_ref: TypeRef, entry: &Entry) {
-        self.path.push(entry.element.clone());
-        let bare = entry.member && entry.children.is_empty();
+    fn entry(&mut self, type_ref: TypeRef, entry: Entry<'_>) {
+        self.path.push(entry.element().clone());
+        let bare = entry.is_member() && entry.below().is_empty();
         let before = self.errors.count();
-        self.node(type_ref, &entry.children, bare);
-        self.errors.prefix(before, || entry.element.clone());
+        self.node(type_ref, entry.below(), bare);
+        self.errors.prefix(before, || entry.element().clone());
         self.path.pop();
     }
 

@@ -2,16 +2,18 @@
 
 use holdfast_value::{Entry, List, Map, Value};
 
+use super::items::ItemEntries;
 use super::{Kind, Typed, deduce, first_kind, same};
 use crate::Set;
 use crate::schema::{ListType, MapType, Schema, TypeRef};
+use crate::set::Level;
 
 impl Typed {
     /// The value without what the paths of a set lead to. A container that loses everything becomes null, and so do
     /// atomic and empty containers that paths lead into. What does not change is shared with this value.
     pub fn remove_items(&self, items: &Set) -> Typed {
         let walk = Walk { schema: &self.schema };
-        let value = walk.node(self.type_ref, &self.value, items);
+        let value = walk.node(self.type_ref, &self.value, items.level());
         self.with_value(value, self.checked)
     }
 }
@@ -21,7 +23,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&self, type_ref: TypeRef, value: &Value, items: &Set) -> Value {
+    fn node(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
         let of = self.schema.resolve(type_ref);
         if of.missing {
             return Value::Null;
@@ -40,20 +42,20 @@ impl Walk<'_> {
         }
     }
 
-    fn map(&self, map: &MapType, entries: &[Entry], items: &Set) -> Option<Vec<Entry>> {
+    fn map(&self, map: &MapType, entries: &[Entry], mut items: Level<'_>) -> Option<Vec<Entry>> {
         let mut fields = map.cursor();
         let mut remaining = Remaining::new(entries);
         for (at, (key, value)) in entries.iter().enumerate() {
-            let Some(entry) = items.field_entry(key) else {
+            let Some(entry) = items.advance_to_field(key) else {
                 remaining.keep(at);
                 continue;
             };
-            if entry.member {
+            if entry.is_member() {
                 remaining.drop(at);
                 continue;
             }
             let below = fields.find(key).map_or(map.element, |field| field.type_ref);
-            let left = self.node(below, value, &entry.children);
+            let left = self.node(below, value, entry.below());
             match same(&left, value) {
                 true => remaining.keep(at),
                 false => remaining.replace(at, (key.clone(), left)),
@@ -62,19 +64,19 @@ impl Walk<'_> {
         remaining.changed
     }
 
-    fn list(&self, list: &ListType, entries: &[Value], items: &Set) -> Option<Vec<Value>> {
+    fn list(&self, list: &ListType, entries: &[Value], items: Level<'_>) -> Option<Vec<Value>> {
         let mut remaining = Remaining::new(entries);
+        let items = ItemEntries::of(items);
         for (at, item) in entries.iter().enumerate() {
-            let entry = list.name(item).ok().and_then(|name| list.entry(items, &name));
-            let Some(entry) = entry else {
+            let Some(entry) = items.find(list, item) else {
                 remaining.keep(at);
                 continue;
             };
-            if entry.member {
+            if entry.is_member() {
                 remaining.drop(at);
                 continue;
             }
-            let left = self.node(list.element, item, &entry.children);
+            let left = self.node(list.element, item, entry.below());
             match same(&left, item) {
                 true => remaining.keep(at),
                 false => remaining.replace(at, left),

@@ -2,7 +2,7 @@
 
 use holdfast_value::{Map, Value};
 
-use super::items::{Groups, names};
+use super::items::{in_order, names};
 use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, unusable};
 use crate::schema::{ListType, MapType, Schema, TypeRef};
 use crate::set::SetBuilder;
@@ -16,10 +16,8 @@ impl Typed {
     /// If the schema has no usable type for a part of the value.
     pub fn to_field_set(&self) -> Result<Set, ValidationErrors> {
         let mut walk = SetWalk::new(&self.schema, Ownership::Applied);
-        let mark = walk.builder.begin();
         walk.node(self.type_ref, &self.value);
-        let set = walk.builder.finish(mark);
-        walk.errors.result().map(|()| set)
+        walk.errors.result().map(|()| walk.builder.finish())
     }
 }
 
@@ -32,7 +30,7 @@ pub(super) enum Ownership {
     Whole,
 }
 
-/// Collects the paths below a node into the innermost level of a builder.
+/// Adds the paths below a node to a builder.
 pub(super) struct SetWalk<'a> {
     schema: &'a Schema,
     ownership: Ownership,
@@ -82,13 +80,17 @@ impl<'a> SetWalk<'a> {
     }
 
     /// Adds an entry for a node that stands at `element`.
+    #[inline]
     pub(super) fn child(&mut self, element: PathElement, type_ref: TypeRef, value: &Value, member: bool) {
-        let mark = self.builder.begin();
         let before = self.errors.count();
+        let at = self.builder.open(element);
         let member = self.node(type_ref, value) || member;
-        self.errors.prefix(before, || element.clone());
-        let children = self.builder.finish(mark);
-        self.builder.push(element, member, children);
+        if self.errors.count() > before
+            && let Some(element) = self.builder.element(at).cloned()
+        {
+            self.errors.prefix(before, || element);
+        }
+        self.builder.close(at, member);
     }
 
     fn map(&mut self, map: &MapType, entries: &Map) {
@@ -109,24 +111,20 @@ impl<'a> SetWalk<'a> {
         let Ok(names) = names(list, items) else {
             return self.list_with_nameless_items(list, items);
         };
-        let level = self.builder.begin();
-        for (name, item) in names.iter().zip(items) {
-            self.child(list.element(name), list.element, item, true);
+        if in_order(&names) {
+            for (name, item) in names.iter().zip(items) {
+                self.child(list.element(name), list.element, item, true);
+            }
+            return;
         }
-        if !self.builder.has_unlike_elements(level) {
-            self.builder.discard(level);
-            self.list_with_duplicates(list, items, &names);
-        }
-    }
-
-    /// Adds items of which several have one name: these are owned as bare items.
-    fn list_with_duplicates(&mut self, list: &ListType, items: &[Value], names: &[super::items::Name<'_>]) {
-        let groups = Groups::of(names, &[]);
-        for positions in groups.positions(&groups.left) {
-            match positions.as_slice() {
+        let mut order: Vec<usize> = (0..items.len()).collect();
+        order.sort_by(|a, b| names[*a].compare(&names[*b]));
+        for same in order.chunk_by(|a, b| names[*a].compare(&names[*b]).is_eq()) {
+            match same {
                 [] => {}
                 [at] => self.child(list.element(&names[*at]), list.element, &items[*at], true),
-                [at, ..] => self.builder.push(list.element(&names[*at]), true, Set::new()),
+                // Items of one name are owned as one bare item.
+                [at, ..] => self.builder.push_leaf(list.element(&names[*at])),
             }
         }
     }
@@ -134,22 +132,20 @@ impl<'a> SetWalk<'a> {
     /// Adds items of which some cannot be named: these go by their position. Where whole values are asked for they are
     /// an error.
     fn list_with_nameless_items(&mut self, list: &ListType, items: &[Value]) {
-        let mut named = Vec::with_capacity(items.len());
+        let named: Vec<_> = items.iter().filter(|item| list.name(item).is_ok()).cloned().collect();
+        self.list(list, &named);
         for (at, item) in items.iter().enumerate() {
-            match list.name(item) {
-                Ok(_) => named.push(item.clone()),
-                Err(reason) if self.ownership == Ownership::Whole => {
+            match (list.name(item), self.ownership) {
+                (Ok(_), _) => {}
+                (Err(reason), Ownership::Whole) => {
                     self.errors
                         .push(ValidationError::new(format!("element {at}: {reason}")));
                 }
-                Err(_) => {
-                    let position = PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX));
-                    self.builder.push(position, true, Set::new());
+                (Err(_), Ownership::Applied) => {
+                    self.builder
+                        .push_leaf(PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX)));
                 }
             }
-        }
-        if !named.is_empty() {
-            self.list(list, &named);
         }
     }
 }
