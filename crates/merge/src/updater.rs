@@ -167,7 +167,12 @@ impl<C: Converter> Updater<C> {
             Some(last) if dropped => self.prune(merged, &managers, manager, &last)?,
             _ => merged,
         };
-        let (managers, _) = self.change_owners(live, &object, version, managers, manager, force)?;
+        if managers.iter().any(|(name, _)| name != manager) {
+            (managers, _) = self.change_owners(live, &object, version, managers, manager, force)?;
+        } else {
+            // No one else can be in the way or lose anything, so that what changed need not be known.
+            managers.retain(|_, owned| !owned.set.is_empty());
+        }
         let unchanged = !self.return_input_on_noop && live.value() == object.value();
         Ok(Applied {
             object: (!unchanged).then_some(object),
@@ -317,6 +322,10 @@ impl<C: Converter> Updater<C> {
         }
     }
 
+    fn ignores_fields(&self) -> bool {
+        self.ignored_fields.is_some() || self.ignore_filter.is_some()
+    }
+
     fn without_ignored(&self, set: &Set, version: &str) -> Set {
         if let Some(ignored) = self.ignored_fields.as_ref().and_then(|ignored| ignored.get(version)) {
             return set.recursive_difference(ignored);
@@ -341,6 +350,17 @@ impl<C: Converter> Updater<C> {
             Err(ConvertError::MissingVersion(_)) => return Ok(merged),
             Err(error) => return Err(conversion("convert merged object to last applied version")(error)),
         };
+        let now = managers.get(manager);
+        if !self.ignores_fields()
+            && now.is_some_and(|now| now.api_version == last.api_version && last.set.is_subset(&now.set))
+        {
+            // All that the manager wanted it still wants. Nothing is removed then, but for what removal does to a root that
+            // is empty or atomic.
+            return self
+                .converter
+                .convert(&merged_then.remove_items(&Set::new()), &last.api_version)
+                .map_err(conversion("prune fields"));
+        }
         let last_named = last
             .set
             .ensure_named_fields_are_members(merged_then.schema(), merged_then.type_ref());
