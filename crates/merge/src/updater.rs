@@ -322,10 +322,6 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    fn ignores_fields(&self) -> bool {
-        self.ignored_fields.is_some() || self.ignore_filter.is_some()
-    }
-
     fn without_ignored(&self, set: &Set, version: &str) -> Set {
         if let Some(ignored) = self.ignored_fields.as_ref().and_then(|ignored| ignored.get(version)) {
             return set.recursive_difference(ignored);
@@ -350,17 +346,6 @@ impl<C: Converter> Updater<C> {
             Err(ConvertError::MissingVersion(_)) => return Ok(merged),
             Err(error) => return Err(conversion("convert merged object to last applied version")(error)),
         };
-        let now = managers.get(manager);
-        if !self.ignores_fields()
-            && now.is_some_and(|now| now.api_version == last.api_version && last.set.is_subset(&now.set))
-        {
-            // All that the manager wanted it still wants. Nothing is removed then, but for what removal does to a root that
-            // is empty or atomic.
-            return self
-                .converter
-                .convert(&merged_then.remove_items(&Set::new()), &last.api_version)
-                .map_err(conversion("prune fields"));
-        }
         let last_named = last
             .set
             .ensure_named_fields_are_members(merged_then.schema(), merged_then.type_ref());
