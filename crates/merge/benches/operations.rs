@@ -27,9 +27,12 @@ struct Case {
     schema: Arc<Schema>,
     type_ref: TypeRef,
     object: Value,
-    /// The managers that each sequence must end with, where they are known: name, version, whether applied, set.
-    expected: Vec<(String, Vec<(String, String, bool, Set)>)>,
+    /// The managers that each sequence must end with, where they are known.
+    expected: Vec<(String, Owners)>,
 }
+
+/// Managers by name: version, whether applied, set.
+type Owners = Vec<(String, String, bool, Set)>;
 
 /// What is written in turn.
 struct Sequence {
@@ -180,7 +183,7 @@ fn corpus_cases(directory: &std::path::Path) -> Vec<Case> {
         .collect()
 }
 
-fn expected_managers(case: &Value, sets: &Value) -> Vec<(String, Vec<(String, String, bool, Set)>)> {
+fn expected_managers(case: &Value, sets: &Value) -> Vec<(String, Owners)> {
     let sequences = case.get("expected").and_then(Value::as_list).unwrap();
     sequences
         .iter()

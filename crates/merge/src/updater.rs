@@ -159,7 +159,8 @@ impl<C: Converter> Updater<C> {
         // Where the manager still wants all that it wanted last there is nothing to remove. Not so where parts of what it
         // wants are ignored: an item may go with an ignored field of its own.
         let wants_all = |last: &VersionedSet| {
-            last.api_version == version && owned.set.same(&wanted) && last.set.is_subset(&owned.set)
+            last.set.is_empty()
+                || last.api_version == version && owned.set.same(&wanted) && last.set.is_subset(&owned.set)
         };
         let dropped = managers.get(manager).is_some_and(|last| !wants_all(last));
         let last = managers.insert(manager, owned);
