@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use holdfast_kinds::Block;
 
+use crate::remote::ObjectFlags;
+
 /// A Kubernetes-compatible API server in one binary.
 ///
 /// Without a command it serves. At its first start it makes certificates and a kubeconfig in its data directory.
@@ -28,15 +30,7 @@ pub(crate) enum Command {
     /// Print the version.
     Version,
     /// Print an object with the manager, operation and age of each field beside it.
-    Blame(Blame),
-}
-
-/// Whose fields to print.
-#[derive(Debug, Args)]
-pub(crate) struct Blame {
-    /// A file that holds the object with its managedFields, in YAML or JSON; - for standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) filename: PathBuf,
+    Blame(Box<ObjectFlags>),
 }
 
 /// How to serve.

@@ -7,20 +7,23 @@ mod flags;
 mod kubeconfig;
 mod logging;
 mod pki;
+mod remote;
 mod serve;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use clap::Parser;
 
 use crate::flags::{Arguments, Command};
+use crate::remote::ObjectFlags;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
         Some(Command::Version) => version(),
-        Some(Command::Blame(arguments)) => blame::of_file(&arguments.filename, &mut std::io::stdout()),
+        Some(Command::Blame(object)) => blame(&object),
         None => serve::run(&arguments.serve),
     };
     match outcome {
@@ -30,6 +33,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints an object with the owners of its fields.
+fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
+    let text = blame::render(&remote::object(object)?, SystemTime::now());
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
 }
 
 fn version() -> anyhow::Result<()> {

@@ -3,31 +3,15 @@
 mod age;
 mod lines;
 
-use std::io::{Read as _, Write};
-use std::path::Path;
 use std::time::SystemTime;
 
-use anyhow::Context as _;
 use holdfast_ownership::{Blame, Owner, blame};
-use holdfast_value::{Limits, Value, yaml};
+use holdfast_value::Value;
 
 use self::lines::Line;
 
 /// The columns beside the object.
 const HEADER: [&str; 3] = ["MANAGER", "OPERATION", "AGE"];
-
-/// Prints the object in `file` (`-` for standard input), which is YAML or JSON, with its owners.
-pub(crate) fn of_file(file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
-    let mut bytes = Vec::new();
-    if file == Path::new("-") {
-        std::io::stdin().read_to_end(&mut bytes).context("standard input")?;
-    } else {
-        bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
-    }
-    let object = yaml::parse(&bytes, &Limits::default()).with_context(|| file.display().to_string())?;
-    out.write_all(render(&object, SystemTime::now()).as_bytes())?;
-    Ok(())
-}
 
 /// The object as YAML without its `managedFields`. Beside each field stand its owner, how it came to own the field, through
 /// which subresource, and how long ago; further owners stand on lines of their own below.
@@ -99,6 +83,8 @@ fn row(out: &mut String, cells: &[String; 3], widths: [usize; 3], text: &str) {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use holdfast_value::{Limits, yaml};
 
     use super::*;
 
@@ -197,18 +183,5 @@ tab?here  Apply      -      script: |
         ] {
             assert_eq!(rendered(object), expected);
         }
-    }
-
-    #[test]
-    fn a_file_is_read_as_yaml_or_json() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("object");
-        std::fs::write(&file, "{\"kind\": \"ConfigMap\"}").unwrap();
-        let mut out = Vec::new();
-        of_file(&file, &mut out).unwrap();
-        assert!(out.ends_with(b" kind: ConfigMap\n"));
-        std::fs::write(&file, "{").unwrap();
-        assert!(of_file(&file, &mut out).unwrap_err().to_string().contains("object"));
-        assert!(of_file(&directory.path().join("none"), &mut out).is_err());
     }
 }

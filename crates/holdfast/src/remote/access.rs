@@ -1,0 +1,240 @@
+//! Where a server is and how to show it who asks, as a kubeconfig says it
+//! (<https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use holdfast_value::{Limits, Value, yaml};
+
+/// The flags that say which server is meant. They have the names that kubectl gives them.
+#[derive(Debug, Default, Args)]
+pub(crate) struct AccessFlags {
+    /// The kubeconfig to use; otherwise that of $KUBECONFIG, or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig to use
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// The URL of the server, in place of that of the kubeconfig
+    #[arg(short, long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+
+    /// A bearer token, in place of the credentials of the kubeconfig
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+
+    /// The authority that the server's certificate must come from (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) certificate_authority: Option<PathBuf>,
+
+    /// Trust any certificate of the server
+    #[arg(long)]
+    pub(crate) insecure_skip_tls_verify: bool,
+}
+
+/// Where a server is and how to show it who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The URL.
+    pub(crate) server: String,
+    /// The name that the server's certificate must hold, where it is not that of the URL.
+    pub(crate) server_name: Option<String>,
+    /// The authorities that the server's certificate must come from, in PEM.
+    pub(crate) authority: Option<Vec<u8>>,
+    /// Whether any certificate of the server is trusted.
+    pub(crate) insecure: bool,
+    /// A bearer token.
+    pub(crate) token: Option<String>,
+    /// A client certificate and its key, in PEM.
+    pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// The namespace to look in where none is named.
+    pub(crate) namespace: Option<String>,
+}
+
+impl Access {
+    /// What the flags and the kubeconfig say; flags come first.
+    pub(crate) fn of(flags: &AccessFlags) -> Result<Self> {
+        let path = flags.kubeconfig.clone().or_else(usual_kubeconfig);
+        let mut access = match &path {
+            Some(path) => Self::read(path, flags.context.as_deref())?,
+            None if flags.server.is_some() => Self::default(),
+            None => bail!("no server is known: set KUBECONFIG, or give --kubeconfig or --server"),
+        };
+        if let Some(server) = &flags.server {
+            access.server.clone_from(server);
+        }
+        if let Some(token) = &flags.token {
+            access.token = Some(token.clone());
+            access.certificate = None;
+        }
+        if let Some(path) = &flags.certificate_authority {
+            access.authority = Some(read(path)?);
+        }
+        access.insecure |= flags.insecure_skip_tls_verify;
+        Ok(access)
+    }
+
+    fn read(path: &Path, context: Option<&str>) -> Result<Self> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let parsed = yaml::parse(&read(path)?, &Limits::REQUEST);
+        let config = parsed.with_context(|| format!("{} is no kubeconfig", path.display()))?;
+        Self::from_config(&config, context, folder).with_context(|| format!("in {}", path.display()))
+    }
+
+    /// What `config` says of `context`, or of its current one. Files are named from `folder`.
+    fn from_config(config: &Value, context: Option<&str>, folder: &Path) -> Result<Self> {
+        let context = context.or(config.str_at(&["current-context"])).unwrap_or_default();
+        let context = member(config, "contexts", "context", context)?;
+        let cluster = member(
+            config,
+            "clusters",
+            "cluster",
+            context.str_at(&["cluster"]).unwrap_or_default(),
+        )?;
+        let user = match context.str_at(&["user"]) {
+            Some(name) if !name.is_empty() => member(config, "users", "user", name)?,
+            _ => &Value::Null,
+        };
+        if user.get("exec").is_some() || user.get("auth-provider").is_some() {
+            bail!("credentials that another program makes are not supported; give --token");
+        }
+        let token = match (user.str_at(&["token"]), user.str_at(&["tokenFile"])) {
+            (Some(token), _) => Some(token.to_owned()),
+            (None, Some(file)) => Some(String::from_utf8(read(&folder.join(file))?)?.trim().to_owned()),
+            (None, None) => None,
+        };
+        let certificate = data(user, "client-certificate", folder)?;
+        let certificate = certificate.zip(data(user, "client-key", folder)?);
+        let text = |value: &Value, key: &str| value.str_at(&[key]).map(str::to_owned);
+        Ok(Self {
+            server: text(cluster, "server").context("the cluster names no server")?,
+            server_name: text(cluster, "tls-server-name"),
+            authority: data(cluster, "certificate-authority", folder)?,
+            insecure: cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool) == Some(true),
+            token,
+            certificate,
+            namespace: text(context, "namespace"),
+        })
+    }
+}
+
+/// The entry `name` of the list `list`, of which the contents stand under `key`.
+fn member<'a>(config: &'a Value, list: &str, key: &str, name: &str) -> Result<&'a Value> {
+    let entries = config.get(list).and_then(Value::as_list);
+    let found = entries.into_iter().flat_map(|entries| entries.iter());
+    let mut found = found.filter(|entry| entry.str_at(&["name"]) == Some(name));
+    let entry = found.next().and_then(|entry| entry.get(key));
+    entry.with_context(|| format!("there is no {key} {name:?}"))
+}
+
+/// What stands in the member `KEY-data` in base64, or in the file that the member `KEY` names.
+fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec<u8>>> {
+    let inline = format!("{key}-data");
+    if let Some(text) = value.str_at(&[&inline]) {
+        let bytes = STANDARD
+            .decode(text.trim())
+            .with_context(|| format!("{inline} is no base64"))?;
+        return Ok(Some(bytes));
+    }
+    value.str_at(&[key]).map(|file| read(&folder.join(file))).transpose()
+}
+
+/// The kubeconfig that is meant where none is named: the first of `KUBECONFIG` that exists, or that of the home folder.
+fn usual_kubeconfig() -> Option<PathBuf> {
+    let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let named: Vec<PathBuf> = std::env::split_paths(&named)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    let home = std::env::home_dir().map(|home| home.join(".kube/config"));
+    let mut candidates = if named.is_empty() { Vec::from_iter(home) } else { named };
+    candidates.retain(|path| path.exists());
+    candidates.into_iter().next()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = "
+current-context: one
+contexts:
+- name: one
+  context: {cluster: local, user: admin, namespace: shop}
+- name: two
+  context: {cluster: remote, user: robot}
+- name: three
+  context: {cluster: remote, user: clever}
+- name: four
+  context: {cluster: gone}
+clusters:
+- name: local
+  cluster: {server: 'https://127.0.0.1:6443', certificate-authority-data: Q0E=}
+- name: remote
+  cluster: {server: 'https://example.com', insecure-skip-tls-verify: true, tls-server-name: other}
+users:
+- name: admin
+  user: {client-certificate-data: Q0VSVA==, client-key: key.pem}
+- name: robot
+  user: {token: secret}
+- name: clever
+  user: {exec: {command: login}}
+";
+
+    fn of(context: Option<&str>) -> Result<Access> {
+        let folder = tempfile::tempdir()?;
+        fs::write(folder.path().join("key.pem"), "KEY")?;
+        fs::write(folder.path().join("config"), CONFIG)?;
+        Access::read(&folder.path().join("config"), context)
+    }
+
+    #[test]
+    fn the_current_context_counts_unless_another_is_named() {
+        let one = of(None).unwrap();
+        assert_eq!(one.server, "https://127.0.0.1:6443");
+        assert_eq!(one.authority.as_deref(), Some(b"CA".as_slice()));
+        assert_eq!(one.certificate, Some((b"CERT".to_vec(), b"KEY".to_vec())));
+        assert_eq!(one.namespace.as_deref(), Some("shop"));
+        let two = of(Some("two")).unwrap();
+        assert_eq!((two.token.as_deref(), two.insecure), (Some("secret"), true));
+        assert_eq!(two.server_name.as_deref(), Some("other"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() {
+        let message = |context| format!("{:#}", of(Some(context)).unwrap_err());
+        assert!(
+            message("three").ends_with("not supported; give --token"),
+            "{}",
+            message("three")
+        );
+        assert!(message("four").ends_with("there is no cluster \"gone\""));
+        assert!(message("none").ends_with("there is no context \"none\""));
+    }
+
+    #[test]
+    fn flags_come_before_the_kubeconfig() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        fs::write(folder.path().join("key.pem"), "KEY").unwrap();
+        fs::write(&path, CONFIG).unwrap();
+        let flags = AccessFlags {
+            kubeconfig: Some(path),
+            server: Some("https://localhost:1".to_owned()),
+            token: Some("mine".to_owned()),
+            ..AccessFlags::default()
+        };
+        let access = Access::of(&flags).unwrap();
+        assert_eq!(access.server, "https://localhost:1");
+        assert_eq!((access.token.as_deref(), access.certificate), (Some("mine"), None));
+    }
+}

@@ -1,0 +1,182 @@
+//! A small client: one connection over TLS, on which one document after the other is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use holdfast_value::{Limits, Value, json};
+use http::{Request, Uri, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::access::Access;
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most bytes of an answer: discovery of a server with many custom resources is the largest.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// A connection to a server.
+pub(crate) struct Client {
+    sender: SendRequest<Empty<Bytes>>,
+    host: String,
+    /// The path of the server's URL, which all others begin with.
+    root: String,
+    token: Option<String>,
+}
+
+impl Client {
+    /// Connects to the server of `access`.
+    pub(crate) async fn connect(access: &Access) -> Result<Self> {
+        let uri: Uri = access
+            .server
+            .parse()
+            .with_context(|| format!("{:?} is no URL", access.server))?;
+        if uri.scheme_str() != Some("https") {
+            bail!("{} is not reached over https", access.server);
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = uri.port_u16().unwrap_or(443);
+        let connect = async {
+            let socket = TcpStream::connect((host.as_str(), port)).await?;
+            socket.set_nodelay(true)?;
+            let name = access.server_name.clone().unwrap_or_else(|| host.clone());
+            let name = ServerName::try_from(name).map_err(std::io::Error::other)?;
+            TlsConnector::from(Arc::new(tls(access)?))
+                .connect(name, socket)
+                .await
+                .context("TLS")
+        };
+        let stream = tokio::time::timeout(TIMEOUT, connect)
+            .await
+            .context("the server does not answer");
+        let stream = stream
+            .flatten()
+            .with_context(|| format!("cannot connect to {}", access.server))?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // What ends the connection is told to the request that waits on it.
+        tokio::spawn(connection);
+        Ok(Self {
+            sender,
+            host: uri.authority().map(ToString::to_string).unwrap_or_default(),
+            root: uri.path().trim_end_matches('/').to_owned(),
+            token: access.token.clone(),
+        })
+    }
+
+    /// The JSON document at `path`.
+    pub(crate) async fn get(&mut self, path: &str, accept: &str) -> Result<Value> {
+        let mut request = Request::get(format!("{}{path}", self.root))
+            .header(header::HOST, &self.host)
+            .header(header::ACCEPT, accept)
+            .header(header::USER_AGENT, concat!("holdfast/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Empty::new())?;
+        let answer = async {
+            self.sender.ready().await?;
+            let (head, body) = self.sender.send_request(request).await?.into_parts();
+            let body = Limited::new(body, MAX_ANSWER).collect().await;
+            let body = body.map_err(|error| anyhow::anyhow!("{error}"))?;
+            anyhow::Ok((head.status, body.to_bytes()))
+        };
+        let answer = tokio::time::timeout(TIMEOUT, answer)
+            .await
+            .context("the server does not answer");
+        let (status, body) = answer.flatten().with_context(|| format!("GET {path}"))?;
+        let value = json::parse(&body, &Limits::TRUSTED);
+        if !status.is_success() {
+            // An error of the API says for itself what is wrong.
+            let message = value
+                .ok()
+                .and_then(|value| value.str_at(&["message"]).map(str::to_owned));
+            bail!("{}", message.unwrap_or_else(|| format!("GET {path}: {status}")));
+        }
+        value.with_context(|| format!("the answer to GET {path} is no JSON"))
+    }
+}
+
+fn tls(access: &Access) -> Result<ClientConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = if access.insecure {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(TrustAnybody(provider)))
+    } else {
+        let authority = access.authority.as_deref();
+        let authority =
+            authority.context("no authority is known: give --certificate-authority or --insecure-skip-tls-verify")?;
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(authority) {
+            roots.add(certificate.context("the certificate authority is no PEM")?)?;
+        }
+        builder.with_root_certificates(roots)
+    };
+    let Some((certificate, key)) = &access.certificate else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+    let key = PrivateKeyDer::from_pem_slice(key).context("the client key is no PEM")?;
+    Ok(builder.with_client_auth_cert(chain.context("the client certificate is no PEM")?, key)?)
+}
+
+/// Takes any certificate for that of the server, for who asks for that.
+#[derive(Debug)]
+struct TrustAnybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TrustAnybody {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

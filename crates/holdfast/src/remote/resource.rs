@@ -1,0 +1,172 @@
+//! Which resource a person means by `deploy`, `Deployment` or `deployments.v1.apps`, by what the server says it serves.
+
+use anyhow::{Context as _, Result};
+use holdfast_value::Value;
+
+use super::client::Client;
+
+/// Where the objects of a resource are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    /// The path of its group version: `/api/v1`, `/apis/apps/v1`.
+    root: String,
+    plural: String,
+    namespaced: bool,
+}
+
+/// Discovery in the newer form, one document for many groups.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+impl Resource {
+    /// The resource that is meant by `name`, as the server of `client` serves it.
+    pub(crate) async fn find(client: &mut Client, name: &str) -> Result<Self> {
+        let wanted = Wanted::parse(name);
+        for root in ["/api", "/apis"] {
+            let groups = client.get(root, AGGREGATED).await?;
+            if let Some(found) = wanted.find(root, &groups) {
+                return Ok(found);
+            }
+        }
+        Err(anyhow::anyhow!("the server doesn't have a resource type {name:?}"))
+    }
+
+    /// The path of the object `name`.
+    pub(crate) fn path(&self, namespace: &str, name: &str) -> Result<String> {
+        let valid = |text: &str| !text.is_empty() && !text.contains(['/', '%', '?', '#', ' ']);
+        let shown = || format!("there can be no object {name:?} in {namespace:?}");
+        let fits = valid(name) && (!self.namespaced || valid(namespace));
+        fits.then_some(()).with_context(shown)?;
+        let Self { root, plural, .. } = self;
+        Ok(match self.namespaced {
+            true => format!("{root}/namespaces/{namespace}/{plural}/{name}"),
+            false => format!("{root}/{plural}/{name}"),
+        })
+    }
+}
+
+/// What a person asked for, in small letters.
+struct Wanted {
+    /// Before the first dot.
+    resource: String,
+    /// Behind it.
+    rest: Option<String>,
+}
+
+impl Wanted {
+    fn parse(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        match name.split_once('.') {
+            Some((resource, rest)) => Self {
+                resource: resource.to_owned(),
+                rest: Some(rest.to_owned()),
+            },
+            None => Self {
+                resource: name,
+                rest: None,
+            },
+        }
+    }
+
+    /// The first resource that fits, in the order of discovery.
+    fn find(&self, root: &str, groups: &Value) -> Option<Resource> {
+        for group in list(groups, "items") {
+            let group_name = group.str_at(&["metadata", "name"]).unwrap_or_default();
+            for version in list(group, "versions") {
+                let version_name = version.str_at(&["version"]).unwrap_or_default();
+                if !self.fits_group(group_name, version_name) {
+                    continue;
+                }
+                for resource in list(version, "resources") {
+                    if self.fits(resource) {
+                        let below = if group_name.is_empty() {
+                            String::new()
+                        } else {
+                            format!("/{group_name}")
+                        };
+                        return Some(Resource {
+                            root: format!("{root}{below}/{version_name}"),
+                            plural: resource.str_at(&["resource"])?.to_owned(),
+                            namespaced: resource.str_at(&["scope"]) == Some("Namespaced"),
+                        });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether `GROUP` or `VERSION.GROUP` is what was asked for, if anything was.
+    fn fits_group(&self, group: &str, version: &str) -> bool {
+        let Some(rest) = &self.rest else { return true };
+        rest == group || rest.strip_prefix(version).and_then(|rest| rest.strip_prefix('.')) == Some(group)
+    }
+
+    fn fits(&self, resource: &Value) -> bool {
+        let names = [&["resource"][..], &["singularResource"], &["responseKind", "kind"]];
+        let mut names = names.iter().filter_map(|path| resource.str_at(path));
+        let short = list(resource, "shortNames").filter_map(Value::as_str);
+        names.any(|name| name.eq_ignore_ascii_case(&self.resource))
+            || short.into_iter().any(|name| name == self.resource)
+    }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value
+        .get(key)
+        .and_then(Value::as_list)
+        .into_iter()
+        .flat_map(|list| list.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    const GROUPS: &str = r#"{"items":[
+        {"metadata":{"name":"apps"},"versions":[{"version":"v1","resources":[
+            {"resource":"deployments","singularResource":"deployment","responseKind":{"kind":"Deployment"},
+             "scope":"Namespaced","shortNames":["deploy"]}]}]},
+        {"metadata":{"name":"storage.k8s.io"},"versions":[
+            {"version":"v2","resources":[{"resource":"things","responseKind":{"kind":"Thing"},"scope":"Cluster"}]},
+            {"version":"v1","resources":[{"resource":"things","responseKind":{"kind":"Thing"},"scope":"Cluster"}]}]}]}"#;
+
+    fn path(name: &str) -> Option<String> {
+        let groups = json::parse(GROUPS.as_bytes(), &Limits::REQUEST).unwrap();
+        let resource = Wanted::parse(name).find("/apis", &groups)?;
+        Some(resource.path("shop", "web").unwrap())
+    }
+
+    #[test]
+    fn resources_go_by_many_names() {
+        let deployment = Some("/apis/apps/v1/namespaces/shop/deployments/web".to_owned());
+        for name in [
+            "deploy",
+            "deployment",
+            "deployments",
+            "Deployment",
+            "deploy.apps",
+            "deployments.v1.apps",
+        ] {
+            assert_eq!(path(name), deployment, "{name}");
+        }
+        assert_eq!(path("thing").as_deref(), Some("/apis/storage.k8s.io/v2/things/web"));
+        assert_eq!(
+            path("things.v1.storage.k8s.io").as_deref(),
+            Some("/apis/storage.k8s.io/v1/things/web")
+        );
+        for name in ["gadget", "deploy.batch", "deploy.v2.apps", ""] {
+            assert_eq!(path(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_lead_elsewhere_are_refused() {
+        let groups = json::parse(GROUPS.as_bytes(), &Limits::REQUEST).unwrap();
+        let resource = Wanted::parse("deploy").find("/apis", &groups).unwrap();
+        for (namespace, name) in [("", "web"), ("shop", ""), ("shop", "a/b"), ("a?b", "web")] {
+            assert!(resource.path(namespace, name).is_err(), "{namespace} {name}");
+        }
+    }
+}
