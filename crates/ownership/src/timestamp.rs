@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use holdfast_value::{SmolStr, Value};
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use time::{OffsetDateTime, UtcOffset};
 
 /// A time in whole seconds, as `metav1.Time` has it, with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +20,11 @@ impl Timestamp {
         Self::new(OffsetDateTime::from(now))
     }
 
-    /// Reads RFC 3339; fractions are dropped, other zones turned into UTC.
+    /// Reads RFC 3339; fractions are dropped, other zones turned into UTC. `None` for what is no time in the years that
+    /// can be written.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        Some(Self::new(OffsetDateTime::parse(text, &Rfc3339).ok()?))
+        let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        time.checked_to_offset(UtcOffset::UTC).map(Self::new)
     }
 
     /// Reads what this server wrote: like [`Timestamp::parse`], but the text is kept as it is.
@@ -34,8 +36,8 @@ impl Timestamp {
         })
     }
 
+    /// A time in UTC.
     fn new(time: OffsetDateTime) -> Self {
-        let time = time.to_offset(time::UtcOffset::UTC);
         let seconds = time.unix_timestamp();
         let whole = time.replace_nanosecond(0).unwrap_or(time);
         Self {
@@ -58,6 +60,7 @@ mod tests {
         let time = Timestamp::parse("2026-01-02T03:04:05.678+01:00").unwrap();
         assert_eq!(time.to_value(), Value::from("2026-01-02T02:04:05Z"));
         assert_eq!(Timestamp::parse("2026-01-02"), None);
+        assert_eq!(Timestamp::parse("9999-12-31T23:59:59-23:59"), None);
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
         assert_eq!(Timestamp::of(now).to_value(), Value::from("1970-01-01T00:00:01Z"));
     }
