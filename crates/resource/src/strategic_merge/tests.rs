@@ -1,4 +1,5 @@
 use holdfast_value::{Limits, Value, json};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -382,4 +383,61 @@ fn what_the_patch_does_not_touch_stays_shared() {
         panic!("spec went");
     };
     assert!(before.same(after));
+}
+
+/// Any tree whose keys are fields of the hand-made types and directives.
+fn tree() -> impl Strategy<Value = Value> {
+    const KEYS: &[&str] = &[
+        "meta",
+        "spec",
+        "labels",
+        "finalizers",
+        "items",
+        "env",
+        "args",
+        "kind",
+        "raw",
+        "name",
+    ];
+    const DIRECTIVES: &[&str] = &[
+        "$patch",
+        "$retainKeys",
+        "$setElementOrder/items",
+        "$setElementOrder/finalizers",
+        "$deleteFromPrimitiveList/finalizers",
+        "$deleteFromPrimitiveList/items",
+        "$setElementOrder",
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        (0_i64..2).prop_map(Value::from),
+        prop::sample::select(&["a", "b", "replace", "delete", "merge", "name"][..]).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 5, |inner| {
+        let key = prop_oneof![4 => prop::sample::select(KEYS), 1 => prop::sample::select(DIRECTIVES)];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((key, inner), 0..5).prop_map(|entries| {
+                let entries = entries.into_iter().map(|(key, value)| (SmolStr::new(key), value));
+                Value::Map(entries.collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_patch_is_merged_or_refused(original in tree(), patch in tree()) {
+        if let Err(error) = strategic_merge(original, &patch, &HandMade("Root")) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn an_empty_patch_changes_nothing(original in tree()) {
+        if original.as_map().is_some() {
+            let merged = strategic_merge(original.clone(), &Value::empty_map(), &HandMade("Root")).unwrap();
+            prop_assert_eq!(merged, original);
+        }
+    }
 }
