@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
+use holdfast_kinds::{admission, tables};
 use holdfast_resource::Registry;
 use holdfast_server::admission::AdmissionChain;
 use holdfast_server::authentication::{Anonymous, Authenticator, TokenFile};
@@ -20,6 +21,7 @@ use holdfast_server::service::Service;
 use holdfast_server::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
+use holdfast_server::write::{self, FieldManagers, Trees, Types};
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,6 +74,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     let store = open_store(&flags.data_dir, &registry)?;
     let service = service(flags, registry, Arc::clone(&store), reached, shutdown.clone())?;
+    write::start(&service.context)
+        .await
+        .context("cannot prepare the store")?;
 
     let limits = Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
@@ -196,10 +201,14 @@ fn service(
         request_timeout: flags.request_timeout,
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
     };
+    let types = Arc::new(tables::types().context("cannot read the table of types")?);
+    let types = Types::new(types, &registry.load());
     let context = Context {
         registry: Arc::clone(&registry),
         store,
-        admission: AdmissionChain::default(),
+        field_managers: FieldManagers::new(Arc::new(types)),
+        trees: Trees::default(),
+        admission: AdmissionChain::new(admission::plugins()),
         identifiers: Arc::new(RandomIdentifiers),
         clock: Arc::new(SystemClock),
         shutdown,

@@ -17,6 +17,7 @@ pub mod schema;
 pub mod selector;
 mod strategic_merge;
 mod strategy;
+pub mod table;
 
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};

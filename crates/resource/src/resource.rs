@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use crate::table::Column;
 use crate::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, Strategy};
 
 /// Everything that the server knows of one resource of one group.
@@ -90,6 +91,8 @@ pub struct ResourceVersion {
     /// What a write to the object itself does not touch: the stored values stay, and the writer does not come to own
     /// them. Paths of field names, such as `status`.
     pub reset_fields: Vec<Vec<SmolStr>>,
+    /// The columns of tables of objects.
+    pub columns: Vec<Column>,
 }
 
 impl ResourceVersion {

@@ -1,18 +1,16 @@
 //! The chain of admission plugins that every write passes through
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
 
-use std::sync::Arc;
-
 use holdfast_resource::{AdmissionPlugin, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 /// Admission plugins in their order.
-#[derive(Clone, Default)]
-pub struct AdmissionChain(Vec<Arc<dyn AdmissionPlugin>>);
+#[derive(Default)]
+pub struct AdmissionChain(Vec<Box<dyn AdmissionPlugin>>);
 
 impl AdmissionChain {
     /// A chain of these plugins.
-    pub fn new(plugins: Vec<Arc<dyn AdmissionPlugin>>) -> Self {
+    pub fn new(plugins: Vec<Box<dyn AdmissionPlugin>>) -> Self {
         Self(plugins)
     }
 

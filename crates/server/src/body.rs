@@ -14,6 +14,8 @@ use futures_util::stream::BoxStream;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use parking_lot::Mutex;
+
 use crate::ApiError;
 
 /// The most bytes that the body of a request may have.
@@ -21,7 +23,8 @@ pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 
 /// The body of a request, not read yet.
 pub struct RequestBody {
-    source: http_body_util::combinators::UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
+    /// Behind a lock that is never contended, so that a request can be shared between threads while it is handled.
+    source: Mutex<http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>>,
     read_timeout: Duration,
 }
 
@@ -32,7 +35,7 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let source = source.map_err(Into::into).boxed_unsync();
+        let source = Mutex::new(source.map_err(std::io::Error::other).boxed_unsync());
         Self { source, read_timeout }
     }
 
@@ -47,11 +50,12 @@ impl RequestBody {
     /// # Errors
     /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow.
     pub async fn read(self) -> Result<Bytes, ApiError> {
+        let source = self.source.into_inner();
         // A length that the client states is judged before anything is read.
-        if self.source.size_hint().lower() > MAX_REQUEST_BYTES as u64 {
+        if source.size_hint().lower() > MAX_REQUEST_BYTES as u64 {
             return Err(ApiError::too_large(MAX_REQUEST_BYTES));
         }
-        let whole = Limited::new(self.source, MAX_REQUEST_BYTES).collect();
+        let whole = Limited::new(source, MAX_REQUEST_BYTES).collect();
         match tokio::time::timeout(self.read_timeout, whole).await {
             Err(_) => Err(ApiError::slow_body()),
             Ok(Ok(collected)) => Ok(collected.to_bytes()),

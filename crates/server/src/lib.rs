@@ -30,5 +30,7 @@ pub mod status;
 pub mod tls;
 pub mod user;
 pub mod version;
+mod watch;
+pub mod write;
 
 pub use status::ApiError;

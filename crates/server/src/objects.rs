@@ -181,42 +181,95 @@ pub fn tree(entry: &Entry) -> Value {
 }
 
 /// Encodes an object for the store: without its resource version, and with the place where that belongs.
+///
+/// Kind and version come first, as in the reference's answers: lists, whose items leave them out, then take the rest of the
+/// bytes as it is; see [`list_item`].
 pub fn encode(object: &Value) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(2048);
     let mut revision_at = None;
-    write_members(object, &mut bytes, |key, value, bytes| {
-        if key != "metadata" {
-            return json::write(value, bytes);
+    bytes.push(b'{');
+    for key in IDENTITY {
+        if let Some(value) = object.get(key) {
+            write_member(key, &mut bytes, |bytes| json::write(value, bytes));
         }
-        let mut metadata = value.as_map().cloned().unwrap_or_default();
-        metadata.insert("resourceVersion", "");
-        write_members(&Value::Map(metadata), bytes, |key, value, bytes| {
-            if key == "resourceVersion" {
-                bytes.push(b'"');
-                revision_at = Some(bytes.len() as u32);
-                bytes.push(b'"');
+    }
+    for (key, value) in object.as_map().into_iter().flatten() {
+        if IDENTITY.contains(&key.as_str()) {
+            continue;
+        }
+        write_member(key, &mut bytes, |bytes| {
+            if key == "metadata" {
+                revision_at = write_metadata(value, bytes);
             } else {
                 json::write(value, bytes);
             }
         });
-    });
+    }
+    bytes.push(b'}');
     match revision_at {
         Some(at) => holdfast_store::Value::object(bytes, at),
         None => holdfast_store::Value::plain(bytes),
     }
 }
 
-fn write_members(object: &Value, bytes: &mut Vec<u8>, mut write: impl FnMut(&str, &Value, &mut Vec<u8>)) {
+/// An object as it is answered: kind and version first.
+pub fn encode_answer(object: &Value) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(2048);
     bytes.push(b'{');
-    for (at, (key, value)) in object.as_map().into_iter().flat_map(|map| map.iter()).enumerate() {
-        if at > 0 {
-            bytes.push(b',');
+    for key in IDENTITY {
+        if let Some(value) = object.get(key) {
+            write_member(key, &mut bytes, |bytes| json::write(value, bytes));
         }
-        json::write_string(key, bytes);
-        bytes.push(b':');
-        write(key, value, bytes);
+    }
+    for (key, value) in object.as_map().into_iter().flatten() {
+        if !IDENTITY.contains(&key.as_str()) {
+            write_member(key, &mut bytes, |bytes| json::write(value, bytes));
+        }
     }
     bytes.push(b'}');
+    bytes
+}
+
+/// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
+pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8] {
+    let identity = [r#"{"kind":""#, kind, r#"","apiVersion":""#, api_version, r#"","#];
+    identity
+        .iter()
+        .try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))
+        .unwrap_or(&bytes[1..])
+}
+
+/// What is written first of each object.
+const IDENTITY: [&str; 2] = ["kind", "apiVersion"];
+
+/// Writes metadata with room for the resource version, and says where that is.
+fn write_metadata(metadata: &Value, bytes: &mut Vec<u8>) -> Option<u32> {
+    let mut revision_at = None;
+    let write_revision = |bytes: &mut Vec<u8>| {
+        write_member("resourceVersion", bytes, |bytes| bytes.extend_from_slice(b"\"\""));
+        Some(bytes.len() as u32 - 1)
+    };
+    bytes.push(b'{');
+    for (key, value) in metadata.as_map().into_iter().flatten() {
+        if revision_at.is_none() && key.as_str() >= "resourceVersion" {
+            revision_at = write_revision(bytes);
+        }
+        if key != "resourceVersion" {
+            write_member(key, bytes, |bytes| json::write(value, bytes));
+        }
+    }
+    let revision_at = revision_at.or_else(|| write_revision(bytes));
+    bytes.push(b'}');
+    revision_at
+}
+
+fn write_member(key: &str, bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    if bytes.last() != Some(&b'{') {
+        bytes.push(b',');
+    }
+    json::write_string(key, bytes);
+    bytes.push(b':');
+    write(bytes);
 }
 
 #[cfg(test)]
@@ -232,6 +285,16 @@ mod tests {
         let (head, tail) = text.split_at(value.revision_at().unwrap() as usize);
         assert!(head.ends_with(r#""name":"a","resourceVersion":""#), "{head}");
         assert!(tail.starts_with(r#"","uid":"1"}"#), "{tail}");
+    }
+
+    #[test]
+    fn an_item_of_a_list_is_the_object_without_kind_and_version() {
+        let text = r#"{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{}}"#;
+        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let bytes = encode(&object).bytes().clone();
+        assert!(bytes.starts_with(br#"{"kind":"ConfigMap","apiVersion":"v1","data""#));
+        let item = list_item(&bytes, "ConfigMap", "v1");
+        assert_eq!(item, br#""data":{"a":"1"},"metadata":{"resourceVersion":""}}"#);
     }
 
     #[test]

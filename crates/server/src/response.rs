@@ -55,6 +55,32 @@ pub fn document(
     Ok(bytes(code, representation.format.content_type(), body))
 }
 
+/// An answer of JSON text that exists already, in the form that the client asked for: as it is, indented, or as YAML.
+///
+/// # Errors
+/// 500 where `text` is no JSON, which is a fault of the server.
+pub fn encoded(
+    code: StatusCode,
+    representation: &Representation,
+    text: impl Into<Bytes>,
+) -> Result<Response, ApiError> {
+    let text = text.into();
+    let parse = || json::parse(&text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()));
+    let mut out = Vec::new();
+    let body = match (representation.format, representation.pretty) {
+        (Format::Json, false) => text,
+        (Format::Json, true) => {
+            json::write_pretty(&parse()?, "  ", &mut out);
+            out.into()
+        }
+        (Format::Yaml, _) => {
+            yaml::write(&parse()?, &mut out);
+            out.into()
+        }
+    };
+    Ok(bytes(code, representation.format.content_type(), body))
+}
+
 /// Plain text.
 pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     bytes(code, PLAIN_TEXT, text.into())

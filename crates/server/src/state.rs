@@ -9,6 +9,7 @@ use holdfast_resource::Registry;
 use crate::admission::AdmissionChain;
 use crate::objects::Store;
 use crate::shutdown::Shutdown;
+use crate::write::{FieldManagers, Trees};
 
 /// What the handlers of all requests share.
 pub struct Context {
@@ -16,6 +17,10 @@ pub struct Context {
     pub registry: Arc<ArcSwap<Registry>>,
     /// The objects.
     pub store: Arc<Store>,
+    /// The types of the kinds, and who owns what in their objects.
+    pub field_managers: FieldManagers,
+    /// The parsed objects that are at hand.
+    pub trees: Trees,
     /// What every write passes through.
     pub admission: AdmissionChain,
     /// Where uids and the ends of generated names come from.

@@ -20,6 +20,7 @@ use holdfast_server::service::Service;
 use holdfast_server::shutdown::ShutdownTrigger;
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
+use holdfast_server::write::{FieldManagers, Trees, Types};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
@@ -114,6 +115,7 @@ impl Server {
         let objects = Objects::new(Arc::clone(&registry));
         let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
         let trigger = ShutdownTrigger::new();
+        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load());
         let (shutdown, ending) = (trigger.shutdown(), trigger.shutdown());
         let health = Health::new().with("shutdown", &[Endpoint::Readyz], move || {
             if ending.is_ready() {
@@ -126,6 +128,8 @@ impl Server {
             context: Arc::new(Context {
                 registry: Arc::clone(&registry),
                 store: Arc::new(store),
+                field_managers: FieldManagers::new(Arc::new(types)),
+                trees: Trees::default(),
                 admission: AdmissionChain::default(),
                 identifiers: Arc::new(RandomIdentifiers),
                 clock: Arc::new(SystemClock),

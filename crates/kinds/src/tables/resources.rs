@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use holdfast_resource::table::Column;
 use holdfast_resource::{
     GarbageCollection, Generation, GroupVersion, GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion,
     ScaleFields, Scope, Storage, Strategy, Subresource, Verb,
@@ -150,6 +151,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
                 verbs: verbs_of(verbs)?,
                 subresources: Vec::new(),
                 reset_fields: reset_fields(marks),
+                columns: Column::defaults(),
             });
         }
         ["subresource", name, kind, verbs, ref marks @ ..] => {

@@ -80,8 +80,8 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
 
 /// What is wrong with the metadata of an object that is to take the place of `old`.
 ///
-/// The reference checks metadata once for all kinds and once more in nearly every kind's own validation, so that clients
-/// see each of these errors twice; so it is here.
+/// The reference checks metadata for all kinds and once more in nearly every kind's own validation, so that clients see
+/// each of these errors several times among the causes; so it is here.
 pub fn validate_metadata_update(object: &Value, old: &Value) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
@@ -109,12 +109,18 @@ pub fn validate_metadata_update(object: &Value, old: &Value) -> Vec<FieldError> 
             errors.push(FieldError::invalid(&root.child(name), value, "field is immutable"));
         }
     }
-    labels(&root, metadata, &mut errors);
-    annotations(&root, metadata, &mut errors);
-    owner_references(&root, metadata, &mut errors);
-    managed_fields(&root, metadata, &mut errors);
     let again = errors.clone();
     errors.extend(again);
+    // What may be wrong with new objects too is looked at by both checks for all kinds and by both of the kind's own.
+    let mut shape = Vec::new();
+    labels(&root, metadata, &mut shape);
+    annotations(&root, metadata, &mut shape);
+    owner_references(&root, metadata, &mut shape);
+    managed_fields(&root, metadata, &mut shape);
+    for _ in 0..4 {
+        errors.extend(shape.iter().cloned());
+    }
+    finalizers(&root, metadata, &mut errors);
     finalizer_names(&root, metadata, &mut errors);
     errors
 }

@@ -29,7 +29,9 @@ pub(super) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
             reference: field_reference(table, field),
             default: stated_default(table, field),
         })),
-        TypeKind::Scalar(Scalar::RawExtension | Scalar::FieldsV1 | Scalar::Patch) => MapSpec::of(anything()),
+        // Whoever sets an embedded object owns it as a whole.
+        TypeKind::Scalar(Scalar::RawExtension) => MapSpec::of(anything()).atomic(),
+        TypeKind::Scalar(Scalar::FieldsV1 | Scalar::Patch) => MapSpec::of(anything()),
         TypeKind::Scalar(
             Scalar::Json | Scalar::JsonSchemaOrBool | Scalar::JsonSchemaOrArray | Scalar::JsonSchemaOrStringArray,
         ) => return anything(),

@@ -1,20 +1,106 @@
 //! What the verbs of the API do, one file a verb.
 
+mod create;
+mod delete;
+mod get;
+mod list;
+mod patch;
+pub(crate) mod representation;
+mod scale;
+mod table;
+mod update;
+mod watch;
+
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use holdfast_resource::Verb;
+
 use crate::ApiError;
+use crate::body::RequestBody;
 use crate::request::ResourceRequest;
-use crate::response::Response;
+use crate::response::{self, Response};
 use crate::state::Context;
+use crate::write::{Written, typing::KindType};
+use representation::Shown;
 
 /// Does what `request` asks for.
 ///
 /// # Errors
 /// What the client is to be told of a failure.
 pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
-    let _ = context;
-    Err(ApiError::method_not_supported(
-        &request.served.resource.group_resource(),
-        request.verb.name(),
-    ))
+    if request.served.resource.storage.is_none() {
+        return Err(unsupported(&request));
+    }
+    let of_object = request.subresource.is_empty();
+    let of_parent = request
+        .subresource()
+        .is_some_and(|subresource| subresource.kind.kind == request.served.resource.kind);
+    let of_scale = request
+        .subresource()
+        .is_some_and(|subresource| subresource.scale.is_some());
+    match request.verb {
+        Verb::Get if of_scale => scale::get(context, request).await,
+        Verb::Update if of_scale => scale::update(context, request).await,
+        Verb::Patch if of_scale => scale::patch(context, request).await,
+        Verb::Get if of_object || of_parent => get::get(context, request).await,
+        Verb::Update if of_object || of_parent => update::update(context, request).await,
+        Verb::Patch if of_object || of_parent => patch::patch(context, request).await,
+        Verb::Create if of_object => create::create(context, request).await,
+        Verb::Delete if of_object => delete::delete(context, request).await,
+        Verb::DeleteCollection if of_object => delete::delete_collection(context, request).await,
+        Verb::List if of_object => list::list(context, request).await,
+        Verb::Watch if of_object => watch::watch(context, request).await,
+        _ => Err(unsupported(&request)),
+    }
+}
+
+fn unsupported(request: &ResourceRequest) -> ApiError {
+    ApiError::method_not_supported(&request.served.resource.group_resource(), request.verb.name())
+}
+
+/// Takes the body out of a request and reads it.
+fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, ApiError>> {
+    let body = std::mem::replace(&mut request.body, RequestBody::from_bytes(Bytes::new()));
+    Box::pin(body.read())
+}
+
+/// The types of the objects that the address takes.
+fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<KindType>, ApiError> {
+    let (api_version, kind) = match request.subresource() {
+        Some(subresource) => (
+            subresource.kind.group_version.api_version(),
+            subresource.kind.kind.clone(),
+        ),
+        None => (
+            request.version().api_version.clone(),
+            request.served.resource.kind.clone(),
+        ),
+    };
+    let types = context.field_managers.types();
+    types
+        .kind(&api_version, &kind)
+        .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
+}
+
+/// The answer to a write: the object as it is now.
+fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+    use crate::write::Shape;
+    let shown = Shown::of_request(request);
+    let code = if written.created {
+        http::StatusCode::CREATED
+    } else {
+        http::StatusCode::OK
+    };
+    let (query, representation) = (&request.query, &request.representation);
+    let mut answer = match &written.object {
+        Shape::Stored(entry) => representation::entry(context, &shown, query, representation, code, entry)?,
+        Shape::Tree(tree) => {
+            let tree = shown.convert(tree.clone())?;
+            representation::object(context, &shown, query, representation, code, &tree)?
+        }
+    };
+    response::add_warnings(answer.headers_mut(), &written.warnings);
+    Ok(answer)
 }

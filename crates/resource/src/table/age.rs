@@ -1,0 +1,111 @@
+//! How long ago something was, in the words of `kubectl get`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A length in seconds and its sign.
+type Unit = (u64, char);
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+const YEAR: u64 = 365 * DAY;
+
+/// How long before `now` the RFC 3339 `time` was; `<unknown>` where there is none.
+pub fn age(time: Option<&str>, now: SystemTime) -> String {
+    let Some(time) = time.and_then(parse_time) else {
+        return "<unknown>".to_owned();
+    };
+    match now.duration_since(time) {
+        Ok(passed) => duration(passed),
+        Err(ahead) if ahead.duration() < Duration::from_secs(2) => "0s".to_owned(),
+        Err(_) => "<invalid>".to_owned(),
+    }
+}
+
+/// A duration as people say it: two units at most, and the smaller one only where it counts.
+pub(super) fn duration(passed: Duration) -> String {
+    let seconds = passed.as_secs();
+    // Below each bound: the unit, and the smaller unit that is told beside it.
+    let steps: [(u64, u64, char, Option<Unit>); 9] = [
+        (2 * MINUTE, 1, 's', None),
+        (10 * MINUTE, MINUTE, 'm', Some((1, 's'))),
+        (3 * HOUR, MINUTE, 'm', None),
+        (8 * HOUR, HOUR, 'h', Some((MINUTE, 'm'))),
+        (2 * DAY, HOUR, 'h', None),
+        (8 * DAY, DAY, 'd', Some((HOUR, 'h'))),
+        (2 * YEAR, DAY, 'd', None),
+        (8 * YEAR, YEAR, 'y', Some((DAY, 'd'))),
+        (u64::MAX, YEAR, 'y', None),
+    ];
+    let step = steps.iter().find(|(bound, ..)| seconds < *bound);
+    let Some((_, unit, sign, smaller)) = step else {
+        return String::new();
+    };
+    let text = format!("{}{sign}", seconds / unit);
+    match smaller {
+        Some((smaller, sign)) if seconds % unit / smaller > 0 => format!("{text}{}{sign}", seconds % unit / smaller),
+        _ => text,
+    }
+}
+
+/// Reads a time as objects bear it: RFC 3339 in UTC, with or without a fraction of a second.
+pub fn parse_time(text: &str) -> Option<SystemTime> {
+    let (date, rest) = text.strip_suffix('Z')?.split_once('T')?;
+    let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let (clock, fraction) = rest.split_once('.').unwrap_or((rest, "0"));
+    let mut clock = clock.splitn(3, ':').map(|part| part.parse::<u64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(1970..10_000).contains(&year) {
+        return None;
+    }
+    // Days of a civil date: <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>.
+    let shifted_year = if month <= 2 { year - 1 } else { year };
+    let era = shifted_year.div_euclid(400);
+    let year_of_era = shifted_year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = u64::try_from(era * 146_097 + day_of_era - 719_468).ok()?;
+    let nanos: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let seconds = days * DAY + hour.min(24) * HOUR + minute.min(60) * MINUTE + second.min(60);
+    Some(UNIX_EPOCH + Duration::new(seconds, nanos.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_told_as_kubectl_does() {
+        let cases = [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (600, "10m"),
+            (3 * HOUR, "3h"),
+            (3 * HOUR + 60, "3h1m"),
+            (8 * HOUR + 60, "8h"),
+            (48 * HOUR, "2d"),
+            (50 * HOUR, "2d2h"),
+            (8 * DAY + HOUR, "8d"),
+            (730 * DAY, "2y"),
+            (735 * DAY, "2y5d"),
+            (8 * YEAR, "8y"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn times_are_read_with_and_without_a_fraction() {
+        let at = |seconds, nanos| Some(UNIX_EPOCH + Duration::new(seconds, nanos));
+        assert_eq!(parse_time("2000-02-29T00:00:00Z"), at(951_782_400, 0));
+        assert_eq!(parse_time("1970-01-01T00:00:01.5Z"), at(1, 500_000_000));
+        for text in ["", "yesterday", "2000-13-01T00:00:00Z", "2000-01-01"] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+        assert_eq!(age(None, UNIX_EPOCH), "<unknown>");
+    }
+}

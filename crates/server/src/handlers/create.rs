@@ -1,0 +1,35 @@
+//! POST to a collection.
+
+use std::sync::Arc;
+
+use super::{kind_type, read_body, written};
+use crate::ApiError;
+use crate::negotiation;
+use crate::options::CreateOptions;
+use crate::request::ResourceRequest;
+use crate::response::Response;
+use crate::state::Context;
+use crate::write::{self, Target, decode};
+
+/// Answers a POST.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = CreateOptions::parse(&request.query)?;
+    let format = negotiation::body_format(&request.headers)?;
+    let body = read_body(&mut request).await?;
+    let kind_type = kind_type(context, &request)?;
+    let decoded = decode::object(
+        &body,
+        format,
+        context.field_managers.types(),
+        &kind_type,
+        options.write.field_validation,
+    )?;
+    let target = Target::of_request(&request, &options.write);
+    let object = kind_type.with_defaults(kind_type.without(decoded.object, &target.reset_fields)?);
+    let mut result = write::create(context, target, object).await?;
+    result.warnings.splice(0..0, decoded.warnings);
+    written(context, &request, &result)
+}

@@ -1,0 +1,108 @@
+//! DELETE of one object and of a collection.
+
+use std::sync::Arc;
+
+use holdfast_value::{Limits, Value, json, yaml};
+use http::StatusCode;
+
+use super::representation::{self, Shown};
+use super::{list, read_body, written};
+use crate::ApiError;
+use crate::negotiation::{self, Format};
+use crate::objects;
+use crate::options::{DeleteOptions, ListOptions, WriteOptions};
+use crate::request::ResourceRequest;
+use crate::response::{self, Response};
+use crate::state::Context;
+use crate::write::{self, Target, Written};
+
+/// Answers a DELETE of one object.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = read_options(&mut request).await?;
+    let result = write::delete(context, target(&request, &options), options.clone()).await?;
+    if result.removed && !request.served.resource.rules.delete_returns_object {
+        return response::encoded(StatusCode::OK, &request.representation, success(&request, &result));
+    }
+    let mut answer = written(context, &request, &result)?;
+    // The older way to ask for dependents to go first tells by the code that they are still there.
+    if !result.removed && options.orphan_dependents == Some(false) {
+        *answer.status_mut() = StatusCode::ACCEPTED;
+    }
+    Ok(answer)
+}
+
+/// Answers a DELETE of a collection: each object that is selected is deleted by itself.
+///
+/// # Errors
+/// What the client is to be told of the first refusal; what was deleted until then stays deleted.
+pub(super) async fn delete_collection(
+    context: &Arc<Context>,
+    mut request: ResourceRequest,
+) -> Result<Response, ApiError> {
+    let options = read_options(&mut request).await?;
+    let list_options = ListOptions::parse(&request.query)?;
+    let selection = list::selection(&request, &list_options)?;
+    let page = list::page(context, &request, &list_options, &selection).await?;
+    for entry in &page.entries {
+        let mut target = target(&request, &options);
+        target.name = objects::name_of_key(entry.key()).into();
+        match write::delete(context, target, options.clone()).await {
+            Ok(_) => {}
+            // Somebody else was faster.
+            Err(error) if error.code() == StatusCode::NOT_FOUND => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let shown = Shown::of_request(&request);
+    representation::list(context, &shown, &request.query, &request.representation, &page)
+}
+
+fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
+    let write_options = WriteOptions {
+        dry_run: options.dry_run,
+        ..WriteOptions::default()
+    };
+    Target::of_request(request, &write_options)
+}
+
+/// The options: from the body where there is one, else from the query.
+async fn read_options(request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
+    let body = read_body(request).await?;
+    if body.is_empty() {
+        return DeleteOptions::parse(&request.query);
+    }
+    let format = negotiation::body_format(&request.headers)?;
+    let parsed = match format {
+        Format::Json => json::parse(&body, &Limits::REQUEST),
+        _ => yaml::parse(&body, &Limits::REQUEST),
+    };
+    let object = parsed.map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let kind = object.str_at(&["kind"]).unwrap_or("DeleteOptions");
+    if kind != "DeleteOptions" {
+        let version = object.str_at(&["apiVersion"]).unwrap_or("v1");
+        return Err(ApiError::bad_request(format!(
+            "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"holdfast\""
+        )));
+    }
+    DeleteOptions::from_object(&object)
+}
+
+/// The `Status` that tells of an object that is gone.
+fn success(request: &ResourceRequest, result: &Written) -> Vec<u8> {
+    let resource = &request.served.resource;
+    let tree = result.object.tree();
+    let text = |value: &str| json::to_string(&Value::from(value));
+    let mut details = format!("{{\"name\":{}", text(&request.name));
+    if !resource.group.is_empty() {
+        details.push_str(&format!(",\"group\":{}", text(&resource.group)));
+    }
+    details.push_str(&format!(",\"kind\":{}", text(&resource.plural)));
+    details.push_str(&format!(",\"uid\":{}}}", text(write::metadata::uid(&tree))));
+    format!(
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Success\",\"details\":{details}}}"
+    )
+    .into_bytes()
+}

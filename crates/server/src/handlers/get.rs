@@ -1,0 +1,42 @@
+//! GET of one object.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::list::{not_older_than, revision};
+use super::representation::{self, Shown};
+use crate::ApiError;
+use crate::objects::{Entry, Snapshot};
+use crate::options::GetOptions;
+use crate::request::ResourceRequest;
+use crate::response::Response;
+use crate::state::Context;
+
+/// Answers a GET of one object.
+///
+/// # Errors
+/// 404 where it is not there, 504 where the state asked for is yet to come.
+pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = GetOptions::parse(&request.query);
+    let wanted = revision(&options.resource_version)?.unwrap_or_default();
+    let snapshot = not_older_than(context, wanted).await?;
+    let entry = entry(&snapshot, &request)?;
+    let (query, representation) = (&request.query, &request.representation);
+    let shown = Shown::of_request(&request);
+    representation::entry(context, &shown, query, representation, StatusCode::OK, entry)
+}
+
+/// The object that the request names.
+///
+/// # Errors
+/// 404 where it is not there.
+pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Result<&'a Arc<Entry>, ApiError> {
+    let resource = &request.served.resource;
+    let key = resource
+        .storage
+        .as_ref()
+        .map(|storage| storage.key(&request.namespace, &request.name));
+    let entry = key.and_then(|key| snapshot.get(key.as_bytes()));
+    entry.ok_or_else(|| ApiError::not_found(&resource.group_resource(), &request.name))
+}

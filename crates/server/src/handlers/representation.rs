@@ -1,0 +1,289 @@
+//! What an answer shows of objects: the whole, their metadata, or a table.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_resource::Resource;
+use holdfast_resource::table::Column;
+use holdfast_value::Value;
+use http::StatusCode;
+use smol_str::SmolStr;
+
+use super::list::Page;
+use crate::ApiError;
+use crate::negotiation::{MetaVersion, Representation, View};
+use crate::objects::{self, Entry};
+use crate::query::Query;
+use crate::request::ResourceRequest;
+use crate::response::{self, Response};
+use crate::state::Context;
+
+/// As what stored objects are shown: the version of the address.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    /// The resource.
+    pub(crate) resource: Arc<Resource>,
+    /// The kind of the objects.
+    pub(crate) kind: SmolStr,
+    /// The kind of a list of them.
+    pub(crate) list_kind: SmolStr,
+    /// The `apiVersion` of the objects.
+    pub(crate) api_version: SmolStr,
+}
+
+impl Shown {
+    /// The version that a request's address is of.
+    pub(crate) fn of_request(request: &ResourceRequest) -> Self {
+        let version = request.version();
+        Self {
+            resource: Arc::clone(&request.served.resource),
+            kind: request.served.resource.kind.clone(),
+            list_kind: version.list_kind.clone(),
+            api_version: version.api_version.clone(),
+        }
+    }
+
+    /// What the subresource of a request is shown as.
+    pub(crate) fn of_subresource(request: &ResourceRequest) -> Self {
+        let mut shown = Self::of_request(request);
+        if let Some(subresource) = request.subresource() {
+            shown.kind = subresource.kind.kind.clone();
+            shown.api_version = subresource.kind.group_version.api_version();
+        }
+        shown
+    }
+
+    /// The columns of tables: those of the resource in this version, or the least where it is a subresource of another kind.
+    pub(crate) fn columns(&self) -> Cow<'_, [Column]> {
+        let mut versions = self.resource.versions.iter();
+        let version = versions.find(|version| version.api_version == self.api_version);
+        match version.filter(|_| self.kind == self.resource.kind) {
+            Some(version) => Cow::Borrowed(&version.columns),
+            None => Cow::Owned(Column::defaults()),
+        }
+    }
+
+    /// Whether the stored bytes are what is shown.
+    pub(crate) fn stored_as_shown(&self) -> bool {
+        let storage = self.resource.storage.as_ref();
+        storage.is_some_and(|storage| storage.api_version == self.api_version)
+    }
+
+    /// The tree of a stored object, in the version that is shown.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn tree(&self, entry: &Entry) -> Result<Value, ApiError> {
+        self.convert(objects::tree(entry))
+    }
+
+    /// A tree in its storage version, in the version that is shown.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn convert(&self, tree: Value) -> Result<Value, ApiError> {
+        if self.stored_as_shown() {
+            return Ok(tree);
+        }
+        let converted = self.resource.strategy.convert(tree, &self.api_version);
+        converted.map_err(|error| ApiError::internal(error.to_string()))
+    }
+
+    /// The bytes of a stored object, in the version that is shown.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn bytes(&self, entry: &Entry) -> Result<Bytes, ApiError> {
+        if self.stored_as_shown() {
+            return Ok(entry.bytes().clone());
+        }
+        Ok(objects::encode_answer(&self.tree(entry)?).into())
+    }
+}
+
+/// The answer that shows one stored object.
+///
+/// # Errors
+/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+pub(crate) fn entry(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    code: StatusCode,
+    entry: &Entry,
+) -> Result<Response, ApiError> {
+    if representation.view == View::Whole {
+        return response::encoded(code, representation, shown.bytes(entry)?);
+    }
+    object(context, shown, query, representation, code, &shown.tree(entry)?)
+}
+
+/// The answer that shows one object, which is in the version that is shown.
+///
+/// # Errors
+/// 406 for a view that objects do not have.
+pub(crate) fn object(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    code: StatusCode,
+    object: &Value,
+) -> Result<Response, ApiError> {
+    let viewed = view(context, shown, query, representation.view, object)?;
+    response::encoded(code, representation, viewed)
+}
+
+/// One object as a view shows it, as JSON.
+///
+/// # Errors
+/// 406 for a view that objects do not have.
+pub(crate) fn view(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    view: View,
+    object: &Value,
+) -> Result<Vec<u8>, ApiError> {
+    match view {
+        View::Whole => Ok(objects::encode_answer(object)),
+        View::PartialObject(version) => Ok(objects::encode_answer(&partial(object, version))),
+        View::PartialList(_) => Err(ApiError::not_acceptable(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (".to_owned()
+                + &go_type(shown)
+                + ")",
+        )),
+        View::Table(version) => {
+            let version_text = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+            let metadata = if version_text.is_empty() {
+                "{}".to_owned()
+            } else {
+                format!("{{\"resourceVersion\":\"{version_text}\"}}")
+            };
+            super::table::table(
+                context,
+                shown,
+                query,
+                version,
+                &metadata,
+                true,
+                &mut [object.clone()].into_iter(),
+            )
+        }
+    }
+}
+
+/// The answer that shows a list otherwise than as the stored bytes of its objects.
+///
+/// # Errors
+/// 406 for a view that lists do not have, 500 where an object cannot be converted.
+pub(crate) fn list(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    page: &Page,
+) -> Result<Response, ApiError> {
+    let mut trees = Vec::with_capacity(page.entries.len());
+    for entry in &page.entries {
+        trees.push(shown.tree(entry)?);
+    }
+    let json = match representation.view {
+        View::Whole => list_of(
+            &shown.list_kind,
+            &shown.api_version,
+            &page.metadata(),
+            trees.into_iter().map(|mut tree| {
+                if let Some(map) = tree.as_map_mut() {
+                    map.remove("kind");
+                    map.remove("apiVersion");
+                }
+                tree
+            }),
+        ),
+        View::PartialList(version) => list_of(
+            "PartialObjectMetadataList",
+            version.api_version(),
+            &page.metadata(),
+            trees.iter().map(|tree| partial(tree, version)),
+        ),
+        View::PartialObject(_) => {
+            return Err(ApiError::not_acceptable(format!(
+                "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                go_package(shown),
+                shown.list_kind
+            )));
+        }
+        View::Table(version) => super::table::table(
+            context,
+            shown,
+            query,
+            version,
+            &page.metadata(),
+            true,
+            &mut trees.into_iter(),
+        )?,
+    };
+    response::encoded(StatusCode::OK, representation, json)
+}
+
+fn list_of(kind: &str, api_version: &str, metadata: &str, items: impl Iterator<Item = Value>) -> Vec<u8> {
+    let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
+    let mut bytes = head.into_bytes();
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(&objects::encode_answer(&item));
+    }
+    bytes.extend_from_slice(b"]}");
+    bytes
+}
+
+/// The `PartialObjectMetadata` of an object.
+pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
+    let mut partial = Value::empty_map();
+    partial.set_at(&["kind"], "PartialObjectMetadata".into());
+    partial.set_at(&["apiVersion"], version.api_version().into());
+    let metadata = object.get("metadata").cloned().unwrap_or_else(Value::empty_map);
+    partial.set_at(&["metadata"], metadata);
+    partial
+}
+
+/// The Go type that the reference names in messages about an object.
+fn go_type(shown: &Shown) -> String {
+    format!("*{}.{}", go_package(shown), shown.kind)
+}
+
+/// The version as messages with Go types name the package.
+fn go_package(shown: &Shown) -> &str {
+    let api_version = shown.api_version.as_str();
+    api_version.split_once('/').map_or(api_version, |(_, version)| version)
+}
+
+/// One object as an event of a watch that shows tables.
+///
+/// # Errors
+/// 500 where the table cannot be made.
+pub(crate) fn row_of_watch(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    version: MetaVersion,
+    with_columns: bool,
+    object: &Value,
+) -> Result<Vec<u8>, ApiError> {
+    let revision = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    let metadata = format!("{{\"resourceVersion\":\"{revision}\"}}");
+    super::table::table(
+        context,
+        shown,
+        query,
+        version,
+        &metadata,
+        with_columns,
+        &mut [object.clone()].into_iter(),
+    )
+}

@@ -1,0 +1,80 @@
+//! GET, PUT and PATCH of the Scale of an object.
+
+use std::sync::Arc;
+
+use holdfast_resource::ScaleFields;
+use http::StatusCode;
+
+use super::list::not_older_than;
+use super::representation::{self, Shown};
+use super::{get, kind_type, read_body};
+use crate::ApiError;
+use crate::negotiation;
+use crate::objects;
+use crate::options::{PatchOptions, UpdateOptions};
+use crate::request::ResourceRequest;
+use crate::response::{self, Response};
+use crate::state::Context;
+use crate::write::{self, Change, Target, Written, decode};
+
+/// Answers a GET.
+///
+/// # Errors
+/// 404 where the object is not there.
+pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let snapshot = not_older_than(context, 0).await?;
+    let entry = get::entry(&snapshot, &request)?;
+    answer(context, &request, &objects::tree(entry))
+}
+
+/// Answers a PUT.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = UpdateOptions::parse(&request.query)?;
+    let format = negotiation::body_format(&request.headers)?;
+    let body = read_body(&mut request).await?;
+    let (types, kind_type) = (context.field_managers.types(), kind_type(context, &request)?);
+    let decoded = decode::object(&body, format, types, &kind_type, options.write.field_validation)?;
+    let mut object = decoded.object;
+    write::check_place(&mut object, &request.name, &request.namespace)?;
+    let change = Change::Replace {
+        object,
+        warnings: decoded.warnings,
+    };
+    let target = Target::of_request(&request, &options.write);
+    written(context, &request, &write::update(context, target, change).await?)
+}
+
+/// Answers a PATCH.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let sort = negotiation::patch_type(&request.headers)?;
+    let options = PatchOptions::parse(&request.query, sort)?;
+    let body = read_body(&mut request).await?;
+    let change = Change::read(&body, sort, &options)?;
+    let target = Target::of_request(&request, &options.write);
+    written(context, &request, &write::update(context, target, change).await?)
+}
+
+fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+    let mut response = answer(context, request, &written.object.tree())?;
+    response::add_warnings(response.headers_mut(), &written.warnings);
+    Ok(response)
+}
+
+fn answer(context: &Context, request: &ResourceRequest, stored: &holdfast_value::Value) -> Result<Response, ApiError> {
+    let parent = Shown::of_request(request).convert(stored.clone())?;
+    let scale = write::scale::of(&parent, fields(request)?);
+    let (query, representation) = (&request.query, &request.representation);
+    let shown = Shown::of_subresource(request);
+    representation::object(context, &shown, query, representation, StatusCode::OK, &scale)
+}
+
+fn fields(request: &ResourceRequest) -> Result<&ScaleFields, ApiError> {
+    let fields = request.subresource().and_then(|subresource| subresource.scale.as_ref());
+    fields.ok_or_else(ApiError::unknown_resource)
+}

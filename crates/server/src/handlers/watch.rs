@@ -1,0 +1,118 @@
+//! GET of a collection, or of one object by the older paths, as a stream of its changes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_store::HistoryError;
+use http::{HeaderValue, StatusCode, header};
+use tokio::time::Instant;
+
+use super::list::{list_prefix, not_older_than, revision, selection};
+use super::representation::Shown;
+use crate::ApiError;
+use crate::body::ResponseBody;
+use crate::negotiation::Format;
+use crate::options::ListOptions;
+use crate::request::ResourceRequest;
+use crate::response::{self, Response};
+use crate::state::Context;
+use crate::watch::{Bookmarks, Framing, WatchStream, error_frame, too_old};
+
+/// The media types that messages about watches name.
+const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// Answers a watch.
+///
+/// # Errors
+/// 400 for selectors and versions that cannot be read, 406 for forms that are no streams, 504 for initial events of a
+/// version that is yet to come.
+pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let mut options = ListOptions::parse(&request.query)?;
+    options.watch = true;
+    let selection = selection(&request, &options)?;
+    let wanted = revision(&options.resource_version)?;
+    if request.representation.format != Format::Json {
+        return Err(ApiError::not_acceptable(format!(
+            "only the following media types are accepted: {STREAM_TYPES}"
+        )));
+    }
+    let end = Instant::now() + duration(context, &options);
+    // What is there already is shown where no version says from where the client knows it.
+    let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
+    let snapshot = if options.send_initial_events == Some(true) {
+        not_older_than(context, wanted.unwrap_or_default()).await?
+    } else {
+        context.store.snapshot()
+    };
+    let prefix = list_prefix(&request, &selection);
+    let shown = Shown::of_request(&request);
+    let initial = if from_state {
+        snapshot.range(prefix.as_bytes()).cloned().collect()
+    } else {
+        VecDeque::new()
+    };
+    let after = match wanted {
+        Some(wanted) if !from_state && wanted > 0 => wanted,
+        _ => snapshot.revision(),
+    };
+    let watcher = match context.store.watch(prefix, after) {
+        Ok(watcher) => watcher,
+        Err(HistoryError::Compacted { oldest, .. }) => {
+            let frame = error_frame(&too_old(after, oldest));
+            return Ok(stream(ResponseBody::from(frame)));
+        }
+        Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
+    };
+    let framing = Framing {
+        context: Arc::clone(context),
+        shown,
+        selection,
+        view: request.representation.view,
+        query: request.query,
+        columns_told: false,
+    };
+    let watch = WatchStream {
+        framing,
+        watcher,
+        initial,
+        initial_revision: snapshot.revision(),
+        bookmarks: Bookmarks {
+            periodic: options.allow_watch_bookmarks,
+            after_initial_events: options.allow_watch_bookmarks && options.send_initial_events == Some(true),
+        },
+        end,
+    };
+    Ok(stream(ResponseBody::stream(watch.frames())))
+}
+
+/// How long the watch lasts: as the client says, or the least time and up to as much again, so that not all watches end at
+/// once.
+fn duration(context: &Context, options: &ListOptions) -> Duration {
+    match options
+        .timeout_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .filter(|seconds| *seconds > 0)
+    {
+        Some(seconds) => Duration::from_secs(seconds.min(MAX_SECONDS)),
+        None => {
+            let least = context.config.min_watch_timeout;
+            let random = context.identifiers.uid();
+            let share = random
+                .bytes()
+                .take(8)
+                .fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            least + least.mul_f64(f64::from(share % 1000) / 1000.0)
+        }
+    }
+}
+
+/// A watch of a year is as long as anybody waits; larger numbers would overflow clocks.
+const MAX_SECONDS: u64 = 366 * 24 * 3600;
+
+fn stream(body: ResponseBody) -> Response {
+    let mut response = response::bytes(StatusCode::OK, Format::Json.content_type(), body);
+    let no_cache = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_cache);
+    response
+}

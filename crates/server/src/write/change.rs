@@ -1,0 +1,290 @@
+//! What a PUT or a PATCH makes of the object in place.
+
+use bytes::Bytes;
+use holdfast_resource::{FieldError, FieldPath, GroupKind, Resource, Verb};
+use holdfast_resource::{PatchError, PatchErrorKind};
+use holdfast_value::{Error as ValueError, Limits, Parsed, Value, json, json_patch, merge_patch, yaml};
+use http::StatusCode;
+
+use super::decode::{self, Decoded};
+use super::pipeline::Pipeline;
+use super::tracking;
+use crate::ApiError;
+use crate::negotiation::PatchType;
+use crate::options::{FieldValidation, PatchOptions};
+
+/// A change of one object.
+pub(crate) enum Change {
+    /// A PUT: the object is this. Decoded, typed and with its defaults.
+    Replace {
+        /// The object.
+        object: Value,
+        /// What the client is to be warned of.
+        warnings: Vec<String>,
+    },
+    /// A patch of the object's JSON.
+    Patch {
+        /// What is done.
+        patch: Patch,
+        /// What strict validation finds in the patch itself.
+        findings: Vec<String>,
+        /// What unknown and repeated fields do.
+        validation: FieldValidation,
+    },
+    /// An apply: the object is to agree with this.
+    Apply {
+        /// The configuration.
+        configuration: Value,
+        /// What strict validation finds in its text.
+        findings: Vec<String>,
+        /// What repeated fields do.
+        validation: FieldValidation,
+        /// Whether fields are taken from other managers.
+        force: bool,
+    },
+}
+
+/// The patches that say what changes, rather than what is to be.
+pub(crate) enum Patch {
+    /// RFC 6902.
+    Json(json_patch::Patch),
+    /// RFC 7396.
+    Merge(Value),
+    /// A merge patch that knows about lists.
+    Strategic(Value),
+}
+
+/// What a change comes to.
+pub(super) struct Next {
+    /// The object: typed, with its defaults; after an apply its managers are known too.
+    pub(super) object: Value,
+    /// What the client is to be warned of.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Change {
+    /// Reads the body of a PATCH.
+    ///
+    /// # Errors
+    /// 400 where it is no patch, 413 where it has too many operations.
+    pub(crate) fn read(bytes: &Bytes, sort: PatchType, options: &PatchOptions) -> Result<Self, ApiError> {
+        let validation = options.write.field_validation;
+        let refuse = |error: ValueError| match error {
+            ValueError::TooManyOperations { .. } => ApiError::too_large_because(error),
+            error => ApiError::bad_request(format!("error decoding patch: {error}")),
+        };
+        let (patch, findings) = match sort {
+            PatchType::Apply => return Self::read_apply(bytes, validation, options.force),
+            PatchType::Json => {
+                let (patch, findings) = json_patch::Patch::parse(bytes, &Limits::REQUEST).map_err(refuse)?;
+                let findings = findings.iter().map(|finding| format!("json patch {finding}")).collect();
+                (Patch::Json(patch), findings)
+            }
+            PatchType::Merge | PatchType::Strategic => {
+                let parsed = json::parse_with_findings(bytes, &Limits::REQUEST).map_err(refuse)?;
+                let Parsed { value, findings } = parsed;
+                if !matches!(value, Value::Map(_) | Value::Null) {
+                    let found = decode::go_type_of(&value);
+                    return Err(ApiError::bad_request(format!(
+                        "error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+                    )));
+                }
+                let findings = findings.iter().map(ToString::to_string).collect();
+                let patch = if sort == PatchType::Merge {
+                    Patch::Merge(value)
+                } else {
+                    Patch::Strategic(value)
+                };
+                (patch, findings)
+            }
+        };
+        Ok(Self::Patch {
+            patch,
+            findings,
+            validation,
+        })
+    }
+
+    fn read_apply(bytes: &Bytes, validation: FieldValidation, force: bool) -> Result<Self, ApiError> {
+        let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
+        let Parsed { value, findings } = parsed.map_err(|error| {
+            ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+        })?;
+        let configuration = match value {
+            Value::Map(_) => value,
+            Value::Null => Value::empty_map(),
+            other => {
+                let found = decode::go_type_of(&other);
+                return Err(ApiError::bad_request(format!(
+                    "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+                )));
+            }
+        };
+        Ok(Self::Apply {
+            configuration,
+            findings: findings.iter().map(ToString::to_string).collect(),
+            validation,
+            force,
+        })
+    }
+
+    /// Whether the change itself keeps track of managers.
+    pub(super) fn tracks(&self) -> bool {
+        matches!(self, Self::Apply { .. })
+    }
+
+    /// Whether the change creates an object that is not there.
+    pub(super) fn may_create(&self, resource: &Resource) -> bool {
+        match self {
+            Self::Replace { .. } => resource.rules.create_on_update,
+            Self::Patch { .. } => false,
+            Self::Apply { .. } => resource
+                .versions
+                .iter()
+                .any(|version| version.verbs.contains(&Verb::Create)),
+        }
+    }
+
+    /// The uid that the object must have where a PUT names one.
+    pub(super) fn required_uid(&self) -> Option<&str> {
+        match self {
+            Self::Replace { object, .. } => Some(super::metadata::uid(object)).filter(|uid| !uid.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// The object that follows on `live`, which is in the version of the request.
+    pub(super) fn next(&self, pipeline: &Pipeline<'_>, live: &Value) -> Result<Next, ApiError> {
+        match self {
+            Self::Replace { object, warnings } => Ok(Next {
+                object: object.clone(),
+                warnings: warnings.clone(),
+            }),
+            Self::Patch {
+                patch,
+                findings,
+                validation,
+            } => patch.next(pipeline, live, findings, *validation),
+            Self::Apply { .. } => self.apply(pipeline, Some(live)),
+        }
+    }
+
+    /// The object that the change makes where none is.
+    pub(super) fn first(&self, pipeline: &Pipeline<'_>) -> Result<Next, ApiError> {
+        match self {
+            Self::Replace { object, warnings } => Ok(Next {
+                object: object.clone(),
+                warnings: warnings.clone(),
+            }),
+            Self::Patch { .. } => Err(ApiError::not_found(
+                &pipeline.resource().group_resource(),
+                &pipeline.target.name,
+            )),
+            Self::Apply { .. } => self.apply(pipeline, None),
+        }
+    }
+
+    fn apply(&self, pipeline: &Pipeline<'_>, live: Option<&Value>) -> Result<Next, ApiError> {
+        let Self::Apply {
+            configuration,
+            findings,
+            validation,
+            force,
+        } = self
+        else {
+            return Err(ApiError::internal("not an apply"));
+        };
+        let applied = tracking::apply(pipeline, live, configuration, *force)?;
+        // Repeated keys are looked at after the conflicts, as in the reference.
+        let mut warnings = Vec::new();
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => warnings.clone_from(findings),
+            FieldValidation::Strict if findings.is_empty() => {}
+            FieldValidation::Strict => return Err(repeated_keys(findings)),
+        }
+        let mut object = applied.object;
+        if !applied.changed {
+            return Ok(Next { object, warnings });
+        }
+        if live.is_none() {
+            super::metadata::reset_fields(&mut object, None, &pipeline.target.reset_fields);
+        }
+        let kind_type = pipeline.kind_type.as_ref();
+        let Decoded { object, .. } =
+            decode::typed(&object, Vec::new(), kind_type, FieldValidation::Ignore).map_err(|why| {
+                let (namespace, name) = (object.str_at(&["metadata", "namespace"]), super::metadata::name(&object));
+                let kind = kind_type.described();
+                ApiError::unclassified(format!(
+                    "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}",
+                    namespace.unwrap_or_default()
+                ))
+            })?;
+        Ok(Next {
+            object: kind_type.with_defaults(object),
+            warnings,
+        })
+    }
+}
+
+fn repeated_keys(findings: &[String]) -> ApiError {
+    let lines: Vec<String> = findings.iter().map(|finding| format!("\n  {finding}")).collect();
+    ApiError::bad_request(format!(
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{}",
+        lines.concat()
+    ))
+}
+
+impl Patch {
+    fn next(
+        &self,
+        pipeline: &Pipeline<'_>,
+        live: &Value,
+        findings: &[String],
+        validation: FieldValidation,
+    ) -> Result<Next, ApiError> {
+        let kind_type = pipeline.kind_type.as_ref();
+        let patched = match self {
+            Self::Json(patch) => {
+                let patched = patch.apply(live, &json_patch::Bounds::default());
+                patched.map_err(|_| ApiError::unprocessable_patch())?
+            }
+            Self::Merge(patch) => {
+                merge_patch::apply(live, patch).map_err(|error| ApiError::bad_request(error.to_string()))?
+            }
+            Self::Strategic(patch) => kind_type.strategic_merge(live.clone(), patch)?,
+        };
+        let shown = || match self {
+            // The reference shows the patch as Go prints it here, and the patched object elsewhere.
+            Self::Strategic(patch) => super::typing::go_text(patch),
+            _ => json::to_string(&patched),
+        };
+        let refuse = |why: String| invalid_patch(shown(), why);
+        decode::check_identity(&patched, kind_type).map_err(refuse)?;
+        let Decoded { object, warnings } =
+            decode::typed(&patched, findings.to_vec(), kind_type, validation).map_err(refuse)?;
+        Ok(Next {
+            object: kind_type.with_defaults(object),
+            warnings,
+        })
+    }
+}
+
+/// 422: the object that a patch makes cannot be read.
+fn invalid_patch(shown: String, why: String) -> ApiError {
+    let nameless = GroupKind {
+        group: Default::default(),
+        kind: Default::default(),
+    };
+    let error = FieldError::invalid(&FieldPath::new("patch"), shown, why);
+    ApiError::invalid(&nameless, "", &[error])
+}
+
+/// What the client is told of a strategic merge patch that cannot be carried out.
+pub(super) fn patch_error(error: &PatchError) -> ApiError {
+    match error.kind() {
+        PatchErrorKind::BadRequest => ApiError::bad_request(error.to_string()),
+        PatchErrorKind::Unprocessable => ApiError::unprocessable_patch(),
+        PatchErrorKind::Internal => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.to_string(), None),
+    }
+}

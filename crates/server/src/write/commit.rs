@@ -1,0 +1,323 @@
+//! Writes from beginning to end: runs of the pipeline until one of them is stored.
+
+use std::sync::Arc;
+
+use holdfast_resource::Operation;
+use holdfast_store::{CommitError, Committed, Transaction};
+use holdfast_value::{SmolStr, Value};
+
+use super::deletion::{self, Deletion};
+use super::outcome::Outcome;
+use super::pipeline::{self, Action, Pipeline, Prepared};
+use super::{Change, Target, metadata};
+use crate::ApiError;
+use crate::lookup::SnapshotLookup;
+use crate::objects::{self, Entry, Objects, Snapshot};
+use crate::options::DeleteOptions;
+use crate::state::Context;
+
+/// How often a write is tried when others are faster.
+const ATTEMPTS: usize = 5;
+
+/// The end of a write.
+pub(crate) struct Written {
+    /// What the client is shown.
+    pub(crate) object: Shape,
+    /// Whether the object is new.
+    pub(crate) created: bool,
+    /// Whether the object is gone.
+    pub(crate) removed: bool,
+    /// What the client is to be warned of.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// An object as a write leaves it.
+pub(crate) enum Shape {
+    /// As it is stored.
+    Stored(Arc<Entry>),
+    /// As a tree in its storage version, where nothing was stored or the object is gone.
+    Tree(Value),
+}
+
+impl Shape {
+    /// The tree, in the storage version.
+    pub(crate) fn tree(&self) -> Value {
+        match self {
+            Self::Stored(entry) => objects::tree(entry),
+            Self::Tree(tree) => tree.clone(),
+        }
+    }
+}
+
+/// Creates `object`, which is decoded, typed and has its defaults.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
+    let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if !matches!(version, "" | "0") {
+        return Err(ApiError::unclassified(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    object.remove_at(&["metadata", "resourceVersion"]);
+    pipeline::check_namespace(&mut object, &target.namespace)?;
+    let now = context.clock.now();
+    metadata::fill_in(&mut object, &target.namespace, context.identifiers.as_ref(), now);
+    let snapshot = context.store.snapshot();
+    let prepared = run(context, &target, &snapshot, |pipeline| pipeline.create(object))?;
+    let key = key_of(&target, metadata::name(&prepared.object));
+    if let Some(live) = snapshot.get(key.as_bytes()) {
+        return Err(already_exists(&target, live));
+    }
+    if target.dry_run {
+        return Ok(unstored(prepared, true));
+    }
+    let name = SmolStr::new(metadata::name(&prepared.object));
+    match store(context, &target, key, prepared).await {
+        Ok(written) => Ok(written),
+        Err(Failure::Lost) => {
+            let key = key_of(&target, &name);
+            let snapshot = context.store.snapshot();
+            let live = snapshot.get(key.as_bytes());
+            Err(live.map_or_else(
+                || ApiError::already_exists(&target.shown.resource.group_resource(), &name),
+                |live| already_exists(&target, live),
+            ))
+        }
+        Err(Failure::Refused(error)) => Err(error),
+    }
+}
+
+/// Changes the object that `target` names, or creates it where the change may.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
+    for _ in 0..ATTEMPTS {
+        let snapshot = context.store.snapshot();
+        let prepared = run(context, &target, &snapshot, |pipeline| pipeline.update(&change))?;
+        let created = prepared.live.is_none();
+        match (prepared.action, prepared.live.clone()) {
+            (Action::Keep, Some(live)) => return Ok(kept(prepared, live)),
+            _ if target.dry_run => return Ok(unstored(prepared, created)),
+            _ => {}
+        }
+        // An object that was made under another name than the address has is stored under that of the address.
+        let key = key_of(&target, &target.name);
+        match store(context, &target, key, prepared).await {
+            Ok(written) => return Ok(written),
+            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Lost) => {}
+        }
+    }
+    Err(ApiError::modified(
+        &target.shown.resource.group_resource(),
+        &target.name,
+    ))
+}
+
+/// Deletes the object that `target` names.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn delete(
+    context: &Arc<Context>,
+    target: Target,
+    options: DeleteOptions,
+) -> Result<Written, ApiError> {
+    let group_resource = target.shown.resource.group_resource();
+    let key = key_of(&target, &target.name);
+    for _ in 0..ATTEMPTS {
+        let snapshot = context.store.snapshot();
+        let Some(live) = snapshot.get(key.as_bytes()).cloned() else {
+            return Err(ApiError::not_found(&group_resource, &target.name));
+        };
+        let prepared = run(context, &target, &snapshot, |pipeline| {
+            let stored = objects::tree(&live);
+            deletion::check_preconditions(pipeline.resource(), &options, &stored)?;
+            let call = pipeline.call(Operation::Delete, &target.name);
+            let refuse = |refusal| pipeline.refusal(refusal, &target.name);
+            let (resource, admission) = (pipeline.resource(), &pipeline.context.admission);
+            admission.mutate(&call, resource, None, Some(&stored)).map_err(refuse)?;
+            admission
+                .validate(&call, resource, None, Some(&stored))
+                .map_err(refuse)?;
+            let (action, object) = match deletion::begin(&call, resource, &options, &stored) {
+                Deletion::Wait => (Action::Keep, stored),
+                Deletion::Mark(marked) => (Action::Put, marked),
+                Deletion::Remove(last) => (Action::Remove, last.unwrap_or(stored)),
+            };
+            Ok(Prepared {
+                action,
+                object,
+                live: Some(Arc::clone(&live)),
+                outcome: call.outcome(),
+                warnings: Vec::new(),
+            })
+        })?;
+        if prepared.action == Action::Keep {
+            return Ok(kept(prepared, live));
+        }
+        if target.dry_run {
+            let removed = prepared.action == Action::Remove;
+            return Ok(Written {
+                removed,
+                ..unstored(prepared, false)
+            });
+        }
+        match remove_or_mark(context, &target, key.clone(), prepared).await {
+            Ok(written) => return Ok(written),
+            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Lost) => {}
+        }
+    }
+    Err(ApiError::modified(&group_resource, &target.name))
+}
+
+fn run<T>(
+    context: &Context,
+    target: &Target,
+    snapshot: &Snapshot,
+    f: impl FnOnce(&Pipeline<'_>) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let lookup = SnapshotLookup {
+        registry: &target.registry,
+        snapshot,
+    };
+    let (version, kind) = (&target.body_version, &target.body_kind);
+    let kind_type = context.field_managers.types().kind(version, kind);
+    let kind_type = kind_type.ok_or_else(|| ApiError::internal(format!("{kind} in {version} has no type")))?;
+    f(&Pipeline {
+        context,
+        kind_type,
+        target,
+        snapshot,
+        lookup: &lookup,
+        now: context.clock.now(),
+    })
+}
+
+fn key_of(target: &Target, name: &str) -> String {
+    let storage = target.shown.resource.storage.as_ref();
+    storage
+        .map(|storage| storage.key(&target.namespace, name))
+        .unwrap_or_default()
+}
+
+fn already_exists(target: &Target, live: &Entry) -> ApiError {
+    let resource = target.shown.resource.group_resource();
+    let name = objects::name_of_key(live.key());
+    if objects::tree(live).at(&["metadata", "deletionTimestamp"]).is_some() {
+        ApiError::already_exists_deleting(&resource, name)
+    } else {
+        ApiError::already_exists(&resource, name)
+    }
+}
+
+fn kept(prepared: Prepared, live: Arc<Entry>) -> Written {
+    Written {
+        object: Shape::Stored(live),
+        created: false,
+        removed: false,
+        warnings: prepared.warnings,
+    }
+}
+
+fn unstored(prepared: Prepared, created: bool) -> Written {
+    Written {
+        object: Shape::Tree(prepared.object),
+        created,
+        removed: prepared.action == Action::Remove,
+        warnings: prepared.warnings,
+    }
+}
+
+/// Why a write was not stored.
+enum Failure {
+    /// Another writer was faster.
+    Lost,
+    /// It cannot be.
+    Refused(ApiError),
+}
+
+/// Stores what an update or a creation came to.
+async fn store(context: &Arc<Context>, target: &Target, key: String, prepared: Prepared) -> Result<Written, Failure> {
+    let created = prepared.live.is_none();
+    let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
+    let transaction = Transaction::new().guard(key.as_str(), expected);
+    if prepared.action == Action::Remove {
+        // Watchers see the object as it was; the client, the one that it asked for.
+        commit(context, transaction.delete(key.as_str()), prepared.outcome).await?;
+        return Ok(Written {
+            object: Shape::Tree(prepared.object),
+            created,
+            removed: true,
+            warnings: prepared.warnings,
+        });
+    }
+    let index = objects::index_of(&target.registry, &target.shown.resource, &prepared.object);
+    let transaction = transaction.put_indexed(key.as_str(), objects::encode(&prepared.object), index);
+    let committed = commit(context, transaction, prepared.outcome).await?;
+    let Some(entry) = committed.entries.into_iter().next().flatten() else {
+        return Err(Failure::Refused(ApiError::internal("nothing was stored")));
+    };
+    context
+        .trees
+        .remember(&entry, prepared.object, prepared.live.as_deref());
+    Ok(Written {
+        object: Shape::Stored(entry),
+        created,
+        removed: false,
+        warnings: prepared.warnings,
+    })
+}
+
+/// Stores what a DELETE came to.
+async fn remove_or_mark(
+    context: &Arc<Context>,
+    target: &Target,
+    key: String,
+    prepared: Prepared,
+) -> Result<Written, Failure> {
+    if prepared.action == Action::Put {
+        return store(context, target, key, prepared).await;
+    }
+    let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
+    let last = objects::encode(&prepared.object);
+    let transaction = Transaction::new()
+        .guard(key.as_str(), expected)
+        .delete_as(key.as_str(), last);
+    let committed = commit(context, transaction, prepared.outcome).await?;
+    let shape = match committed.entries.into_iter().next().flatten() {
+        Some(entry) => Shape::Stored(entry),
+        None => Shape::Tree(prepared.object),
+    };
+    Ok(Written {
+        object: shape,
+        created: false,
+        removed: true,
+        warnings: prepared.warnings,
+    })
+}
+
+/// Commits. Once this has begun it is carried to its end even if the client goes away, as all writes are; so those who wait
+/// for the outcome hear of it.
+async fn commit(
+    context: &Arc<Context>,
+    transaction: Transaction<Objects>,
+    outcome: Outcome,
+) -> Result<Committed<Objects>, Failure> {
+    let result = context.store.commit(transaction).await;
+    if result.is_ok() {
+        outcome.stored();
+    }
+    result.map_err(|error| match error {
+        CommitError::GuardFailed { .. } => Failure::Lost,
+        CommitError::TooLarge { limit, .. } => Failure::Refused(ApiError::too_large(limit)),
+        CommitError::Closed => Failure::Refused(ApiError::unavailable("the server is shutting down")),
+        error @ (CommitError::Invalid(_) | CommitError::Storage(_)) => {
+            Failure::Refused(ApiError::internal(error.to_string()))
+        }
+    })
+}

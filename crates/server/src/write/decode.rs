@@ -1,0 +1,210 @@
+//! The bodies of writes: from bytes to typed objects, and what strict validation finds in them.
+
+use bytes::Bytes;
+use holdfast_resource::GroupVersion;
+use holdfast_value::{Limits, List, Parsed, Value, json, yaml};
+
+use super::typing::{KindType, Types};
+use crate::ApiError;
+use crate::negotiation::Format;
+use crate::options::FieldValidation;
+
+/// How much of a body that cannot be read messages show.
+const SHOWN_BYTES: usize = 30;
+
+/// A tree with what is to be said of it.
+pub(crate) struct Decoded {
+    /// The object, typed: in the form that is served, without what its type does not know.
+    pub(crate) object: Value,
+    /// What the client is to be warned of.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads the body of a POST or PUT as an object of `kind` in `api_version`, and types it.
+///
+/// # Errors
+/// 400 where it is no object, is one of another kind or version, does not fit its type, or holds what strict validation
+/// refuses.
+pub(crate) fn object(
+    bytes: &Bytes,
+    format: Format,
+    types: &Types,
+    kind_type: &KindType,
+    validation: FieldValidation,
+) -> Result<Decoded, ApiError> {
+    let kind = kind_type.kind();
+    let unrecognised = |why: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why} ({})",
+            beginning(bytes, format)
+        ))
+    };
+    let parsed = match format {
+        Format::Json => json::parse_with(bytes, &Limits::REQUEST, holdfast_value::Duplicates::Merge),
+        _ => yaml::parse_with_findings(bytes, &Limits::REQUEST),
+    };
+    let Parsed { value, findings } = parsed.map_err(|error| match format {
+        Format::Json => unrecognised(&format_args!("couldn't get version/kind; json parse error: {error}")),
+        _ => unrecognised(&format_args!("yaml: {error}")),
+    })?;
+    let object = match value {
+        Value::Map(_) => value,
+        Value::Null => Value::empty_map(),
+        other => {
+            let sort = go_type_of(&other);
+            return Err(unrecognised(&format_args!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+            )));
+        }
+    };
+    if let Some(api_version) = object.str_at(&["apiVersion"])
+        && api_version.matches('/').count() > 1
+    {
+        return Err(unrecognised(&format_args!(
+            "unexpected GroupVersion string: {api_version}"
+        )));
+    }
+    let object = identified(object, types, kind_type)?;
+    let findings = findings.iter().map(ToString::to_string).collect();
+    typed(&object, findings, kind_type, validation).map_err(|why| {
+        let version = version_of(kind_type.api_version());
+        ApiError::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+        ))
+    })
+}
+
+/// Types `object` and puts together all that strict validation finds: `findings` first.
+///
+/// # Errors
+/// Why the object cannot be taken, for the message of the caller.
+pub(super) fn typed(
+    object: &Value,
+    mut findings: Vec<String>,
+    kind_type: &KindType,
+    validation: FieldValidation,
+) -> Result<Decoded, String> {
+    let mut typed = kind_type.decode(object)?;
+    // An empty list asks for all managers to be forgotten, and would be left out as all that is empty.
+    let managers = object.at(&["metadata", "managedFields"]).and_then(Value::as_list);
+    if managers.is_some_and(|managers| managers.is_empty()) {
+        typed
+            .object
+            .set_at(&["metadata", "managedFields"], Value::List(List::new()));
+    }
+    findings.extend(typed.findings);
+    let warnings = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn => findings,
+        FieldValidation::Strict if findings.is_empty() => findings,
+        FieldValidation::Strict => return Err(format!("strict decoding error: {}", findings.join(", "))),
+    };
+    Ok(Decoded {
+        object: typed.object,
+        warnings,
+    })
+}
+
+/// Fills in the kind and version that the address has where the object says nothing, and refuses others.
+fn identified(mut object: Value, types: &Types, kind_type: &KindType) -> Result<Value, ApiError> {
+    let (kind, api_version) = (kind_type.kind(), kind_type.api_version());
+    let found_kind = object.str_at(&["kind"]).unwrap_or_default().to_owned();
+    let found_version = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
+    let is_kind = found_kind.is_empty() || found_kind == kind;
+    let is_version = found_version.is_empty() || found_version == api_version;
+    if is_kind && is_version {
+        object.set_at(&["kind"], kind.into());
+        object.set_at(&["apiVersion"], api_version.into());
+        return Ok(object);
+    }
+    let named_kind = if found_kind.is_empty() { kind } else { &found_kind };
+    let named_version = if found_version.is_empty() {
+        api_version
+    } else {
+        &found_version
+    };
+    let same_group = GroupVersion::parse(named_version).map(|found| found.group)
+        == GroupVersion::parse(api_version).map(|version| version.group);
+    let why = if is_kind && same_group && was_served(kind_type, named_version, types) {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({named_version}) does not match the expected API version ({api_version})"
+        )));
+    } else if types.knows(named_version, named_kind) || is_list(types, named_version, named_kind) {
+        let group = GroupVersion::parse(api_version)
+            .map(|version| version.group)
+            .unwrap_or_default();
+        let package = group
+            .split('.')
+            .next()
+            .filter(|group| !group.is_empty())
+            .unwrap_or("core");
+        let found = version_of(named_version);
+        format!("converting ({found}.{named_kind}) to ({package}.{kind}): unknown conversion")
+    } else {
+        format!("no kind \"{named_kind}\" is registered for version \"{named_version}\" in scheme \"holdfast\"")
+    };
+    let version = version_of(named_version);
+    Err(ApiError::bad_request(format!(
+        "{named_kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+    )))
+}
+
+/// Whether the reference still knows this version of the kind's group, though it may not serve it any more.
+fn was_served(kind_type: &KindType, api_version: &str, types: &Types) -> bool {
+    types.knows(api_version, kind_type.kind()) || api_version.contains("alpha") || api_version.contains("beta")
+}
+
+/// Whether the kind is that of a list of a kind that is served.
+fn is_list(types: &Types, api_version: &str, kind: &str) -> bool {
+    let item = kind.strip_suffix("List");
+    item.is_some_and(|item| item.is_empty() || types.knows(api_version, item))
+}
+
+fn version_of(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or_default()
+}
+
+/// The beginning of a body, as messages show it: JSON objects as text, anything else in hexadecimal digits.
+fn beginning(bytes: &[u8], format: Format) -> String {
+    if bytes.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
+    let more = if bytes.len() > SHOWN_BYTES { " ..." } else { "" };
+    let text = if format == Format::Json && bytes.first() == Some(&b'{') {
+        String::from_utf8_lossy(shown).into_owned()
+    } else {
+        shown.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    format!("{text}{more}")
+}
+
+/// What Go calls the sort of a JSON value.
+pub(super) fn go_type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::List(_) => "array",
+        Value::Map(_) => "object",
+    }
+}
+
+/// Checks that a patched object still is of its kind and version.
+///
+/// # Errors
+/// Why it is not, for the message of the caller.
+pub(super) fn check_identity(object: &Value, kind_type: &KindType) -> Result<(), String> {
+    let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    if (kind, api_version) == (kind_type.kind(), kind_type.api_version()) {
+        return Ok(());
+    }
+    if kind.is_empty() {
+        return Err("Object 'Kind' is missing in the patched object".to_owned());
+    }
+    Err(format!(
+        "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"holdfast\""
+    ))
+}

@@ -1,0 +1,198 @@
+//! How an object goes: at once, after a grace period, or when its last finalizer is gone
+//! (<https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>).
+
+use std::time::{Duration, SystemTime};
+
+use holdfast_resource::{GarbageCollection, GroupResource, Resource, WriteContext};
+use holdfast_value::{SmolStr, Value};
+
+use super::metadata;
+use crate::ApiError;
+use crate::options::{DeleteOptions, PropagationPolicy};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What a DELETE comes to.
+pub(crate) enum Deletion {
+    /// The object goes now; this is its last state where deletion changed it.
+    Remove(Option<Value>),
+    /// The object stays for now, changed to this.
+    Mark(Value),
+    /// The object stays as it is: its deletion is on the way already.
+    Wait,
+}
+
+/// Refuses a DELETE whose preconditions the object does not meet.
+///
+/// # Errors
+/// 409.
+pub(crate) fn check_preconditions(
+    resource: &Resource,
+    options: &DeleteOptions,
+    object: &Value,
+) -> Result<(), ApiError> {
+    // The reference names the kind here where other conflicts name the resource.
+    let named = || GroupResource {
+        group: resource.group.clone(),
+        resource: resource.kind.clone(),
+    };
+    let conflict = |why: String| ApiError::conflict(&named(), metadata::name(object), why);
+    let uid = metadata::uid(object);
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        return Err(conflict(format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        )));
+    }
+    let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
+        return Err(conflict(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        )));
+    }
+    Ok(())
+}
+
+/// What the DELETE of `object` comes to.
+pub(crate) fn begin(
+    context: &WriteContext<'_>,
+    resource: &Resource,
+    options: &DeleteOptions,
+    object: &Value,
+) -> Deletion {
+    let grace = match grace_period(resource, options, object) {
+        Grace::Pending => return Deletion::Wait,
+        Grace::None => None,
+        Grace::Seconds(seconds) => Some(seconds),
+    };
+    let mut marked = object.clone();
+    if let Some(finalizers) = finalizers_of_policy(resource, options, object) {
+        metadata::set_finalizers(&mut marked, finalizers);
+    }
+    if let Some(seconds) = grace {
+        start_grace(&mut marked, object, seconds, context.now);
+    }
+    let held = metadata::finalizers(&marked).next().is_some() || resource.strategy.holds_deletion(&marked);
+    if held {
+        if grace.is_none() {
+            mark(
+                &mut marked,
+                object,
+                context.now,
+                resource.strategy.holds_deletion(object),
+            );
+        }
+        resource.strategy.prepare_for_delete(context, &mut marked);
+        return if marked == *object {
+            Deletion::Wait
+        } else {
+            Deletion::Mark(marked)
+        };
+    }
+    match grace {
+        Some(seconds) if seconds > 0 => Deletion::Mark(marked),
+        Some(_) => Deletion::Remove(Some(marked)),
+        None => Deletion::Remove(None),
+    }
+}
+
+/// Whether an update of an object that is to go took away what it waited for.
+pub(crate) fn completes(resource: &Resource, object: &Value, old: &Value) -> bool {
+    let waits_for_finalizers = old
+        .at(&["metadata", "deletionGracePeriodSeconds"])
+        .and_then(Value::as_i64)
+        == Some(0);
+    waits_for_finalizers && metadata::finalizers(object).next().is_none() && !resource.strategy.holds_deletion(object)
+}
+
+enum Grace {
+    /// The kind knows no grace, or it is over.
+    None,
+    /// A grace period runs that is no longer than the one asked for.
+    Pending,
+    Seconds(i64),
+}
+
+fn grace_period(resource: &Resource, options: &DeleteOptions, object: &Value) -> Grace {
+    if !resource.rules.graceful_deletion {
+        return Grace::None;
+    }
+    // A negative period means the shortest that is one.
+    let requested = options
+        .grace_period_seconds
+        .map(|seconds| if seconds < 0 { 1 } else { seconds });
+    if object.at(&["metadata", "deletionTimestamp"]).is_none() {
+        return Grace::Seconds(resource.strategy.grace_period(object, requested));
+    }
+    let running = object
+        .at(&["metadata", "deletionGracePeriodSeconds"])
+        .and_then(Value::as_i64);
+    match (running.unwrap_or_default(), requested) {
+        (0, _) => Grace::None,
+        (running, Some(shorter)) if shorter < running => Grace::Seconds(shorter),
+        _ => Grace::Pending,
+    }
+}
+
+fn start_grace(marked: &mut Value, object: &Value, seconds: i64, now: SystemTime) {
+    let begun = object.at(&["metadata", "deletionTimestamp"]).is_some();
+    let end = now + Duration::from_secs(seconds.max(0).unsigned_abs());
+    marked.set_at(&["metadata", "deletionTimestamp"], metadata::rfc3339(end).into());
+    marked.set_at(&["metadata", "deletionGracePeriodSeconds"], Value::Int(seconds));
+    if !begun && generation(object) > 0 {
+        metadata::raise_generation(marked, object);
+    }
+}
+
+/// Marks an object that stays for its finalizers. `of_kind` says that the kind holds it too, and then there is no grace
+/// period to tell of.
+fn mark(marked: &mut Value, object: &Value, now: SystemTime, of_kind: bool) {
+    if object.at(&["metadata", "deletionTimestamp"]).is_none() {
+        marked.set_at(&["metadata", "deletionTimestamp"], metadata::rfc3339(now).into());
+        if generation(object) > 0 {
+            metadata::raise_generation(marked, object);
+        }
+    }
+    if !of_kind {
+        marked.set_at(&["metadata", "deletionGracePeriodSeconds"], Value::Int(0));
+    }
+}
+
+fn generation(object: &Value) -> i64 {
+    let generation = object.at(&["metadata", "generation"]).and_then(Value::as_i64);
+    generation.unwrap_or_default()
+}
+
+/// The finalizers with those of the garbage collector as the policy says; `None` where nothing changes.
+fn finalizers_of_policy(resource: &Resource, options: &DeleteOptions, object: &Value) -> Option<Vec<SmolStr>> {
+    let wanted = wanted_finalizer(resource, options, object);
+    let before: Vec<&str> = metadata::finalizers(object).collect();
+    let is_policy = |name: &&str| *name == ORPHAN || *name == FOREGROUND;
+    let now: Vec<&str> = before.iter().copied().filter(is_policy).collect();
+    if now == wanted.into_iter().collect::<Vec<_>>() {
+        return None;
+    }
+    let others = before.into_iter().filter(|name| !is_policy(name));
+    Some(others.chain(wanted).map(SmolStr::new).collect())
+}
+
+/// The finalizer that the garbage collector is to see on the object.
+fn wanted_finalizer(resource: &Resource, options: &DeleteOptions, object: &Value) -> Option<&'static str> {
+    if resource.rules.garbage_collection == GarbageCollection::Unsupported {
+        return None;
+    }
+    if let Some(orphan) = options.orphan_dependents {
+        return orphan.then_some(ORPHAN);
+    }
+    if let Some(policy) = options.propagation_policy {
+        return match policy {
+            PropagationPolicy::Orphan => Some(ORPHAN),
+            PropagationPolicy::Foreground => Some(FOREGROUND),
+            PropagationPolicy::Background => None,
+        };
+    }
+    let present =
+        metadata::finalizers(object).find_map(|name| [ORPHAN, FOREGROUND].into_iter().find(|known| *known == name));
+    let by_default = resource.rules.garbage_collection == GarbageCollection::Orphan;
+    present.or(by_default.then_some(ORPHAN))
+}

@@ -1,0 +1,314 @@
+//! What the server itself puts into an object's metadata, whatever its kind.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use holdfast_resource::{Generation, ResourceRules};
+use holdfast_value::{List, SmolStr, Value};
+
+use crate::state::Identifiers;
+
+/// The most letters of `generateName` that make it into the name; a name is at most 63 letters, five of them made up.
+const GENERATED_PREFIX: usize = 58;
+
+/// Metadata that a client cannot set on an object that it creates.
+const SERVER_OWNED: [&str; 5] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "selfLink",
+    "uid",
+];
+
+/// Gives a new object its identity: name (where one is to be made up), namespace, uid and time of birth.
+pub(crate) fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
+    for field in SERVER_OWNED {
+        object.remove_at(&["metadata", field]);
+    }
+    let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
+    if !prefix.is_empty() && name(object).is_empty() {
+        let end = prefix.char_indices().map(|(at, letter)| at + letter.len_utf8());
+        let end = end
+            .take_while(|end| *end <= GENERATED_PREFIX)
+            .last()
+            .unwrap_or_default();
+        let name = format!("{}{}", &prefix[..end], identifiers.name_suffix());
+        object.set_at(&["metadata", "name"], name.into());
+    }
+    set_namespace(object, namespace);
+    object.set_at(&["metadata", "uid"], identifiers.uid().into());
+    object.set_at(&["metadata", "creationTimestamp"], rfc3339(now).into());
+}
+
+/// Puts the namespace of the address into the object; takes it out for cluster-scoped resources.
+pub(crate) fn set_namespace(object: &mut Value, namespace: &str) {
+    if namespace.is_empty() {
+        object.remove_at(&["metadata", "namespace"]);
+    } else if object.str_at(&["metadata", "namespace"]) != Some(namespace) {
+        object.set_at(&["metadata", "namespace"], namespace.into());
+    }
+}
+
+/// Takes over from the object in place what an update can neither change nor leave out.
+pub(crate) fn keep(object: &mut Value, old: &Value) {
+    object.remove_at(&["metadata", "selfLink"]);
+    for field in ["creationTimestamp", "generation"] {
+        take(object, old, &["metadata", field]);
+    }
+    if object.str_at(&["metadata", "uid"]).unwrap_or_default().is_empty() {
+        take(object, old, &["metadata", "uid"]);
+    }
+    if old.at(&["metadata", "deletionTimestamp"]).is_some() {
+        take(object, old, &["metadata", "deletionTimestamp"]);
+    }
+    if object.at(&["metadata", "deletionGracePeriodSeconds"]).is_none() {
+        take(object, old, &["metadata", "deletionGracePeriodSeconds"]);
+    }
+}
+
+/// Makes the node at `path` what it is in `old`, missing where it is missing there.
+pub(crate) fn take(object: &mut Value, old: &Value, path: &[&str]) {
+    match old.at(path) {
+        Some(value) => {
+            // Equal subtrees stay as they are, so that what is shared stays shared.
+            if object.at(path) != Some(value) {
+                object.set_at(path, value.clone());
+            }
+        }
+        None => {
+            object.remove_at(path);
+        }
+    }
+}
+
+/// Makes what stands at `paths` what it is in `old`; takes it out where there is no `old`.
+pub(crate) fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolStr>]) {
+    for path in paths {
+        let path: Vec<&str> = path.iter().map(SmolStr::as_str).collect();
+        match old {
+            // The name and the rest of the identity are in the metadata, which only some subresources reset as a whole.
+            Some(old) => take(object, old, &path),
+            None => {
+                object.remove_at(&path);
+            }
+        }
+    }
+}
+
+/// Sets the generation of a new object.
+pub(crate) fn first_generation(object: &mut Value, rules: &ResourceRules) {
+    match rules.generation {
+        Generation::Unmanaged => {}
+        Generation::Counted { from_one: true, .. } => object.set_at(&["metadata", "generation"], Value::Int(1)),
+        Generation::Counted { from_one: false, .. } => {
+            object.remove_at(&["metadata", "generation"]);
+        }
+    }
+}
+
+/// Raises the generation where a field that counts has changed by a write to the object itself or to a subresource that
+/// counts.
+pub(crate) fn next_generation(object: &mut Value, old: &Value, rules: &ResourceRules, subresource: &str) {
+    let Generation::Counted {
+        fields, subresources, ..
+    } = &rules.generation
+    else {
+        return;
+    };
+    if !subresource.is_empty() && !subresources.iter().any(|counted| counted == subresource) {
+        return;
+    }
+    if fields.iter().any(|field| differs(object, old, field)) {
+        raise_generation(object, old);
+    }
+}
+
+/// Makes the generation one more than in `old`.
+pub(crate) fn raise_generation(object: &mut Value, old: &Value) {
+    let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64);
+    object.set_at(
+        &["metadata", "generation"],
+        Value::Int(generation.unwrap_or_default() + 1),
+    );
+}
+
+/// Whether the objects differ at a dotted path; `*` stands for everything but metadata.
+fn differs(a: &Value, b: &Value, path: &str) -> bool {
+    if path != "*" {
+        let path: Vec<&str> = path.split('.').collect();
+        return a.at(&path) != b.at(&path);
+    }
+    let rest = |object: &Value| {
+        let mut map = object.as_map().cloned().unwrap_or_default();
+        map.remove("metadata");
+        map
+    };
+    rest(a) != rest(b)
+}
+
+/// The name; empty where there is none.
+pub(crate) fn name(object: &Value) -> &str {
+    object.str_at(&["metadata", "name"]).unwrap_or_default()
+}
+
+/// The uid; empty where there is none.
+pub(crate) fn uid(object: &Value) -> &str {
+    object.str_at(&["metadata", "uid"]).unwrap_or_default()
+}
+
+/// The finalizers.
+pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
+    list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
+}
+
+/// Sets the finalizers; none takes the field out.
+pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
+    if finalizers.is_empty() {
+        object.remove_at(&["metadata", "finalizers"]);
+    } else {
+        let list: List = finalizers.into_iter().map(Value::String).collect();
+        object.set_at(&["metadata", "finalizers"], list.into());
+    }
+}
+
+/// Owner references that stand there twice are written once. Whether there were any.
+pub(crate) fn drop_repeated_owners(object: &mut Value) -> bool {
+    let Some(list) = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list) else {
+        return false;
+    };
+    let mut once: Vec<Value> = Vec::with_capacity(list.len());
+    for reference in list {
+        if !once.contains(reference) {
+            once.push(reference.clone());
+        }
+    }
+    let repeated = once.len() < list.len();
+    if repeated {
+        object.set_at(&["metadata", "ownerReferences"], once.into());
+    }
+    repeated
+}
+
+/// A time as objects bear it: RFC 3339 in UTC, in whole seconds.
+pub(crate) fn rfc3339(time: SystemTime) -> SmolStr {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
+    // Civil date of a day count: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    smol_str::format_smolstr!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    fn object(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    struct Fixed;
+
+    impl Identifiers for Fixed {
+        fn uid(&self) -> String {
+            "u".to_owned()
+        }
+
+        fn name_suffix(&self) -> String {
+            "bcdfg".to_owned()
+        }
+    }
+
+    #[test]
+    fn a_generated_name_has_at_most_63_letters() {
+        let mut long = object(&format!(r#"{{"metadata":{{"generateName":"{}-"}}}}"#, "x".repeat(70)));
+        fill_in(&mut long, "a", &Fixed, UNIX_EPOCH);
+        assert_eq!(name(&long), format!("{}bcdfg", "x".repeat(58)));
+        let mut named = object(r#"{"metadata":{"generateName":"a-","name":"b","uid":"mine"}}"#);
+        fill_in(&mut named, "a", &Fixed, UNIX_EPOCH);
+        assert_eq!((name(&named), uid(&named)), ("b", "u"));
+    }
+
+    #[test]
+    fn times_are_told_in_seconds() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_234_567, "2026-11-21T04:16:07Z"),
+        ] {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn the_generation_counts_the_fields_of_the_rule_alone() {
+        let rules = ResourceRules {
+            generation: Generation::Counted {
+                from_one: true,
+                fields: vec!["spec".into(), "metadata.annotations".into()],
+                subresources: vec!["scale".into()],
+            },
+            ..rules()
+        };
+        let old = object(r#"{"metadata":{"generation":3},"spec":{"a":1},"status":{}}"#);
+        let cases = [
+            (
+                r#"{"metadata":{"generation":3},"spec":{"a":1},"status":{"b":1}}"#,
+                "",
+                3,
+            ),
+            (r#"{"metadata":{"generation":3},"spec":{"a":2},"status":{}}"#, "", 4),
+            (
+                r#"{"metadata":{"generation":3},"spec":{"a":2},"status":{}}"#,
+                "status",
+                3,
+            ),
+            (
+                r#"{"metadata":{"generation":3},"spec":{"a":2},"status":{}}"#,
+                "scale",
+                4,
+            ),
+            (
+                r#"{"metadata":{"generation":3,"annotations":{"a":"b"}},"spec":{"a":1}}"#,
+                "",
+                4,
+            ),
+        ];
+        for (text, subresource, generation) in cases {
+            let mut new = object(text);
+            next_generation(&mut new, &old, &rules, subresource);
+            let found = new.at(&["metadata", "generation"]).and_then(Value::as_i64);
+            assert_eq!(found, Some(generation), "{text} {subresource}");
+        }
+    }
+
+    fn rules() -> ResourceRules {
+        ResourceRules {
+            create_on_update: false,
+            unconditional_update: true,
+            graceful_deletion: false,
+            delete_returns_object: false,
+            garbage_collection: holdfast_resource::GarbageCollection::Background,
+            generation: Generation::Unmanaged,
+            name: holdfast_resource::NameRule::Subdomain,
+            field_selectors: Vec::new(),
+            namespace_selector: true,
+        }
+    }
+}

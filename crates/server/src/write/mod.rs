@@ -1,0 +1,90 @@
+//! The way of a write, one for all kinds.
+//!
+//! Next object → reset what this write does not touch → types and defaults → ownership → storage version → mutating
+//! admission → preparation → validation → validating admission → encode once → commit with a guard. Everything up to the
+//! commit is one run without a pause over one snapshot ([`Pipeline`]); the commit alone waits. When another writer was
+//! faster, the run starts over from the object as it is then.
+
+mod change;
+mod commit;
+pub(crate) mod decode;
+pub(crate) mod deletion;
+pub(crate) mod metadata;
+mod outcome;
+mod pipeline;
+pub(crate) mod scale;
+mod start;
+pub(crate) mod tracking;
+mod trees;
+pub(crate) mod typing;
+
+use std::sync::Arc;
+
+use holdfast_resource::{Registry, ScaleFields};
+use smol_str::SmolStr;
+
+pub(crate) use change::Change;
+pub(crate) use commit::{Shape, Written, create, delete, update};
+pub(crate) use pipeline::check_place;
+pub use start::{NAMESPACES, start};
+pub use tracking::FieldManagers;
+pub use trees::Trees;
+pub use typing::Types;
+
+use crate::handlers::representation::Shown;
+use crate::options::WriteOptions;
+use crate::request::ResourceRequest;
+
+/// What a write is about.
+pub(crate) struct Target {
+    /// The resources at the time of the request.
+    pub(crate) registry: Arc<Registry>,
+    /// The resource in the version of the request.
+    pub(crate) shown: Shown,
+    /// The subresource; empty for the object itself.
+    pub(crate) subresource: SmolStr,
+    /// Where the fields of the Scale stand, for writes to one.
+    pub(crate) scale: Option<ScaleFields>,
+    /// The `apiVersion` of what the address takes.
+    pub(crate) body_version: SmolStr,
+    /// The kind of what the address takes.
+    pub(crate) body_kind: SmolStr,
+    /// What the write does not touch.
+    pub(crate) reset_fields: Vec<Vec<SmolStr>>,
+    /// The namespace; empty for cluster-scoped resources.
+    pub(crate) namespace: SmolStr,
+    /// The name; empty for a POST.
+    pub(crate) name: SmolStr,
+    /// The name of the user who writes.
+    pub(crate) user: SmolStr,
+    /// The name of the field manager.
+    pub(crate) manager: SmolStr,
+    /// Whether nothing is to be stored.
+    pub(crate) dry_run: bool,
+}
+
+impl Target {
+    /// What `request` writes to.
+    pub(crate) fn of_request(request: &ResourceRequest, options: &WriteOptions) -> Self {
+        let subresource = request.subresource();
+        let reset_fields = match subresource {
+            Some(subresource) => &subresource.reset_fields,
+            None => &request.version().reset_fields,
+        };
+        let body = subresource.map_or_else(|| Shown::of_request(request), |_| Shown::of_subresource(request));
+        Self {
+            registry: Arc::clone(&request.registry),
+            shown: Shown::of_request(request),
+            scale: subresource.and_then(|subresource| subresource.scale.clone()),
+            body_version: body.api_version,
+            body_kind: body.kind,
+            subresource: request.subresource.clone(),
+            reset_fields: reset_fields.clone(),
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+            user: request.user.name.clone(),
+            manager: tracking::manager_name(&options.field_manager, request.user_agent()),
+            dry_run: options.dry_run,
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! One run of a write over one snapshot, from the object that is there to the one that is to be stored.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
+use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal, Resource, WriteContext};
+use holdfast_value::{SmolStr, Value};
+
+use super::change::{Change, Next};
+use super::outcome::{Call, Outcome};
+use super::typing::KindType;
+use super::{Target, deletion, metadata, scale, tracking};
+use crate::ApiError;
+use crate::lookup::SnapshotLookup;
+use crate::objects::{self, Entry, Snapshot};
+use crate::state::Context;
+
+/// What is to be done to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// The object is there as it should be.
+    Keep,
+    /// The object is to be stored.
+    Put,
+    /// The object is to be removed; the update took away what it waited for.
+    Remove,
+}
+
+/// What a run came to.
+pub(super) struct Prepared {
+    /// What is to be done.
+    pub(super) action: Action,
+    /// The object in its storage version.
+    pub(super) object: Value,
+    /// The entry that the run started from.
+    pub(super) live: Option<Arc<Entry>>,
+    /// Who wants to hear of the outcome.
+    pub(super) outcome: Outcome,
+    /// What the client is to be warned of.
+    pub(super) warnings: Vec<String>,
+}
+
+/// One run of a write.
+pub(super) struct Pipeline<'a> {
+    pub(super) context: &'a Context,
+    pub(super) target: &'a Target,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) lookup: &'a SnapshotLookup<'a>,
+    pub(super) kind_type: Arc<KindType>,
+    pub(super) now: SystemTime,
+}
+
+impl<'a> Pipeline<'a> {
+    /// The run of a POST: `object` is decoded, typed and has its defaults.
+    pub(super) fn create(&self, mut object: Value) -> Result<Prepared, ApiError> {
+        tracking::update(self, None, &mut object);
+        self.finish_create(object)
+    }
+
+    /// The run of a PUT or a PATCH.
+    pub(super) fn update(&self, change: &Change) -> Result<Prepared, ApiError> {
+        let target = self.target;
+        let key = self.key(&target.name);
+        let Some(entry) = self.snapshot.get(key.as_bytes()) else {
+            return self.update_of_nothing(change, &key);
+        };
+        let stored = objects::tree(entry);
+        if let Some(fields) = &target.scale {
+            return scale::update(self, change, fields, entry, &stored);
+        }
+        self.check_uid(change, &key, Some(&stored))?;
+        let live = target.shown.convert(stored.clone())?;
+        let Next { mut object, warnings } = change.next(self, &live)?;
+        self.check_place(&mut object)?;
+        metadata::reset_fields(&mut object, Some(&live), &target.reset_fields);
+        if !change.tracks() {
+            tracking::update(self, Some(&live), &mut object);
+        }
+        let object = self.to_storage_version(object)?;
+        self.finish_update(object, entry, &stored, warnings)
+    }
+
+    /// What updates have in common once the object is complete and its managers are known.
+    pub(super) fn finish_update(
+        &self,
+        mut object: Value,
+        entry: &Arc<Entry>,
+        stored: &Value,
+        mut warnings: Vec<String>,
+    ) -> Result<Prepared, ApiError> {
+        let (resource, target) = (self.resource(), self.target);
+        let (strategy, admission) = (&resource.strategy, &self.context.admission);
+        let name = SmolStr::new(metadata::name(stored));
+        let call = self.call(Operation::Update, &name);
+        let refuse = |refusal| self.refusal(refusal, &name);
+        admission
+            .mutate(&call, resource, Some(&mut object), Some(stored))
+            .map_err(refuse)?;
+        metadata::drop_repeated_owners(&mut object);
+        // The reference compares before it drops the selfLink, so that one makes the write count as a change.
+        if object.at(&["metadata", "selfLink"]).is_none() {
+            tracking::keep_times(&mut object, stored);
+        }
+        self.check_version(&mut object, stored)?;
+        metadata::keep(&mut object, stored);
+        strategy
+            .prepare_for_update(&call, &mut object, stored)
+            .map_err(refuse)?;
+        // A write to the Scale is one to the object itself, in other words.
+        let address = if target.scale.is_some() {
+            ""
+        } else {
+            target.subresource.as_str()
+        };
+        metadata::next_generation(&mut object, stored, &resource.rules, address);
+        let mut errors = validate_metadata_update(&object, stored);
+        errors.extend(strategy.validate_update(&call, &object, stored));
+        self.refuse_invalid(&name, errors)?;
+        admission
+            .validate(&call, resource, Some(&object), Some(stored))
+            .map_err(refuse)?;
+        warnings.extend(strategy.warnings(&call, &object, Some(stored)));
+        let action = if deletion::completes(resource, &object, stored) {
+            Action::Remove
+        } else if object == *stored {
+            Action::Keep
+        } else {
+            Action::Put
+        };
+        Ok(Prepared {
+            action,
+            object,
+            live: Some(Arc::clone(entry)),
+            outcome: call.outcome(),
+            warnings,
+        })
+    }
+
+    /// The run of an update where no object is: creation, where the change or the kind allows it.
+    fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Prepared, ApiError> {
+        let target = self.target;
+        if !target.subresource.is_empty() || !change.may_create(self.resource()) {
+            self.check_uid(change, key, None)?;
+            return Err(ApiError::not_found(&self.resource().group_resource(), &target.name));
+        }
+        let Next { mut object, warnings } = change.first(self)?;
+        self.check_place(&mut object)?;
+        let uid = SmolStr::new(metadata::uid(&object));
+        if !uid.is_empty() && change.tracks() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(ApiError::conflict(&self.resource().group_resource(), &target.name, why));
+        }
+        self.check_uid(change, key, None)?;
+        object.remove_at(&["metadata", "resourceVersion"]);
+        metadata::fill_in(
+            &mut object,
+            &target.namespace,
+            self.context.identifiers.as_ref(),
+            self.now,
+        );
+        if !change.tracks() {
+            tracking::update(self, None, &mut object);
+        }
+        let mut prepared = self.finish_create(object)?;
+        prepared.warnings.splice(0..0, warnings);
+        Ok(prepared)
+    }
+
+    /// What creations have in common once the object is complete and its managers are known.
+    fn finish_create(&self, object: Value) -> Result<Prepared, ApiError> {
+        let mut object = self.to_storage_version(object)?;
+        let (resource, admission) = (self.resource(), &self.context.admission);
+        let name = SmolStr::new(metadata::name(&object));
+        let call = self.call(Operation::Create, &name);
+        let refuse = |refusal| self.refusal(refusal, &name);
+        admission
+            .mutate(&call, resource, Some(&mut object), None)
+            .map_err(refuse)?;
+        metadata::drop_repeated_owners(&mut object);
+        metadata::first_generation(&mut object, &resource.rules);
+        resource
+            .strategy
+            .prepare_for_create(&call, &mut object)
+            .map_err(refuse)?;
+        let mut errors = validate_metadata(resource, &object);
+        errors.extend(resource.strategy.validate(&call, &object));
+        self.refuse_invalid(&name, errors)?;
+        admission
+            .validate(&call, resource, Some(&object), None)
+            .map_err(refuse)?;
+        let warnings = resource.strategy.warnings(&call, &object, None);
+        Ok(Prepared {
+            action: Action::Put,
+            object,
+            live: None,
+            outcome: call.outcome(),
+            warnings,
+        })
+    }
+
+    /// The key of the object of that name.
+    pub(super) fn key(&self, name: &str) -> String {
+        let storage = self.resource().storage.as_ref();
+        storage
+            .map(|storage| storage.key(&self.target.namespace, name))
+            .unwrap_or_default()
+    }
+
+    /// The resource that is written.
+    pub(super) fn resource(&self) -> &'a Resource {
+        &self.target.shown.resource
+    }
+
+    /// What the steps of this run may know.
+    pub(super) fn call<'b>(&'b self, operation: Operation, name: &'b str) -> Call<'b> {
+        Call::new(WriteContext {
+            operation,
+            subresource: Some(self.target.subresource.as_str()).filter(|name| !name.is_empty()),
+            namespace: &self.target.namespace,
+            name,
+            user: &self.target.user,
+            dry_run: self.target.dry_run,
+            now: self.now,
+            lookup: self.lookup,
+            outcome: RefCell::default(),
+        })
+    }
+
+    /// What the client is told of a refusal.
+    pub(super) fn refusal(&self, refusal: Refusal, name: &str) -> ApiError {
+        let resource = self.resource();
+        ApiError::refusal(refusal, &resource.group_resource(), &resource.group_kind(), name)
+    }
+
+    fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(ApiError::invalid(&self.resource().group_kind(), name, &errors))
+    }
+
+    /// An object of the version of the request, in its storage version.
+    pub(super) fn to_storage_version(&self, object: Value) -> Result<Value, ApiError> {
+        let shown = &self.target.shown;
+        let (Some(storage), false) = (&shown.resource.storage, shown.stored_as_shown()) else {
+            return Ok(object);
+        };
+        let converted = shown.resource.strategy.convert(object, &storage.api_version);
+        converted.map_err(|error| ApiError::internal(error.to_string()))
+    }
+
+    /// Name and namespace must be those of the address; a namespace that is left out is filled in.
+    pub(super) fn check_place(&self, object: &mut Value) -> Result<(), ApiError> {
+        check_place(object, &self.target.name, &self.target.namespace)
+    }
+
+    /// A uid in the body of a PUT is a precondition that the store checks in the reference, and tells in its words.
+    fn check_uid(&self, change: &Change, key: &str, stored: Option<&Value>) -> Result<(), ApiError> {
+        let Some(wanted) = change.required_uid() else {
+            return Ok(());
+        };
+        let uid = stored.map(metadata::uid).unwrap_or_default();
+        if wanted == uid {
+            return Ok(());
+        }
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+        );
+        Err(ApiError::conflict(
+            &self.resource().group_resource(),
+            &self.target.name,
+            why,
+        ))
+    }
+
+    /// The resource version in the object must be that of the object in place; left out it is filled in, where the kind
+    /// allows that.
+    fn check_version(&self, object: &mut Value, stored: &Value) -> Result<(), ApiError> {
+        let resource = self.resource();
+        let current = stored.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        let wanted = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        if wanted == current {
+            return Ok(());
+        }
+        let group_resource = resource.group_resource();
+        let number = match wanted {
+            "" => Some(0),
+            text => text.parse::<u64>().ok(),
+        };
+        match number {
+            None => {
+                let message = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
+                Err(ApiError::unclassified(message))
+            }
+            Some(0) if resource.rules.unconditional_update => {
+                metadata::take(object, stored, &["metadata", "resourceVersion"]);
+                Ok(())
+            }
+            Some(0) => {
+                // The reference names the resource here where other validation errors name the kind.
+                let named = GroupKind {
+                    group: group_resource.group.clone(),
+                    kind: group_resource.resource.clone(),
+                };
+                let field = FieldPath::new("metadata.resourceVersion");
+                let error = FieldError::invalid(&field, 0, "must be specified for an update");
+                Err(ApiError::invalid(&named, metadata::name(stored), &[error]))
+            }
+            Some(_) => Err(ApiError::modified(&group_resource, metadata::name(stored))),
+        }
+    }
+}
+
+/// Checks that `object` is the one that the address names, and fills in the namespace.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check_place(object: &mut Value, name: &str, namespace: &str) -> Result<(), ApiError> {
+    match metadata::name(object) {
+        "" => {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        other if other != name => {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({other}) does not match the name on the URL ({name})"
+            )));
+        }
+        _ => {}
+    }
+    check_namespace(object, namespace)
+}
+
+/// Checks that `object` is in the namespace of the address, where it is in any.
+///
+/// # Errors
+/// 400.
+pub(super) fn check_namespace(object: &mut Value, namespace: &str) -> Result<(), ApiError> {
+    let found = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
+    if !found.is_empty() && !namespace.is_empty() && found != namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata::set_namespace(object, namespace);
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! The Scale of an object: a view of its number of replicas that can be written to
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/autoscaling-resources/scale-v1/>).
+
+use std::sync::Arc;
+
+use holdfast_ownership::ScaleOwnership;
+use holdfast_resource::selector::LabelSelector;
+use holdfast_resource::{FieldError, FieldPath, GroupKind, GroupResource, Resource, ScaleFields};
+use holdfast_value::{SmolStr, Value};
+
+use super::change::{Change, Next};
+use super::pipeline::{Pipeline, Prepared};
+use super::{metadata, tracking};
+use crate::ApiError;
+use crate::objects::Entry;
+
+const KIND: &str = "Scale";
+const API_VERSION: &str = "autoscaling/v1";
+
+/// The metadata of an object that its Scale shows.
+const METADATA: [&str; 5] = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
+
+/// The Scale of `parent`.
+pub(crate) fn of(parent: &Value, fields: &ScaleFields) -> Value {
+    let mut scale = Value::empty_map();
+    scale.set_at(&["kind"], KIND.into());
+    scale.set_at(&["apiVersion"], API_VERSION.into());
+    scale.set_at(&["metadata"], Value::empty_map());
+    for field in METADATA {
+        metadata::take(&mut scale, parent, &["metadata", field]);
+    }
+    scale.set_at(&["spec"], Value::empty_map());
+    let number = |path: &[SmolStr]| at(parent, path).and_then(Value::as_i64).unwrap_or_default();
+    let wanted = number(&fields.spec_replicas);
+    if wanted != 0 {
+        scale.set_at(&["spec", "replicas"], Value::Int(wanted));
+    }
+    scale.set_at(&["status", "replicas"], Value::Int(number(&fields.status_replicas)));
+    let selector = fields
+        .selector
+        .as_deref()
+        .and_then(|path| at(parent, path))
+        .map(selector_text);
+    if let Some(text) = selector.filter(|text| !text.is_empty()) {
+        scale.set_at(&["status", "selector"], text.into());
+    }
+    scale
+}
+
+/// The text of a selector, whether it stands there as text, as labels, or as a label selector.
+fn selector_text(selector: &Value) -> String {
+    match selector {
+        Value::String(text) => text.to_string(),
+        Value::Map(map) if map.contains_key("matchLabels") || map.contains_key("matchExpressions") => {
+            LabelSelector::from_object(selector).to_string()
+        }
+        labels => LabelSelector::from_labels(labels).to_string(),
+    }
+}
+
+/// The run of a write to the Scale of a stored object.
+pub(super) fn update(
+    pipeline: &Pipeline<'_>,
+    change: &Change,
+    fields: &ScaleFields,
+    entry: &Arc<Entry>,
+    stored: &Value,
+) -> Result<Prepared, ApiError> {
+    let target = pipeline.target;
+    let parent = target.shown.convert(stored.clone())?;
+    let ownership = ownership(pipeline.resource(), &target.shown.api_version);
+    let undecodable = |error: holdfast_ownership::DecodeError| ApiError::unclassified(error.to_string());
+    let mut live = of(&parent, fields);
+    if let Some(entries) = ownership.to_scale(&parent).map_err(undecodable)? {
+        live.set_at(&["metadata", "managedFields"], entries);
+    }
+    let Next {
+        object: mut scale,
+        warnings,
+    } = change.next(pipeline, &live)?;
+    pipeline.check_place(&mut scale)?;
+    if !change.tracks() {
+        tracking::update(pipeline, Some(&live), &mut scale);
+    }
+    check(pipeline.resource(), &scale, stored)?;
+
+    let mut object = parent;
+    let replicas = scale.at(&["spec", "replicas"]).cloned().unwrap_or(Value::Int(0));
+    let path: Vec<&str> = fields.spec_replicas.iter().map(SmolStr::as_str).collect();
+    object.set_at(&path, replicas);
+    let version = scale
+        .str_at(&["metadata", "resourceVersion"])
+        .unwrap_or_default()
+        .to_owned();
+    object.set_at(&["metadata", "resourceVersion"], version.into());
+    ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
+    let object = pipeline.to_storage_version(object)?;
+    pipeline.finish_update(object, entry, stored, warnings)
+}
+
+fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {
+    let paths = resource.versions.iter().map(|version| {
+        let scale = version
+            .subresource("scale")
+            .and_then(|subresource| subresource.scale.as_ref());
+        (
+            version.api_version.clone(),
+            scale.map(|fields| fields.spec_replicas.clone()),
+        )
+    });
+    ScaleOwnership::new(api_version.clone(), paths)
+}
+
+/// What is wrong with a Scale that was sent.
+fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), ApiError> {
+    let name = metadata::name(stored);
+    let replicas = scale
+        .at(&["spec", "replicas"])
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
+    if replicas < 0 {
+        let kind = GroupKind {
+            group: SmolStr::new_static("autoscaling"),
+            kind: SmolStr::new_static(KIND),
+        };
+        let field = FieldPath::new("spec.replicas");
+        let error = FieldError::invalid(&field, replicas, "must be greater than or equal to 0");
+        return Err(ApiError::invalid(&kind, name, &[error]));
+    }
+    let (wanted, uid) = (metadata::uid(scale), metadata::uid(stored));
+    if !wanted.is_empty() && wanted != uid {
+        let named = GroupResource {
+            group: resource.group.clone(),
+            resource: smol_str::format_smolstr!("{}/scale", resource.plural),
+        };
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+        return Err(ApiError::conflict(&named, name, why));
+    }
+    Ok(())
+}
+
+fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |node, key| node.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    #[test]
+    fn a_scale_shows_identity_numbers_and_selector() {
+        let text = r#"{"metadata":{"name":"a","uid":"u","labels":{"x":"y"}},"spec":{"replicas":2,
+            "selector":{"matchLabels":{"app":"a"}}},"status":{}}"#;
+        let parent = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let path = |names: [&'static str; 2]| names.map(SmolStr::new_static).to_vec();
+        let fields = ScaleFields {
+            spec_replicas: path(["spec", "replicas"]),
+            status_replicas: path(["status", "replicas"]),
+            selector: Some(path(["spec", "selector"])),
+        };
+        assert_eq!(
+            json::to_string(&of(&parent, &fields)),
+            r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a","uid":"u"},"spec":{"replicas":2},"status":{"replicas":0,"selector":"app=a"}}"#
+        );
+    }
+}

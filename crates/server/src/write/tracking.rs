@@ -1,0 +1,165 @@
+//! Who owns what: the field managers of the addresses that are written to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use holdfast_merge::{Path, Schema, Set, TypeRef};
+use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
+use holdfast_resource::Resource;
+use holdfast_value::{SmolStr, Value};
+use parking_lot::RwLock;
+
+use super::Target;
+use super::pipeline::Pipeline;
+use super::typing::Types;
+use crate::ApiError;
+
+pub(super) use holdfast_ownership::{keep_times, manager_name};
+
+/// The field managers of all addresses that were written to; made when first needed.
+pub struct FieldManagers {
+    types: Arc<Types>,
+    managers: RwLock<HashMap<Address, Arc<FieldManager>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Address {
+    resource: SmolStr,
+    api_version: SmolStr,
+    subresource: SmolStr,
+}
+
+impl FieldManagers {
+    /// The field managers of kinds whose types are among `types`.
+    pub fn new(types: Arc<Types>) -> Self {
+        Self {
+            types,
+            managers: RwLock::default(),
+        }
+    }
+
+    /// The types.
+    pub fn types(&self) -> &Arc<Types> {
+        &self.types
+    }
+
+    fn of(&self, target: &Target) -> Option<Arc<FieldManager>> {
+        let shown = &target.shown;
+        let address = Address {
+            resource: shown.resource.plural.clone(),
+            api_version: shown.api_version.clone(),
+            subresource: target.subresource.clone(),
+        };
+        if let Some(manager) = self.managers.read().get(&address) {
+            return Some(Arc::clone(manager));
+        }
+        let manager = if target.scale.is_some() {
+            self.make_for_scale(target)?
+        } else {
+            self.make(&shown.resource, &shown.api_version, &target.subresource)
+        };
+        let manager = Arc::new(manager);
+        self.managers.write().insert(address, Arc::clone(&manager));
+        Some(manager)
+    }
+
+    fn make_for_scale(&self, target: &Target) -> Option<FieldManager> {
+        let (version, kind) = (&target.body_version, &target.body_kind);
+        let kind_type = self.types.kind(version, kind)?;
+        let (schema, merge_type) = kind_type.merge_type();
+        let versions = Arc::new(OneVersion::new(version.clone(), schema, merge_type));
+        let builder = FieldManager::builder(version.clone(), kind.clone(), versions)
+            .subresource(target.subresource.clone())
+            .empty_object(kind_type.empty());
+        Some(builder.build())
+    }
+
+    fn make(&self, resource: &Arc<Resource>, api_version: &SmolStr, subresource: &SmolStr) -> FieldManager {
+        let versions = Arc::new(ResourceVersions {
+            resource: Arc::clone(resource),
+            types: Arc::clone(&self.types),
+        });
+        let reset = resource.versions.iter().map(|version| {
+            let paths = match version.subresource(subresource) {
+                Some(subresource) => &subresource.reset_fields,
+                None => &version.reset_fields,
+            };
+            let set: Set = paths
+                .iter()
+                .map(|path| Path::of_fields(path.iter().map(SmolStr::as_str)))
+                .collect();
+            (version.api_version.clone(), set)
+        });
+        let reset: Vec<_> = reset.filter(|(_, set)| !set.is_empty()).collect();
+        let empty = self.types.kind(api_version, &resource.kind).map(|kind| kind.empty());
+        let mut builder = FieldManager::builder(api_version.clone(), resource.kind.clone(), versions)
+            .subresource(subresource.clone())
+            .reset_fields(reset);
+        if let Some(empty) = empty {
+            builder = builder.empty_object(empty);
+        }
+        builder.build()
+    }
+}
+
+/// The versions of a resource, as its field managers see them.
+struct ResourceVersions {
+    resource: Arc<Resource>,
+    types: Arc<Types>,
+}
+
+impl Versions for ResourceVersions {
+    fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)> {
+        let served = self
+            .resource
+            .versions
+            .iter()
+            .any(|version| version.api_version == api_version);
+        let kind = self.types.kind(api_version, &self.resource.kind).filter(|_| served)?;
+        Some(kind.merge_type())
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+        let converted = self.resource.strategy.convert(object.clone(), api_version);
+        converted.map_err(|error| error.to_string())
+    }
+}
+
+/// Records who changed `object`, which takes the place of `live`.
+pub(super) fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object: &mut Value) {
+    let target = pipeline.target;
+    if let Some(manager) = pipeline.context.field_managers.of(target) {
+        let new = std::mem::take(object);
+        *object = manager.update(live, new, &target.manager, pipeline.now);
+    }
+}
+
+/// Merges a configuration into the live object.
+pub(super) fn apply(
+    pipeline: &Pipeline<'_>,
+    live: Option<&Value>,
+    configuration: &Value,
+    force: bool,
+) -> Result<Applied, ApiError> {
+    let target = pipeline.target;
+    let Some(manager) = pipeline.context.field_managers.of(target) else {
+        return Err(ApiError::internal("the kind has no types"));
+    };
+    let applied = manager.apply(live, configuration, &target.manager, force, pipeline.now);
+    applied.map_err(refused)
+}
+
+/// What the client is told of an apply that failed.
+pub(super) fn refused(error: ApplyError) -> ApiError {
+    match error {
+        ApplyError::Conflicts(conflicts) => {
+            let pairs: Vec<(String, String)> = conflicts
+                .iter()
+                .map(|conflict| (conflict.manager.clone(), conflict.path.clone()))
+                .collect();
+            ApiError::apply_conflict(&pairs)
+        }
+        ApplyError::WrongKind(_) | ApplyError::ManagedFieldsInConfiguration => ApiError::bad_request(error.to_string()),
+        ApplyError::Decode(_) | ApplyError::Failed(_) => ApiError::unclassified(error.to_string()),
+    }
+}

@@ -1,0 +1,205 @@
+//! The types of the kinds that are served, as the pipeline needs them: decoding, defaults, merging.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use holdfast_merge::{Schema, TypeRef};
+use holdfast_resource::schema::{self, TypeId, TypeTable};
+use holdfast_resource::{GroupVersionKind, Registry, Resource, TablePatchType, strategic_merge};
+use holdfast_value::{SmolStr, Value};
+
+use super::change;
+use crate::ApiError;
+
+/// The types of all kinds that are served.
+pub struct Types {
+    kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<KindType>>>,
+}
+
+/// The type of the objects of one kind in one version.
+pub(crate) struct KindType {
+    table: Arc<TypeTable>,
+    kind: SmolStr,
+    api_version: SmolStr,
+    version: SmolStr,
+    id: TypeId,
+    schema: Arc<Schema>,
+    merge_type: TypeRef,
+    /// The resource whose strategy knows the defaults; none for kinds of subresources.
+    resource: Option<Arc<Resource>>,
+}
+
+/// A tree in the form of its type.
+pub(super) struct TypedObject {
+    pub(super) object: Value,
+    /// Fields that the type does not know, in the words of warnings.
+    pub(super) findings: Vec<String>,
+}
+
+impl Types {
+    /// The types of the kinds of `registry`, which are among those of `table`.
+    pub fn new(table: Arc<TypeTable>, registry: &Registry) -> Self {
+        let merge = Arc::new(schema::merge_schema(&table));
+        let mut of_kind: HashMap<GroupVersionKind, Arc<Resource>> = HashMap::new();
+        for resource in registry.resources() {
+            for version in &resource.versions {
+                let kind = GroupVersionKind {
+                    group_version: version.group_version.clone(),
+                    kind: resource.kind.clone(),
+                };
+                of_kind.insert(kind, Arc::clone(resource));
+            }
+        }
+        let mut kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<KindType>>> = HashMap::new();
+        for (id, of) in table.iter() {
+            let Some(merge_type) = merge.named(&of.name) else {
+                continue;
+            };
+            for kind in &of.kinds {
+                let kind_type = KindType {
+                    table: Arc::clone(&table),
+                    kind: kind.kind.clone(),
+                    api_version: kind.group_version.api_version(),
+                    version: kind.group_version.version.clone(),
+                    id,
+                    schema: Arc::clone(&merge),
+                    merge_type,
+                    resource: of_kind.get(kind).cloned(),
+                };
+                let kinds = kinds.entry(kind_type.api_version.clone()).or_default();
+                kinds.insert(kind.kind.clone(), Arc::new(kind_type));
+            }
+        }
+        Self { kinds }
+    }
+
+    /// The type of the objects of `kind` in `api_version`.
+    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<KindType>> {
+        self.kinds.get(api_version)?.get(kind).cloned()
+    }
+
+    /// Whether objects of `kind` in `api_version` have a type.
+    pub(crate) fn knows(&self, api_version: &str, kind: &str) -> bool {
+        self.kinds
+            .get(api_version)
+            .is_some_and(|kinds| kinds.contains_key(kind))
+    }
+}
+
+impl KindType {
+    /// The kind.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The `apiVersion`.
+    pub(crate) fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// The kind in the words of messages: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
+    pub(super) fn described(&self) -> String {
+        let slash = if self.api_version.contains('/') { "" } else { "/" };
+        format!("{slash}{}, Kind={}", self.api_version, self.kind)
+    }
+
+    /// How objects merge.
+    pub(super) fn merge_type(&self) -> (Arc<Schema>, TypeRef) {
+        (Arc::clone(&self.schema), self.merge_type)
+    }
+
+    /// What an object holds that says nothing.
+    pub(super) fn empty(&self) -> Value {
+        self.table.get(self.id).zero()
+    }
+
+    /// Brings `object` into the form that is served: numbers, quantities and times as they are written, empty values left
+    /// out or filled in, fields that the type does not know left out and told.
+    ///
+    /// # Errors
+    /// Why the object does not fit its type, in the words of the reference's decoder.
+    pub(super) fn decode(&self, object: &Value) -> Result<TypedObject, String> {
+        let decoded = schema::decode(&self.table, self.id, object).map_err(|error| error.to_string())?;
+        Ok(TypedObject {
+            object: decoded.value,
+            findings: decoded.unknown.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// Takes out of a typed object what stands at `paths`; what is written even when nobody sets it stays.
+    ///
+    /// # Errors
+    /// None but for faults of the server.
+    pub(crate) fn without(&self, mut object: Value, paths: &[Vec<SmolStr>]) -> Result<Value, ApiError> {
+        if paths.is_empty() {
+            return Ok(object);
+        }
+        super::metadata::reset_fields(&mut object, None, paths);
+        let typed = self.decode(&object).map_err(ApiError::internal)?;
+        Ok(typed.object)
+    }
+
+    /// `object` in the form of its type and with its defaults.
+    ///
+    /// # Errors
+    /// 500 where it does not fit its type: this is for objects that the server makes itself.
+    pub(super) fn typed(&self, object: Value) -> Result<Value, ApiError> {
+        let typed = self.decode(&object).map_err(ApiError::internal)?;
+        Ok(self.with_defaults(typed.object))
+    }
+
+    /// Fills in what the object leaves out.
+    pub(crate) fn with_defaults(&self, object: Value) -> Value {
+        let mut object = schema::with_defaults(&self.table, self.id, &object).unwrap_or(object);
+        if let Some(resource) = &self.resource {
+            resource.strategy.default_fields(&self.version, &mut object);
+        }
+        object
+    }
+
+    /// Carries out a strategic merge patch.
+    pub(super) fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, ApiError> {
+        let of = TablePatchType::new(&self.table, self.id);
+        strategic_merge(live, patch, &of).map_err(|error| change::patch_error(&error))
+    }
+}
+
+/// A tree as Go prints it with `%v`, which is how the reference shows some patches.
+pub(super) fn go_text(value: &Value) -> String {
+    let mut text = String::new();
+    write_go_text(value, &mut text);
+    text
+}
+
+fn write_go_text(value: &Value, text: &mut String) {
+    match value {
+        Value::Null => text.push_str("<nil>"),
+        Value::String(string) => text.push_str(string),
+        Value::List(items) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    text.push(' ');
+                }
+                write_go_text(item, text);
+            }
+            text.push(']');
+        }
+        Value::Map(map) => {
+            text.push_str("map[");
+            for (at, (key, item)) in map.iter().enumerate() {
+                if at > 0 {
+                    text.push(' ');
+                }
+                text.push_str(key);
+                text.push(':');
+                write_go_text(item, text);
+            }
+            text.push(']');
+        }
+        scalar => {
+            let _ = write!(text, "{scalar}");
+        }
+    }
+}
