@@ -1,0 +1,141 @@
+//! What holds for all values, valid or not.
+
+use holdfast_merge::{Duplicates, IdentityConverter, KeyFields, Managers, Typed, UpdaterBuilder};
+use holdfast_value::{SmolStr, Value};
+use proptest::prelude::*;
+
+use crate::scenario::thing;
+
+/// Values that often, but not always, fit the type of the field they are given to.
+fn any_thing() -> impl Strategy<Value = Value> {
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        Just(Value::from(true)),
+        (0..3_i64).prop_map(Value::from),
+        "[ab]".prop_map(Value::from),
+    ];
+    let text = prop_oneof![8 => "[ab]".prop_map(Value::from), 1 => scalar.clone()];
+    let map = prop::collection::vec(("[abc]", text.clone()), 0..3).prop_map(to_map);
+    let list = prop::collection::vec(text.clone(), 0..4).prop_map(Value::from);
+    let named =
+        (text.clone(), prop::option::of(0..3_i64), prop::option::of(map.clone())).prop_map(|(name, value, options)| {
+            let value = value.map(|value| ("value".to_owned(), Value::from(value)));
+            let options = options.map(|options| ("options".to_owned(), options));
+            to_map(
+                [("name".to_owned(), name)]
+                    .into_iter()
+                    .chain(value)
+                    .chain(options)
+                    .collect(),
+            )
+        });
+    let port = (prop::option::of(0..3_i64), prop::option::of("TCP|UDP")).prop_map(|(port, protocol)| {
+        let port = port.map(|port| ("port".to_owned(), Value::from(port)));
+        let protocol = protocol.map(|protocol| ("protocol".to_owned(), Value::from(protocol)));
+        to_map(port.into_iter().chain(protocol).collect())
+    });
+    let item = prop_oneof![20 => named, 1 => scalar.clone()];
+    let port = prop_oneof![20 => port, 1 => scalar.clone()];
+    let leaf = prop_oneof![
+        ("text|any", text.clone()),
+        (
+            Just("number".to_owned()),
+            prop_oneof![(0..3_i64).prop_map(Value::from), (0.0..2.0_f64).prop_map(Value::Float)]
+        ),
+        ("labels|annotations|free", map),
+        ("tags|args|free", list),
+        (
+            Just("items".to_owned()),
+            prop::collection::vec(item, 0..4).prop_map(Value::from)
+        ),
+        (
+            Just("ports".to_owned()),
+            prop::collection::vec(port, 0..4).prop_map(Value::from)
+        ),
+        ("text|number|labels|tags|items|free|extra", scalar),
+    ];
+    let flat = prop::collection::vec(leaf.clone(), 0..6).prop_map(to_map);
+    flat.prop_recursive(3, 24, 4, move |inner| {
+        let nested = ("inner|block|free", inner);
+        prop::collection::vec(prop_oneof![2 => leaf.clone(), 1 => nested], 0..6).prop_map(to_map)
+    })
+}
+
+fn to_map(entries: Vec<(String, Value)>) -> Value {
+    Value::Map(
+        entries
+            .into_iter()
+            .map(|(key, value)| (SmolStr::from(key), value))
+            .collect(),
+    )
+}
+
+fn typed(value: &Value) -> Typed {
+    let of = thing("null");
+    Typed::unchecked(value.clone(), of.schema().clone(), of.type_ref())
+}
+
+/// The value as one that knows that it is valid, if it is.
+fn checked(value: &Value) -> Option<Typed> {
+    let of = thing("null");
+    Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Refused).ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn nothing_panics_and_sets_are_well_formed(a in any_thing(), b in any_thing()) {
+        let (a, b) = (typed(&a), typed(&b));
+        let _ = a.merge(&b);
+        let _ = a.compare(&b);
+        if let Ok(set) = b.to_field_set() {
+            let _ = a.remove_items(&set);
+            let _ = a.extract_items(&set, KeyFields::Appended);
+            let _ = a.reconcile_field_set_with_schema(&set);
+        }
+    }
+
+    #[test]
+    fn what_is_known_to_be_valid_gives_the_same_results(a in any_thing(), b in any_thing()) {
+        if let (Some(a_checked), Some(b_checked)) = (checked(&a), checked(&b)) {
+            let (a, b) = (typed(&a), typed(&b));
+            let unchecked = a.merge(&b).unwrap();
+            let merged = a_checked.merge(&b_checked).unwrap();
+            prop_assert_eq!(unchecked.value(), merged.value());
+            prop_assert!(unchecked.validate(Duplicates::Refused).is_ok());
+            prop_assert_eq!(a.compare(&b).unwrap(), a_checked.compare(&b_checked).unwrap());
+            // A merged value shares with its sides what did not change.
+            prop_assert_eq!(a_checked.compare(&merged).unwrap(), a.compare(&typed(merged.value())).unwrap());
+        }
+    }
+
+    #[test]
+    fn comparing_backwards_swaps_what_came_and_what_went(a in any_thing(), b in any_thing()) {
+        if let (Some(a), Some(b)) = (checked(&a), checked(&b)) {
+            let (there, back) = (a.compare(&b).unwrap(), b.compare(&a).unwrap());
+            prop_assert_eq!(&there.added, &back.removed);
+            prop_assert_eq!(&there.modified, &back.modified);
+            prop_assert!(a.compare(&a).unwrap().is_same());
+        }
+    }
+
+    #[test]
+    fn applying_again_changes_nothing(live in any_thing(), config in any_thing()) {
+        if let (Some(live), Some(config)) = (checked(&live), checked(&config)) {
+            let updater = UpdaterBuilder::new(IdentityConverter).build();
+            let nothing = Typed::trusted(Value::Null, live.schema().clone(), live.type_ref());
+            let (live, managers) = updater.update(&nothing, &live, "v1", Managers::new(), "updater").unwrap();
+            let first = updater.apply(&live, &config, "v1", managers, "applier", true).unwrap();
+            let live = first.object.unwrap_or(live);
+            let again = updater.apply(&live, &config, "v1", first.managers.clone(), "applier", false).unwrap();
+            prop_assert!(again.object.is_none());
+            prop_assert_eq!(&again.managers, &first.managers);
+            // Another that wants the same comes to own the same.
+            let other = updater.apply(&live, &config, "v1", first.managers.clone(), "other", false).unwrap();
+            prop_assert!(other.object.is_none());
+            let owned = |managers: &Managers, name: &str| managers.get(name).map(|owned| owned.set.clone());
+            prop_assert_eq!(owned(&other.managers, "other"), owned(&first.managers, "applier"));
+        }
+    }
+}
