@@ -18,6 +18,7 @@ mod core;
 mod defaults;
 mod discovery;
 mod generic;
+mod initial_status;
 mod rbac;
 mod scheduling;
 mod storage;
@@ -28,7 +29,7 @@ mod workload;
 
 use std::sync::Arc;
 
-use holdfast_resource::{Registry, Strategy};
+use holdfast_resource::{Registry, Resource, Strategy};
 
 pub use config::Config;
 pub use validation::addresses::Block;
@@ -42,10 +43,25 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
     for group_version in tables::group_versions() {
         registry = registry.group_version(group_version);
     }
-    for resource in tables::resources(&|group, plural| strategy(group, plural, config))? {
+    for mut resource in tables::resources(&|group, plural| strategy(group, plural, config))? {
+        keep_in_served_version(&mut resource);
+        resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));
     }
     Ok(registry.build())
+}
+
+/// The reference keeps a few resources in a beta version that it does not serve. The fields are those of the served
+/// version, which is where these are kept here: only the `apiVersion` of the stored bytes differs.
+fn keep_in_served_version(resource: &mut Resource) {
+    if let (Some(storage), Some(first)) = (&mut resource.storage, resource.versions.first())
+        && !resource
+            .versions
+            .iter()
+            .any(|version| version.api_version == storage.api_version)
+    {
+        storage.api_version = first.api_version.clone();
+    }
 }
 
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
@@ -68,4 +84,20 @@ fn strategy(group: &str, plural: &str, config: &Config) -> Arc<dyn Strategy> {
         .find(|(name, _)| *name == group)
         .and_then(|(_, of)| of(plural, config))
         .unwrap_or_else(|| Arc::new(generic::Generic))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_resource_is_kept_in_a_version_that_it_is_served_in() {
+        for resource in registry(&Config::default()).unwrap().resources() {
+            if let Some(storage) = &resource.storage {
+                let served = |version: &holdfast_resource::ResourceVersion| version.api_version == storage.api_version;
+                assert!(resource.versions.iter().any(served), "{}", resource.plural);
+            }
+        }
+    }
 }

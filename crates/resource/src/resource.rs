@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use holdfast_value::Value;
 use smol_str::SmolStr;
 
 use crate::table::Column;
@@ -178,6 +179,8 @@ pub struct ResourceRules {
     pub field_selectors: Vec<SmolStr>,
     /// Whether field selectors may name `metadata.namespace`.
     pub namespace_selector: bool,
+    /// The status that a new object has, whatever its writer sent. `None` leaves it to the strategy.
+    pub initial_status: Option<Value>,
 }
 
 /// What deletion without a stated policy does with dependents.

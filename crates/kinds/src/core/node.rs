@@ -56,6 +56,8 @@ impl Strategy for Node {
                 errors.push(new.forbidden(detail));
             }
         }
+        // The reference checks the whole node, and what an update may change once more.
+        validate_node(&root, &mut errors);
         validate_node(&root, &mut errors);
         let external = spec.child("externalID");
         if !same(external.value(), old_spec.child("externalID").value()) {

@@ -1,7 +1,5 @@
 //! PersistentVolumes: <https://kubernetes.io/docs/concepts/storage/persistent-volumes/>.
 
-use std::time::SystemTime;
-
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Field, FieldError, FieldPath, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -9,6 +7,7 @@ use holdfast_value::Value;
 use super::persistentvolumeclaim::validate_access_modes;
 use super::pod_spec::{validate_host_path, validate_nfs, validate_node_selector};
 use crate::defaults::is_zero;
+use crate::time::time_text;
 use crate::validation::resources::{fractional_bytes, quantity};
 use crate::validation::{Errors, one_of, optional_text, report, required_text, same};
 
@@ -45,7 +44,7 @@ impl Strategy for PersistentVolume {
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
-        status.set_at(&["lastPhaseTransitionTime"], time_text(context.now).into());
+        status.set_at(&["lastPhaseTransitionTime"], time_text(context.now));
         object.set_at(&["status"], status);
         Ok(())
     }
@@ -55,7 +54,7 @@ impl Strategy for PersistentVolume {
         if context.subresource == Some("status") && phase(object) != phase(old) {
             let sent = object.at(&["status", "lastPhaseTransitionTime"]);
             if is_zero(sent) || sent == old.at(&["status", "lastPhaseTransitionTime"]) {
-                object.set_at(&["status", "lastPhaseTransitionTime"], time_text(context.now).into());
+                object.set_at(&["status", "lastPhaseTransitionTime"], time_text(context.now));
             }
         }
         Ok(())
@@ -112,15 +111,6 @@ impl Strategy for PersistentVolume {
     }
 }
 
-/// A time as objects hold it: RFC 3339 in whole seconds.
-fn time_text(time: SystemTime) -> String {
-    let seconds = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    crate::time::rfc3339(seconds)
-}
-
 fn validate_volume(spec: &Field<'_, '_>, errors: &mut Errors) {
     let modes = spec.child("accessModes");
     if modes.is_empty() {
@@ -161,6 +151,8 @@ fn validate_volume(spec: &Field<'_, '_>, errors: &mut Errors) {
     if affinity.is_set() {
         let required = affinity.child("required");
         if required.is_set() {
+            // Two checks of the reference find the same.
+            validate_node_selector(&required, errors);
             validate_node_selector(&required, errors);
         } else {
             errors.push(required.required("must specify required node constraints"));

@@ -7,7 +7,7 @@ use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing_at};
 use crate::validation::resources::{fractional_bytes, quantity};
-use crate::validation::{Errors, one_of, report, same};
+use crate::validation::{Errors, immutable, one_of, report, same};
 
 /// The ways in which a volume may be mounted, as messages list them.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -213,6 +213,13 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     if !same(Some(&left), old_spec.value()) {
         errors.push(spec.forbidden(IMMUTABLE));
     }
+    // The reference reports this field without what it stands in.
+    let mode = spec.child("volumeMode");
+    immutable(
+        &Field::placed(mode.value(), "volumeMode"),
+        &old_spec.child("volumeMode"),
+        errors,
+    );
 }
 
 fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {

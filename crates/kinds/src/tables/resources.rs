@@ -94,6 +94,7 @@ fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Op
             name: NameRule::Subdomain,
             field_selectors: Vec::new(),
             namespace_selector: false,
+            initial_status: None,
         },
         strategy: strategy_of(group, plural),
     })

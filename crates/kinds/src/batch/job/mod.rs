@@ -17,6 +17,7 @@ pub(crate) struct Job {
     pub(crate) config: Config,
 }
 
+const LABEL_LENGTH: usize = 63;
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// The names of both labels before they had a domain.
@@ -54,8 +55,11 @@ impl Strategy for Job {
         if !manual {
             make_selector(context, object);
         }
-        // What is read back from the store is filled in again, now with labels that the template did not have before.
-        label_as_template(object);
+        // What is read back from the store is filled in again, now with labels that the template did not have before. A name
+        // that is too long for a label is left for validation of the template to refuse.
+        if context.name.len() <= LABEL_LENGTH {
+            label_as_template(object);
+        }
         Ok(())
     }
 
@@ -69,6 +73,8 @@ impl Strategy for Job {
             return status::validate_status_update(&root, &old_root);
         }
         let mut errors = self.validate(context, object);
+        // The reference checks the specification once more as part of the change.
+        validation::validate_own_spec(&root, self.config.allow_privileged, &mut errors);
         validation::validate_change(&root, &old_root, &mut errors);
         errors
     }

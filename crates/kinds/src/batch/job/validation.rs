@@ -19,12 +19,18 @@ const EXIT_CODES: usize = 255;
 /// Checks a Job.
 pub(super) fn validate_job(job: &Field<'_, '_>, allow_privileged: bool) -> Errors {
     let mut errors = Errors::new();
-    let spec = job.child("spec");
     validate_made_selector(job, &mut errors);
-    validate_job_spec(&spec, allow_privileged, &mut errors);
+    validate_own_spec(job, allow_privileged, &mut errors);
+    errors
+}
+
+/// Checks the specification of a Job, its selector included.
+pub(super) fn validate_own_spec(job: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
+    let spec = job.child("spec");
+    validate_job_spec(&spec, allow_privileged, errors);
     let (selector, template) = (spec.child("selector"), spec.child("template"));
     if selector.is_set() {
-        validate_label_selector(&selector, &mut errors);
+        validate_label_selector(&selector, errors);
     } else {
         errors.push(selector.required(""));
     }
@@ -33,7 +39,6 @@ pub(super) fn validate_job(job: &Field<'_, '_>, allow_privileged: bool) -> Error
     if LabelSelector::read(&selector).is_some_and(|read| !read.matches(&labels)) {
         errors.push(labels.invalid("`selector` does not match template `labels`"));
     }
-    errors
 }
 
 /// A selector that the server makes up is not the client's to write.

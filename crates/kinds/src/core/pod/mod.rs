@@ -4,12 +4,15 @@ mod qos;
 mod status;
 mod update;
 
+use std::time::SystemTime;
+
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use super::pod_spec::{PodRules, default_pod, pod_spec_warnings, validate_pod_spec};
 use crate::config::Config;
 use crate::defaults::is_zero;
+use crate::time::time_text;
 use crate::validation::{Errors, same};
 
 /// What only Pods do.
@@ -22,12 +25,20 @@ impl Strategy for Pod {
         default_pod(object);
     }
 
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let grace = ["spec", "terminationGracePeriodSeconds"];
+        if object
+            .at(&grace)
+            .and_then(Value::as_i64)
+            .is_some_and(|seconds| seconds < 0)
+        {
+            object.set_at(&grace, 1.into());
+        }
         let mut status = Map::new();
         status.insert("phase", "Pending");
         status.insert("qosClass", qos::class(&Field::root(object).child("spec")));
         if !is_zero(object.at(&["spec", "schedulingGates"])) {
-            status.insert("conditions", Value::from(vec![gated_condition()]));
+            status.insert("conditions", Value::from(vec![gated_condition(context.now)]));
         }
         object.set_at(&["status"], status.into());
         update::match_label_keys(object);
@@ -131,7 +142,7 @@ impl Pod {
 }
 
 /// What is said of a Pod that no scheduler may look at yet.
-fn gated_condition() -> Value {
+fn gated_condition(now: SystemTime) -> Value {
     let texts = [
         ("type", "PodScheduled"),
         ("status", "False"),
@@ -143,6 +154,6 @@ fn gated_condition() -> Value {
         .map(|(key, text)| ((*key).into(), Value::from(*text)))
         .collect();
     condition.insert("lastProbeTime", Value::Null);
-    condition.insert("lastTransitionTime", Value::Null);
+    condition.insert("lastTransitionTime", time_text(now));
     condition.into()
 }

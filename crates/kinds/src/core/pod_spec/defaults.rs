@@ -38,6 +38,7 @@ pub(crate) fn default_template(object: &mut Value, path: &[&str]) {
 
 /// Fills in a pod specification.
 fn default_pod_spec(spec: &mut Value) {
+    mirror_service_account(spec);
     for list in CONTAINERS {
         let lacks_policy = |container: &Value| container.get("imagePullPolicy").is_none();
         change_items(spec, list, lacks_policy, |container| {
@@ -57,6 +58,20 @@ fn default_pod_spec(spec: &mut Value) {
             pull_policy(image, "reference", "pullPolicy");
         }
     });
+}
+
+/// Keeps the older name of the service account alike with the newer one.
+fn mirror_service_account(spec: &mut Value) {
+    let text = |key: &str| spec.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (old, new) = (text("serviceAccount"), text("serviceAccountName"));
+    let name = if new.is_empty() { old } else { new };
+    if name.is_empty() || old == new {
+        return;
+    }
+    let name = Value::from(name);
+    for key in ["serviceAccount", "serviceAccountName"] {
+        spec.set_at(&[key], name.clone());
+    }
 }
 
 fn has_no_source(volume: &Value) -> bool {
