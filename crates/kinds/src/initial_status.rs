@@ -10,8 +10,11 @@ enum Zero {
     Struct,
 }
 
-/// Resources whose new objects have an empty status: group, plural, and the fields that an empty status shows.
-const CLEARED: [(&str, &str, &[(&str, Zero)]); 19] = [
+/// A group, a plural, and the fields that an empty status shows.
+type Row = (&'static str, &'static str, &'static [(&'static str, Zero)]);
+
+/// Resources whose new objects have an empty status.
+const CLEARED: [Row; 19] = [
     ("", "replicationcontrollers", &[("replicas", Zero::Number)]),
     ("", "resourcequotas", &[]),
     ("", "services", &[("loadBalancer", Zero::Struct)]),
@@ -78,7 +81,6 @@ mod tests {
     use holdfast_resource::GroupVersionKind;
     use holdfast_resource::schema::Shape;
 
-    use super::*;
     use crate::{Config, registry, tables};
 
     #[test]
