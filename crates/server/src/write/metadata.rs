@@ -309,6 +309,7 @@ mod tests {
             name: holdfast_resource::NameRule::Subdomain,
             field_selectors: Vec::new(),
             namespace_selector: true,
+            initial_status: None,
         }
     }
 }

@@ -181,6 +181,9 @@ impl<'a> Pipeline<'a> {
             .map_err(refuse)?;
         metadata::drop_repeated_owners(&mut object);
         metadata::first_generation(&mut object, &resource.rules);
+        if let Some(status) = &resource.rules.initial_status {
+            object.set_at(&["status"], status.clone());
+        }
         resource
             .strategy
             .prepare_for_create(&call, &mut object)
