@@ -11,6 +11,7 @@ mod field;
 mod field_error;
 pub mod metadata;
 mod names;
+pub mod openapi;
 mod registry;
 mod resource;
 pub mod schema;

@@ -58,7 +58,12 @@ pub(super) fn fields(definition: &Value, builder: &mut TypeTableBuilder) -> anyh
 
 fn field(name: &str, property: &Value, builder: &mut TypeTableBuilder) -> anyhow::Result<Field> {
     let mut field = Field::new(name, shape(property, builder)?);
-    field.enum_values = texts(&property["enum"]).into_iter().map(SmolStr::new).collect();
+    let listed = [
+        &property["enum"],
+        &property["items"]["enum"],
+        &property["additionalProperties"]["enum"],
+    ];
+    field.enum_values = listed.into_iter().flat_map(texts).map(SmolStr::new).collect();
     field.list_type = match property["x-kubernetes-list-type"].as_str() {
         Some("atomic") => Some(ListType::Atomic),
         Some("set") => Some(ListType::Set),

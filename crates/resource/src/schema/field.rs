@@ -15,7 +15,8 @@ pub struct Field {
     pub pointer: bool,
     /// When it is left out of JSON.
     pub omission: Omission,
-    /// The values that the OpenAPI documents list, in their order; none where any value will do.
+    /// The values that the OpenAPI documents list for it (for the items of a list, the values of a map), in their order;
+    /// none where any value will do.
     pub enum_values: Vec<SmolStr>,
     /// How server-side apply sees the items of a list.
     pub list_type: Option<ListType>,

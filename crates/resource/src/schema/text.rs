@@ -8,7 +8,7 @@
 //! ```
 //! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
 //! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and marks. Types outside the packages at
-//! the top have their full names.
+//! the top have their full names. A blank within a listed value is written as `~`.
 
 use std::fmt::Write as _;
 
@@ -182,7 +182,7 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
         "replace" => field.patch.replace = true,
         "merge-key" => field.patch.merge_key = Some(SmolStr::new(inside)),
         "retain-keys" => field.patch.retain_keys = true,
-        "enum" => field.enum_values = inside.split(',').map(SmolStr::new).collect(),
+        "enum" => field.enum_values = inside.split(',').map(|value| value.replace('~', " ").into()).collect(),
         "published" => field.default_published = true,
         "undefaulted" => field.undefaulted = true,
         _ => return Err("no such mark of a field"),
@@ -334,7 +334,7 @@ impl Writer<'_> {
             let _ = write!(out, " merge-key({key})");
         }
         if !field.enum_values.is_empty() {
-            let _ = write!(out, " enum({})", field.enum_values.join(","));
+            let _ = write!(out, " enum({})", field.enum_values.join(",").replace(' ', "~"));
         }
         if field.default_published {
             out.push_str(" published");
@@ -373,7 +373,7 @@ mod tests {
 
 type a.v1.Port struct atomic kind(v1/Port) kind(a/v1/Port) union(type:tcp=TCP,udp=UDP)
   number int32 1 required never
-  protocol string 2/3 enum(,TCP,UDP) published default="TCP"
+  protocol string 2/3 enum(,TCP,UDP~8) published default="TCP"
 
 type a.v1.Ports struct unpublished
   extra {}[]string 1 pointer map-atomic

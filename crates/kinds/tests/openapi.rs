@@ -1,0 +1,143 @@
+//! The OpenAPI documents of the built-in kinds, against those of the reference where they are there.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use holdfast_kinds::{Config, registry, tables};
+use holdfast_resource::openapi::{NoDescriptions, Publication};
+use holdfast_value::{Limits, Value, json};
+
+fn shared(path: &str) -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
+    let shared = std::env::var_os("HOLDFAST_SHARED").map_or_else(|| PathBuf::from(beside), PathBuf::from);
+    let found = Some(shared.join(path)).filter(|found| found.exists());
+    if found.is_none() {
+        println!("passed over: no {path} in the shared folder");
+    }
+    found
+}
+
+/// Every leaf of a document with its place, but for descriptions; lists whose order means nothing are sorted.
+fn leaves(value: &Value, place: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Map(map) if !map.is_empty() => {
+            for (key, value) in map {
+                // A property may be called description; its schema is a map.
+                if key == "description" && value.as_str().is_some() {
+                    continue;
+                }
+                leaves(value, &format!("{place} {key}"), found);
+            }
+        }
+        Value::List(list) if !list.is_empty() => {
+            let unordered = ["required", "x-kubernetes-group-version-kind", "consumes", "produces"];
+            let unordered = unordered.iter().any(|name| place.ends_with(name));
+            for (at, value) in list.iter().enumerate() {
+                let named = value.str_at(&["name"]).filter(|_| place.ends_with("parameters"));
+                let place = match named {
+                    Some(name) => format!("{place} {name}"),
+                    None if unordered => format!("{place} {}", json::to_string(value)),
+                    None => format!("{place} {at}"),
+                };
+                leaves(value, &place, found);
+            }
+        }
+        leaf => {
+            found.insert(format!("{place} = {leaf}"));
+        }
+    }
+}
+
+/// Compares two documents leaf by leaf; answers with the number of leaves and those that differ.
+fn compare(ours: &Value, theirs: &Value) -> (usize, Vec<String>) {
+    let (mut of_ours, mut of_theirs) = (BTreeSet::new(), BTreeSet::new());
+    leaves(ours, "", &mut of_ours);
+    leaves(theirs, "", &mut of_theirs);
+    let missing = of_theirs.difference(&of_ours).map(|leaf| format!("-{leaf}"));
+    let more = of_ours.difference(&of_theirs).map(|leaf| format!("+{leaf}"));
+    (of_theirs.len(), missing.chain(more).collect())
+}
+
+#[test]
+fn v3_documents_are_those_of_the_reference() {
+    let Some(folder) = shared("facts/openapi/v3") else {
+        return;
+    };
+    let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
+    let publication = Publication::new(&registry, &types, &NoDescriptions, "1.36");
+    let (mut total, mut differences) = (0, Vec::new());
+    for name in Publication::v3_names(&registry) {
+        let text = std::fs::read(folder.join(format!("{}.json", name.replace('/', "-")))).unwrap();
+        let theirs = json::parse(&text, &Limits::TRUSTED).unwrap();
+        let (leaves, differ) = compare(&publication.v3(&name).unwrap(), &theirs);
+        total += leaves;
+        differences.extend(differ.into_iter().map(|leaf| format!("{name}: {leaf}")));
+    }
+    println!("{} of {total} leaves differ", differences.len());
+    let shown: Vec<&str> = differences.iter().take(60).map(String::as_str).collect();
+    assert!(
+        differences.len() * 1000 < total,
+        "{} of {total}:\n{}",
+        differences.len(),
+        shown.join("\n")
+    );
+}
+
+#[test]
+fn the_v2_document_is_that_of_the_reference() {
+    let Some(file) = shared("facts/openapi/v2.json") else {
+        return;
+    };
+    let mut theirs = json::parse(&std::fs::read(file).unwrap(), &Limits::TRUSTED).unwrap();
+    let parameters = theirs.remove_at(&["parameters"]).unwrap();
+    resolve(&mut theirs, &parameters);
+    let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
+    let publication = Publication::new(&registry, &types, &NoDescriptions, "1.36");
+    let (total, differences) = compare(&publication.v2(), &theirs);
+    println!("{} of {total} leaves differ", differences.len());
+    let shown: Vec<&str> = differences.iter().take(60).map(String::as_str).collect();
+    assert!(
+        differences.len() <= 18,
+        "{} of {total}:\n{}",
+        differences.len(),
+        shown.join("\n")
+    );
+}
+
+/// Puts the parameters that the reference refers to in the place of the references.
+fn resolve(value: &mut Value, parameters: &Value) {
+    let name = value
+        .str_at(&["$ref"])
+        .and_then(|name| name.strip_prefix("#/parameters/"));
+    if let Some(parameter) = name.and_then(|name| parameters.get(name)) {
+        *value = parameter.clone();
+        return;
+    }
+    match value {
+        Value::Map(map) => map.values_mut().for_each(|(_, value)| resolve(value, parameters)),
+        Value::List(list) => list.make_mut().iter_mut().for_each(|value| resolve(value, parameters)),
+        _ => {}
+    }
+}
+
+#[test]
+fn clients_find_that_a_patch_may_be_a_dry_run_and_strict() {
+    let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
+    let publication = Publication::new(&registry, &types, &NoDescriptions, "1.36");
+    let document = publication.v3("apis/apps/v1").unwrap();
+    let path = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}";
+    let patch = document.at(&["paths", path, "patch"]).unwrap();
+    assert_eq!(
+        patch.str_at(&["x-kubernetes-group-version-kind", "kind"]),
+        Some("Deployment")
+    );
+    let parameters = patch.get("parameters").and_then(Value::as_list).unwrap();
+    let names: Vec<_> = parameters
+        .iter()
+        .filter_map(|parameter| parameter.str_at(&["name"]))
+        .collect();
+    assert_eq!(names, ["dryRun", "fieldManager", "fieldValidation", "force"]);
+    assert!(publication.v3("apis/apps/v2").is_none());
+}

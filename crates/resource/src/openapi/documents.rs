@@ -1,0 +1,207 @@
+//! The documents, put together from paths and schemas.
+
+use std::collections::BTreeSet;
+
+use holdfast_value::{Map, SmolStr, Value};
+
+use super::operations::{Answer, Body, PATCH, PathItem};
+use super::schemas::{SchemaWriter, closure};
+use super::{Descriptions, Form, object, paths};
+use crate::schema::{TypeId, TypeTable};
+use crate::{GroupVersion, Registry};
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+
+/// Makes the OpenAPI documents of what a registry serves.
+pub struct Publication<'a> {
+    registry: &'a Registry,
+    types: &'a TypeTable,
+    descriptions: &'a dyn Descriptions,
+    /// The version in the documents: `1.36`.
+    version: &'a str,
+}
+
+/// What a v3 document tells of.
+enum Subject {
+    /// The API of the core group, or of all others.
+    Roots(&'static str),
+    /// The versions of a group.
+    Group(SmolStr),
+    /// The resources of a group version.
+    GroupVersion(GroupVersion),
+    /// The version of the server.
+    Version,
+}
+
+impl<'a> Publication<'a> {
+    /// A publication of `registry`, whose types are those of `types`. `version` is what the documents give as theirs.
+    pub fn new(
+        registry: &'a Registry,
+        types: &'a TypeTable,
+        descriptions: &'a dyn Descriptions,
+        version: &'a str,
+    ) -> Self {
+        Self {
+            registry,
+            types,
+            descriptions,
+            version,
+        }
+    }
+
+    /// The names of the v3 documents, as they stand in the index and in paths below `/openapi/v3/`.
+    pub fn v3_names(registry: &Registry) -> Vec<String> {
+        subjects(registry).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The v3 document of that name in the index, such as `apis/apps/v1`.
+    pub fn v3(&self, name: &str) -> Option<Value> {
+        let (_, subject) = subjects(self.registry).into_iter().find(|(known, _)| known == name)?;
+        let items = self.paths(&subject);
+        let types = closure(self.types, self.named_types(&items));
+        let told = match subject {
+            Subject::GroupVersion(group_version) => Some(group_version),
+            _ => None,
+        };
+        let mut components = Map::new();
+        components.insert("schemas", self.schemas(Form::V3, types, told.as_ref()));
+        components.insert("securitySchemes", security());
+        let mut document = Map::new();
+        document.insert("openapi", "3.0.0");
+        document.insert("info", self.info());
+        document.insert("paths", write_paths(&items, Form::V3));
+        document.insert("components", components);
+        Some(Value::Map(document))
+    }
+
+    /// The v2 document, which tells of everything.
+    pub fn v2(&self) -> Value {
+        let items: Vec<PathItem> = subjects(self.registry)
+            .iter()
+            .flat_map(|(_, subject)| self.paths(subject))
+            .collect();
+        let published = self.types.iter().filter(|(_, of)| of.published).map(|(id, _)| id);
+        let mut document = Map::new();
+        document.insert("swagger", "2.0");
+        document.insert("info", self.info());
+        document.insert("paths", write_paths(&items, Form::V2));
+        document.insert("definitions", self.schemas(Form::V2, published.collect(), None));
+        document.insert("securityDefinitions", security());
+        let anyone = object([("BearerToken", Value::from(Vec::new()))]);
+        document.insert("security", vec![anyone]);
+        Value::Map(document)
+    }
+
+    fn info(&self) -> Value {
+        object([
+            ("title", Value::from("Kubernetes")),
+            ("version", Value::from(self.version)),
+        ])
+    }
+
+    fn paths(&self, subject: &Subject) -> Vec<PathItem> {
+        match subject {
+            Subject::Version => vec![paths::version()],
+            Subject::Roots("api") => vec![paths::discovery(
+                "/api/",
+                "getCoreAPIVersions".to_owned(),
+                "core".into(),
+                "get available API versions",
+                &format!("{META}APIVersions"),
+            )],
+            Subject::Roots(_) => vec![paths::discovery(
+                "/apis/",
+                "getAPIVersions".to_owned(),
+                "apis".into(),
+                "get available API versions",
+                &format!("{META}APIGroupList"),
+            )],
+            Subject::Group(group) => {
+                let name = paths::group_name(group);
+                vec![paths::discovery(
+                    &format!("/apis/{group}/"),
+                    format!("get{}APIGroup", paths::capital(&name)),
+                    name.into(),
+                    "get information of a group",
+                    &format!("{META}APIGroup"),
+                )]
+            }
+            Subject::GroupVersion(group_version) => paths::of_group_version(self.registry, self.types, group_version),
+        }
+    }
+
+    /// The types that operations name.
+    fn named_types(&self, items: &[PathItem]) -> BTreeSet<TypeId> {
+        let operations = items.iter().flat_map(|item| &item.operations);
+        let names = operations.flat_map(|operation| {
+            let sent = match &operation.body {
+                Body::None => None,
+                Body::Object { of, .. } => Some(of.as_str()),
+                Body::Patch(_) => Some(PATCH),
+            };
+            let answered = match &operation.answer {
+                Answer::Object { of, .. } => Some(of.as_str()),
+                Answer::Text(_) => None,
+            };
+            [sent, answered]
+        });
+        names.flatten().filter_map(|name| self.types.id(name)).collect()
+    }
+
+    /// The schemas of types. Of a type of many kinds only those of the core group and of `told` are named, if there is such.
+    fn schemas(&self, form: Form, types: BTreeSet<TypeId>, told: Option<&GroupVersion>) -> Value {
+        let writer = SchemaWriter {
+            table: self.types,
+            descriptions: self.descriptions,
+            form,
+        };
+        let core = GroupVersion::new("", "v1");
+        let entries = types.into_iter().map(|id| {
+            let of = self.types.get(id);
+            let schema = writer.schema(of, &|kind| {
+                form == Form::V2
+                    || of.kinds.len() == 1
+                    || kind.group_version == core
+                    || told == Some(&kind.group_version)
+            });
+            (of.name.clone(), schema)
+        });
+        Value::Map(entries.collect())
+    }
+}
+
+/// The v3 documents, by their names in the index.
+fn subjects(registry: &Registry) -> Vec<(String, Subject)> {
+    let mut found = vec![
+        ("api".to_owned(), Subject::Roots("api")),
+        ("apis".to_owned(), Subject::Roots("apis")),
+        ("version".to_owned(), Subject::Version),
+    ];
+    let mut groups = BTreeSet::new();
+    for group_version in registry.group_versions() {
+        let group = &group_version.group;
+        if !group.is_empty() && groups.insert(group.clone()) {
+            found.push((format!("apis/{group}"), Subject::Group(group.clone())));
+        }
+        let name = paths::base(group_version).trim_start_matches('/').to_owned();
+        found.push((name, Subject::GroupVersion(group_version.clone())));
+    }
+    found
+}
+
+fn write_paths(items: &[PathItem], form: Form) -> Value {
+    let entries = items
+        .iter()
+        .map(|item| (SmolStr::from(item.path.as_str()), item.write(form)));
+    Value::Map(entries.collect())
+}
+
+fn security() -> Value {
+    let scheme = object([
+        ("description", Value::from("Bearer Token authentication")),
+        ("type", Value::from("apiKey")),
+        ("name", Value::from("authorization")),
+        ("in", Value::from("header")),
+    ]);
+    object([("BearerToken", scheme)])
+}

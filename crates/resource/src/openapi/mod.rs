@@ -1,0 +1,66 @@
+//! The OpenAPI documents of what is served: `/openapi/v3` with one document for each group version, and `/openapi/v2`.
+//!
+//! Nothing is kept: a [`Publication`] makes each document anew from the registry and the table of types, when it is asked
+//! for; the server keeps what it served as long as it wants. See
+//! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
+
+mod documents;
+mod operations;
+mod parameters;
+mod paths;
+mod schemas;
+
+use holdfast_value::{Map, SmolStr, Value};
+
+pub use documents::Publication;
+
+/// Gives the words that the documents use for types and fields.
+pub trait Descriptions {
+    /// What the type is.
+    fn of_type(&self, name: &str) -> Option<&str>;
+    /// What the field of the type means.
+    fn of_field(&self, name: &str, field: &str) -> Option<&str>;
+}
+
+/// No words at all.
+pub struct NoDescriptions;
+
+impl Descriptions for NoDescriptions {
+    fn of_type(&self, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn of_field(&self, _: &str, _: &str) -> Option<&str> {
+        None
+    }
+}
+
+/// Which of the two forms of OpenAPI a document has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    V2,
+    V3,
+}
+
+impl Form {
+    /// A reference to a type.
+    fn reference(self, name: &str) -> Value {
+        let place = match self {
+            Form::V2 => "#/definitions/",
+            Form::V3 => "#/components/schemas/",
+        };
+        object([("$ref", Value::from(format!("{place}{name}")))])
+    }
+}
+
+/// A map of these entries.
+fn object<const N: usize>(entries: [(&'static str, Value); N]) -> Value {
+    let entries = entries.map(|(key, value)| (SmolStr::new_static(key), value));
+    Value::Map(Map::from_unsorted(entries.to_vec()))
+}
+
+/// A list of texts.
+fn texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Value {
+    let items: Vec<Value> = texts.into_iter().map(|text| Value::from(text.as_ref())).collect();
+    Value::from(items)
+}
