@@ -16,6 +16,7 @@ mod batch;
 mod config;
 mod core;
 mod defaults;
+mod descriptions;
 mod discovery;
 mod generic;
 mod initial_status;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use holdfast_resource::{Registry, Resource, Strategy};
 
 pub use config::Config;
+pub use descriptions::Descriptions;
 pub use validation::addresses::Block;
 
 /// All built-in resources, in the order of discovery.

@@ -1,0 +1,148 @@
+#![forbid(unsafe_code)]
+//! Makes the table of descriptions: what types and fields are, in the words of the crate `k8s-openapi`, compressed.
+//!
+//! The words are not in the repository, and the crate is not linked into the server: it is asked here, once a build.
+//! Each line of the table is a definition name, a tab, and the words with `\` and line breaks escaped; or a tab, the name of
+//! a field of the last definition, a tab, and words.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use k8s_openapi::api::{
+    admissionregistration::v1 as admissionregistration, apps::v1 as apps, authentication::v1 as authentication,
+    authorization::v1 as authorization, autoscaling::v1 as autoscaling_v1, autoscaling::v2 as autoscaling_v2,
+    batch::v1 as batch, certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
+    discovery::v1 as discovery, events::v1 as events, flowcontrol::v1 as flowcontrol, networking::v1 as networking,
+    node::v1 as node, policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
+    storage::v1 as storage,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::apimachinery::pkg::version;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
+use k8s_openapi::schemars::SchemaGenerator;
+use k8s_openapi::schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+/// Asks the generator for each type; those within come along.
+macro_rules! gather {
+    ($generator:expr, $($kind:ty),+ $(,)?) => { $( $generator.subschema_for::<$kind>(); )+ };
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    writeln!(std::io::stdout(), "cargo::rerun-if-changed=build.rs")?;
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    gather_kinds(&mut generator);
+    let definitions: BTreeMap<String, Value> = generator.take_definitions(true).into_iter().collect();
+    let mut table = String::new();
+    for (name, schema) in &definitions {
+        writeln!(table, "{name}\t{}", words(schema))?;
+        for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+            writeln!(table, "\t{field}\t{}", words(property))?;
+        }
+    }
+    let path = PathBuf::from(std::env::var("OUT_DIR")?).join("descriptions.deflate");
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(table.as_bytes())?;
+    std::fs::write(path, encoder.finish()?)?;
+    Ok(())
+}
+
+fn words(schema: &Value) -> String {
+    let words = schema["description"].as_str().unwrap_or_default();
+    words.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+fn gather_kinds(generator: &mut SchemaGenerator) {
+    gather!(
+        generator,
+        admissionregistration::MutatingWebhookConfiguration,
+        admissionregistration::MutatingAdmissionPolicy,
+        admissionregistration::MutatingAdmissionPolicyBinding,
+        admissionregistration::ValidatingAdmissionPolicy,
+        admissionregistration::ValidatingAdmissionPolicyBinding,
+        admissionregistration::ValidatingWebhookConfiguration,
+        apiextensions::CustomResourceDefinition,
+        apiregistration::APIService,
+        apps::ControllerRevision,
+        apps::DaemonSet,
+        apps::Deployment,
+        apps::ReplicaSet,
+        apps::StatefulSet,
+        authentication::SelfSubjectReview,
+        authentication::TokenRequest,
+        authentication::TokenReview,
+        authorization::LocalSubjectAccessReview,
+        authorization::SelfSubjectAccessReview,
+        authorization::SelfSubjectRulesReview,
+        authorization::SubjectAccessReview,
+        autoscaling_v1::HorizontalPodAutoscaler,
+        autoscaling_v1::Scale,
+        autoscaling_v2::HorizontalPodAutoscaler,
+        batch::CronJob,
+        batch::Job,
+        certificates::CertificateSigningRequest,
+        coordination::Lease,
+    );
+    gather!(
+        generator,
+        core::Binding,
+        core::ComponentStatus,
+        core::ConfigMap,
+        core::Endpoints,
+        core::Event,
+        core::LimitRange,
+        core::Namespace,
+        core::Node,
+        core::PersistentVolume,
+        core::PersistentVolumeClaim,
+        core::Pod,
+        core::PodTemplate,
+        core::ReplicationController,
+        core::ResourceQuota,
+        core::Secret,
+        core::Service,
+        core::ServiceAccount,
+        discovery::EndpointSlice,
+        events::Event,
+        flowcontrol::FlowSchema,
+        flowcontrol::PriorityLevelConfiguration,
+        meta::APIGroup,
+        meta::APIGroupList,
+        meta::APIResourceList,
+        meta::APIVersions,
+        meta::DeleteOptions,
+        meta::ListMeta,
+        meta::Status,
+        meta::WatchEvent<core::Pod>,
+        networking::Ingress,
+        networking::IngressClass,
+        networking::IPAddress,
+        networking::NetworkPolicy,
+        networking::ServiceCIDR,
+        node::RuntimeClass,
+        policy::Eviction,
+        policy::PodDisruptionBudget,
+        rbac::ClusterRole,
+        rbac::ClusterRoleBinding,
+        rbac::Role,
+        rbac::RoleBinding,
+        resource::DeviceClass,
+        resource::ResourceClaim,
+        resource::ResourceClaimTemplate,
+        resource::ResourceSlice,
+        scheduling::PriorityClass,
+        storage::CSIDriver,
+        storage::CSINode,
+        storage::CSIStorageCapacity,
+        storage::StorageClass,
+        storage::VolumeAttachment,
+        storage::VolumeAttributesClass,
+        version::Info,
+    );
+}

@@ -1,0 +1,125 @@
+//! What types and fields are, in words, for the OpenAPI documents.
+//!
+//! The words come from a crate when this one is built (`build.rs`) and lie in the program compressed; they are read when
+//! documents are made, and dropped afterwards.
+
+use std::io::Read as _;
+
+use flate2::read::DeflateDecoder;
+use holdfast_resource::openapi;
+
+const COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.deflate"));
+
+/// The fields that the lists of all kinds have.
+const LIST_FIELDS: [(&str, &str); 4] = [
+    ("apiVersion", "The group and version of the list and its items."),
+    ("items", "The objects."),
+    ("kind", "The kind of the list."),
+    (
+        "metadata",
+        "The state that the list is from, and where its next page begins.",
+    ),
+];
+
+/// The descriptions of the built-in types.
+pub struct Descriptions {
+    /// The name of each type, its words, and where its fields begin among `fields`; in the order of names.
+    types: Vec<(String, String, usize)>,
+    /// The fields of all types, name and words; those of one type together and in the order of names.
+    fields: Vec<(String, String)>,
+}
+
+impl Descriptions {
+    /// Reads the compressed table.
+    ///
+    /// # Errors
+    /// When the table is damaged, which the tests of this crate rule out.
+    pub fn read() -> std::io::Result<Self> {
+        let mut text = String::new();
+        DeflateDecoder::new(COMPRESSED).read_to_string(&mut text)?;
+        let (mut types, mut fields) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            let (name, words) = line.trim_start_matches('\t').split_once('\t').unwrap_or((line, ""));
+            let (name, words) = (name.to_owned(), unescape(words));
+            match line.starts_with('\t') {
+                true => fields.push((name, words)),
+                false => types.push((name, words, fields.len())),
+            }
+        }
+        Ok(Self { types, fields })
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.types.binary_search_by(|(known, ..)| known.as_str().cmp(name)).ok()
+    }
+}
+
+impl openapi::Descriptions for Descriptions {
+    fn of_type(&self, name: &str) -> Option<&str> {
+        let (_, words, _) = &self.types[self.place(name)?];
+        Some(words.as_str()).filter(|words| !words.is_empty())
+    }
+
+    fn of_field(&self, name: &str, field: &str) -> Option<&str> {
+        let Some(at) = self.place(name) else {
+            // The crate has one type for the lists of all kinds, without words.
+            return LIST_FIELDS
+                .iter()
+                .find(|(known, _)| *known == field && name.ends_with("List"))
+                .map(|(_, words)| *words);
+        };
+        let end = self.types.get(at + 1).map_or(self.fields.len(), |(.., begin)| *begin);
+        let fields = self.fields.get(self.types[at].2..end)?;
+        let place = fields.binary_search_by(|(known, _)| known.as_str().cmp(field)).ok()?;
+        Some(fields[place].1.as_str()).filter(|words| !words.is_empty())
+    }
+}
+
+fn unescape(words: &str) -> String {
+    let mut out = String::with_capacity(words.len());
+    let mut letters = words.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => out.push(match letters.next() {
+                Some('n') => '\n',
+                other => other.unwrap_or('\\'),
+            }),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_resource::openapi::Descriptions as _;
+
+    use super::*;
+
+    #[test]
+    fn nearly_every_published_type_and_field_has_words() {
+        let descriptions = Descriptions::read().unwrap();
+        let types = crate::tables::types().unwrap();
+        let (mut all, mut without) = (0, Vec::new());
+        for (_, of) in types.iter().filter(|(_, of)| of.published) {
+            for field in of.fields() {
+                all += 1;
+                if descriptions.of_field(&of.name, &field.name).is_none() {
+                    without.push(format!("{} {}", of.name, field.name));
+                }
+            }
+        }
+        assert!(
+            without.len() * 100 < all * 6,
+            "{} of {all}: {without:#?}",
+            without.len()
+        );
+        let words = descriptions.of_type("io.k8s.api.apps.v1.Deployment").unwrap();
+        assert!(words.contains("Deployment"), "{words}");
+    }
+
+    #[test]
+    fn line_breaks_come_back() {
+        assert_eq!(unescape(r"a\nb\\n"), "a\nb\\n");
+    }
+}
