@@ -13,7 +13,7 @@ use crate::schema::base64;
 use crate::schema::quantity::{Quantity, QuantityError};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::times::{self, Precision, TimeError, Timestamp};
-use crate::schema::{Field, Omission, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
+use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
 
 /// An object in the form of its type.
 #[derive(Clone, Debug)]
@@ -237,12 +237,7 @@ impl Decoder<'_> {
         }
         let changed = self.value(&field.shape, value, place)?;
         let now = changed.as_ref().unwrap_or(value);
-        let left_out = match field.omission {
-            Omission::Empty => !field.pointer && is_empty(now) && !matches!(field.shape, Shape::Ref(_)),
-            Omission::Zero => *now == self.table.zero(&field.shape),
-            Omission::Never => false,
-        };
-        Ok(match (left_out, changed) {
+        Ok(match (self.table.leaves_out(field, now), changed) {
             (true, _) => Outcome::Drop,
             (false, Some(value)) => Outcome::Replace(value),
             (false, None) => Outcome::Keep,

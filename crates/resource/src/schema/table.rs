@@ -5,7 +5,7 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use crate::GroupVersionKind;
 use crate::schema::defaults::leads_to_default;
-use crate::schema::{Field, MapType, Omission, Scalar, Shape, Type, TypeId, TypeKind, Union};
+use crate::schema::{Field, MapType, Omission, Scalar, Shape, Type, TypeId, TypeKind, Union, is_empty};
 
 /// All types of a set of kinds; see the [module](crate::schema).
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ impl TypeTable {
     }
 
     /// The type of JSON schemas, which some scalars hold.
-    pub(crate) fn json_schema(&self) -> Option<TypeId> {
+    pub fn json_schema(&self) -> Option<TypeId> {
         self.json_schema
     }
 
@@ -94,12 +94,21 @@ impl TypeTable {
     }
 
     /// What the reference writes for `field` where nobody set it; `None` if it is left out.
-    pub(crate) fn unset(&self, field: &Field) -> Option<Value> {
+    pub fn unset(&self, field: &Field) -> Option<Value> {
         match (field.omission, &field.shape) {
             (Omission::Never, _) if field.pointer => Some(Value::Null),
             (Omission::Never, shape) => Some(self.zero(shape)),
             (Omission::Empty, Shape::Ref(id)) if !field.pointer => Some(self.get(*id).zero()),
             (Omission::Empty | Omission::Zero, _) => None,
+        }
+    }
+
+    /// Whether the reference leaves out `field` where it holds `value`, which is not `null`.
+    pub fn leaves_out(&self, field: &Field, value: &Value) -> bool {
+        match field.omission {
+            Omission::Empty => !field.pointer && is_empty(value) && !matches!(field.shape, Shape::Ref(_)),
+            Omission::Zero => *value == self.zero(&field.shape),
+            Omission::Never => false,
         }
     }
 }
