@@ -70,7 +70,12 @@ impl<'f> Messages<'f> {
 impl MessageField<'_> {
     /// Adds to a field what its message tells of it.
     pub(super) fn complete(&self, field: &mut Field) -> anyhow::Result<()> {
-        field.proto = ProtoPath::new(&self.numbers).context("nested too deep")?;
+        let mut numbers = self.numbers.clone();
+        if matches!(field.shape, Shape::List(_)) && self.fact["repeated"] != true {
+            // A list that is a type of its own (`Verbs`) is a message with the items in field 1.
+            numbers.push(1);
+        }
+        field.proto = ProtoPath::new(&numbers).context("nested too deep")?;
         field.omission = match self.fact["jsonOmit"].as_str() {
             Some("never") => Omission::Never,
             Some("omitempty" | "never (struct)") => Omission::Empty,
