@@ -1,0 +1,106 @@
+use crate::wire::Wire;
+
+/// Bytes that are written from the end to the beginning. A length stands before what it counts, so going backwards it is
+/// known when it is written, and nothing is ever moved or measured twice.
+#[derive(Default)]
+pub(crate) struct BackToFront {
+    buffer: Vec<u8>,
+    /// Where the bytes written so far begin.
+    start: usize,
+}
+
+impl BackToFront {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            buffer: vec![0; capacity],
+            start: capacity,
+        }
+    }
+
+    /// The bytes written so far.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    /// How many bytes were written so far.
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Room for `length` bytes before what was written so far.
+    pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
+        if length > self.start {
+            self.grow(length);
+        }
+        let end = self.start;
+        self.start -= length;
+        &mut self.buffer[self.start..end]
+    }
+
+    #[cold]
+    fn grow(&mut self, length: usize) {
+        let written = self.len();
+        let capacity = (self.buffer.len() * 2).max(written + length).max(256);
+        let mut buffer = vec![0; capacity];
+        buffer[capacity - written..].copy_from_slice(self.as_slice());
+        self.start = capacity - written;
+        self.buffer = buffer;
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+    }
+
+    pub(crate) fn varint(&mut self, mut number: u64) {
+        if number < 0x80 {
+            self.room(1)[0] = number as u8;
+            return;
+        }
+        let room = self.room(crate::wire::varint_len(number));
+        for byte in room.iter_mut() {
+            *byte = number as u8 | 0x80;
+            number >>= 7;
+        }
+        if let Some(last) = room.last_mut() {
+            *last &= 0x7F;
+        }
+    }
+
+    pub(crate) fn tag(&mut self, number: u16, wire: Wire) {
+        self.varint(u64::from(number) << 3 | wire as u64);
+    }
+
+    /// A varint field.
+    pub(crate) fn number(&mut self, field: u16, number: u64) {
+        self.varint(number);
+        self.tag(field, Wire::Varint);
+    }
+
+    /// A length-delimited field.
+    pub(crate) fn field(&mut self, field: u16, bytes: &[u8]) {
+        let end = self.len();
+        self.bytes(bytes);
+        self.close(field, end);
+    }
+
+    /// Puts tag and length before all that was written since the length was `end`.
+    pub(crate) fn close(&mut self, field: u16, end: usize) {
+        self.varint((self.len() - end) as u64);
+        self.tag(field, Wire::Bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_last_stands_first() {
+        let mut out = BackToFront::with_capacity(3);
+        let end = out.len();
+        out.field(2, b"text");
+        out.number(1, 300);
+        out.close(17, end);
+        assert_eq!(out.as_slice(), b"\x8a\x01\x09\x08\xac\x02\x12\x04text");
+    }
+}

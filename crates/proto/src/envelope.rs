@@ -1,0 +1,236 @@
+use std::borrow::Cow;
+
+use crate::DecodeError;
+use crate::wire::{Input, Wire, bytes_len, varint_len, write_bytes, write_head};
+
+/// What every object in protobuf begins with, at rest and on the way.
+pub const MAGIC: [u8; 4] = *b"k8s\0";
+
+/// What every object in protobuf ends with: the empty `contentEncoding` and `contentType` of its envelope.
+pub const TAIL: [u8; 4] = [0x1A, 0, 0x22, 0];
+
+/// The numbers of `runtime.Unknown` and the messages around it.
+mod number {
+    pub(super) const TYPE_META: u32 = 1;
+    pub(super) const API_VERSION: u32 = 1;
+    pub(super) const KIND: u32 = 2;
+    pub(super) const RAW: u32 = 2;
+    pub(super) const LIST_META: u32 = 1;
+    pub(super) const ITEMS: u32 = 2;
+    pub(super) const EVENT_TYPE: u32 = 1;
+    pub(super) const EVENT_OBJECT: u32 = 2;
+    pub(super) const EVENT_RAW: u32 = 1;
+}
+
+/// What stands around the message of an object: the magic number, then `runtime.Unknown` with `apiVersion` and `kind`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// The `apiVersion`; may be empty.
+    pub api_version: Cow<'a, str>,
+    /// The `kind`; may be empty.
+    pub kind: Cow<'a, str>,
+    /// The message of the object.
+    pub message: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an envelope.
+    ///
+    /// # Errors
+    /// Where there is none, in the words of the reference.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        if bytes.is_empty() {
+            return Err(DecodeError::Empty);
+        }
+        let body = bytes.strip_prefix(&MAGIC).ok_or(DecodeError::NoMagic)?;
+        if body.is_empty() {
+            return Err(DecodeError::EmptyBody);
+        }
+        let mut envelope = Self {
+            api_version: Cow::Borrowed(""),
+            kind: Cow::Borrowed(""),
+            message: &[],
+        };
+        let mut input = Input::new(body);
+        while let Some(tag) = input.tag()? {
+            match tag.number {
+                number::TYPE_META => {
+                    tag.expect(Wire::Bytes, "typeMeta")?;
+                    envelope.read_type_meta(Input::new(input.bytes()?))?;
+                }
+                number::RAW => {
+                    tag.expect(Wire::Bytes, "raw")?;
+                    envelope.message = input.bytes()?;
+                }
+                _ => input.skip(tag)?,
+            }
+        }
+        Ok(envelope)
+    }
+
+    fn read_type_meta(&mut self, mut input: Input<'a>) -> Result<(), DecodeError> {
+        while let Some(tag) = input.tag()? {
+            let (place, name) = match tag.number {
+                number::API_VERSION => (&mut self.api_version, "apiVersion"),
+                number::KIND => (&mut self.kind, "kind"),
+                _ => {
+                    input.skip(tag)?;
+                    continue;
+                }
+            };
+            tag.expect(Wire::Bytes, name)?;
+            *place = String::from_utf8_lossy(input.bytes()?);
+        }
+        Ok(())
+    }
+}
+
+/// Appends an object: `message` in its envelope.
+pub fn write_envelope(api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+    out.reserve(message.len() + api_version.len() + kind.len() + 32);
+    write_head_of_object(api_version, kind, message.len(), out);
+    out.extend_from_slice(message);
+    out.extend_from_slice(&TAIL);
+}
+
+/// Appends what stands before the message of an object.
+fn write_head_of_object(api_version: &str, kind: &str, message: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&MAGIC);
+    let type_meta = bytes_len(api_version.len()) + bytes_len(kind.len());
+    write_head(number::TYPE_META, type_meta, out);
+    write_bytes(number::API_VERSION, api_version.as_bytes(), out);
+    write_bytes(number::KIND, kind.as_bytes(), out);
+    write_head(number::RAW, message, out);
+}
+
+/// What stands before the items of a list and before each of them, so that items that were written before are sent as
+/// they are: the head, then for each item its [`ListHead::item`] and its message, then the [`TAIL`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListHead {
+    /// How many bytes the items take with what stands before each.
+    items: usize,
+}
+
+impl ListHead {
+    /// Takes in an item whose message has that many bytes. All must be taken in before the head is written, since it
+    /// tells the length of the whole.
+    pub fn add(&mut self, message: usize) {
+        self.items += bytes_len(message);
+    }
+
+    /// How many bytes the list takes from its head to its tail.
+    pub fn len_of_list(self, api_version: &str, kind: &str, metadata: &[u8]) -> usize {
+        let type_meta = bytes_len(api_version.len()) + bytes_len(kind.len());
+        let message = bytes_len(metadata.len()) + self.items;
+        MAGIC.len() + bytes_len(type_meta) + 1 + varint_len(message as u64) + message + TAIL.len()
+    }
+
+    /// Appends the head of a list of that version and kind (`v1`, `PodList`) with the message of its `ListMeta`.
+    pub fn write(self, api_version: &str, kind: &str, metadata: &[u8], out: &mut Vec<u8>) {
+        let message = bytes_len(metadata.len()) + self.items;
+        write_head_of_object(api_version, kind, message, out);
+        write_bytes(number::LIST_META, metadata, out);
+    }
+
+    /// Appends what stands before an item whose message has that many bytes.
+    pub fn item(message: usize, out: &mut Vec<u8>) {
+        write_head(number::ITEMS, message, out);
+    }
+}
+
+/// Appends a whole list of that version and kind (`v1`, `PodList`): `metadata` is the message of its `ListMeta`, `items`
+/// are the messages of its items.
+pub fn write_list<'i>(
+    api_version: &str,
+    kind: &str,
+    metadata: &[u8],
+    items: impl Iterator<Item = &'i [u8]> + Clone,
+    out: &mut Vec<u8>,
+) {
+    let mut head = ListHead::default();
+    items.clone().for_each(|item| head.add(item.len()));
+    out.reserve(head.len_of_list(api_version, kind, metadata));
+    head.write(api_version, kind, metadata, out);
+    for item in items {
+        ListHead::item(item.len(), out);
+        out.extend_from_slice(item);
+    }
+    out.extend_from_slice(&TAIL);
+}
+
+/// Appends a frame of a watch stream: its length in four bytes, the most significant first, then the `WatchEvent` of that
+/// type (`ADDED`) without an envelope of its own. `object` is in its envelope.
+pub fn write_watch_event(event_type: &str, object: &[u8], out: &mut Vec<u8>) {
+    let raw = bytes_len(object.len());
+    let length = bytes_len(event_type.len()) + bytes_len(raw);
+    out.reserve(4 + length);
+    // An object is far smaller than four gigabytes.
+    out.extend_from_slice(&(length as u32).to_be_bytes());
+    write_bytes(number::EVENT_TYPE, event_type.as_bytes(), out);
+    write_head(number::EVENT_OBJECT, raw, out);
+    write_bytes(number::EVENT_RAW, object, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_stands_in_its_envelope() {
+        let mut out = Vec::new();
+        write_envelope("v1", "Pod", b"message", &mut out);
+        assert_eq!(
+            out,
+            b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x07message\x1a\x00\x22\x00"
+        );
+        let envelope = Envelope::read(&out).unwrap();
+        assert_eq!((&*envelope.api_version, &*envelope.kind), ("v1", "Pod"));
+        assert_eq!(envelope.message, b"message");
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_refused_in_the_words_of_the_reference() {
+        let error = |bytes: &[u8]| Envelope::read(bytes).unwrap_err().to_string();
+        assert_eq!(error(b""), "empty data");
+        assert_eq!(error(b"k8s\0"), "empty body");
+        assert_eq!(
+            error(b"not protobuf"),
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+        );
+        assert_eq!(error(b"k8s\0\x0a\x09\x0a"), "unexpected EOF");
+        assert_eq!(error(b"k8s\0\x08\x00"), "proto: wrong wireType = 0 for field typeMeta");
+    }
+
+    #[test]
+    fn what_an_envelope_lacks_is_empty() {
+        let envelope = Envelope::read(b"k8s\0\x1a\x00").unwrap();
+        assert_eq!((&*envelope.api_version, &*envelope.kind), ("", ""));
+        assert!(envelope.message.is_empty());
+    }
+
+    #[test]
+    fn a_list_is_put_together_of_items_that_were_written_before() {
+        let items: [&[u8]; 3] = [b"first", &[7; 300], b""];
+        let mut out = Vec::new();
+        write_list("v1", "PodList", b"meta", items.into_iter(), &mut out);
+        let mut head = ListHead::default();
+        items.iter().for_each(|item| head.add(item.len()));
+        assert_eq!(out.len(), head.len_of_list("v1", "PodList", b"meta"));
+        let envelope = Envelope::read(&out).unwrap();
+        assert_eq!(envelope.kind, "PodList");
+        let mut input = Input::new(envelope.message);
+        let mut fields = Vec::new();
+        while let Some(tag) = input.tag().unwrap() {
+            fields.push((tag.number, input.bytes().unwrap()));
+        }
+        assert_eq!(fields, [(1, &b"meta"[..]), (2, items[0]), (2, items[1]), (2, items[2])]);
+        assert_eq!(out[out.len() - 4..], TAIL);
+    }
+
+    #[test]
+    fn a_watch_event_is_a_frame_with_its_length() {
+        let mut out = Vec::new();
+        write_watch_event("ADDED", b"object", &mut out);
+        assert_eq!(out, b"\0\0\0\x11\x0a\x05ADDED\x12\x08\x0a\x06object");
+    }
+}

@@ -1,0 +1,91 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use holdfast_resource::schema::{Field, Type, TypeId, TypeTable};
+
+/// The protobuf messages of the types of a table.
+///
+/// Made once for a table and shared; costs a word or so for each field.
+#[derive(Clone, Debug)]
+pub struct Messages {
+    types: Arc<TypeTable>,
+    nodes: Vec<Node>,
+    /// For each type, by its index, the nodes of its message.
+    of_types: Vec<Nodes>,
+}
+
+/// Nodes of one message, which stand together.
+pub(crate) type Nodes = Range<u32>;
+
+/// What stands under a number of a message.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) number: u16,
+    pub(crate) holds: Holds,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Holds {
+    /// The field at this place among the fields of the type.
+    Field(u16),
+    /// A message whose fields are fields of the type in JSON.
+    Inlined(Nodes),
+}
+
+impl Messages {
+    /// The messages of the types of `types`.
+    pub fn new(types: Arc<TypeTable>) -> Self {
+        let mut messages = Self {
+            nodes: Vec::new(),
+            of_types: Vec::with_capacity(types.len()),
+            types: Arc::clone(&types),
+        };
+        for (_, of) in types.iter() {
+            let nodes = messages.lay_out(of);
+            messages.of_types.push(nodes);
+        }
+        messages
+    }
+
+    /// The table whose types these are.
+    pub fn types(&self) -> &TypeTable {
+        &self.types
+    }
+
+    /// The nodes of the message of a type, in the order of their numbers.
+    pub(crate) fn of_type(&self, id: TypeId) -> Nodes {
+        self.of_types.get(id.index()).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn nodes(&self, range: &Nodes) -> &[Node] {
+        self.nodes
+            .get(range.start as usize..range.end as usize)
+            .unwrap_or_default()
+    }
+
+    fn lay_out(&mut self, of: &Type) -> Nodes {
+        let mut fields: Vec<(u16, &Field)> = (0..).zip(of.fields()).collect();
+        fields.retain(|(_, field)| !field.proto.numbers().is_empty());
+        fields.sort_by_key(|(_, field)| field.proto.numbers());
+        self.lay_out_level(&fields, 0)
+    }
+
+    /// Lays out fields that have their first `level` numbers in common.
+    fn lay_out_level(&mut self, fields: &[(u16, &Field)], level: usize) -> Nodes {
+        let number = |field: &Field| field.proto.numbers().get(level).copied().unwrap_or_default();
+        let mut nodes = Vec::new();
+        for group in fields.chunk_by(|(_, a), (_, b)| number(a) == number(b)) {
+            let Some((at, first)) = group.first() else { continue };
+            let holds = match first.proto.numbers().len() == level + 1 {
+                true => Holds::Field(*at),
+                false => Holds::Inlined(self.lay_out_level(group, level + 1)),
+            };
+            let number = number(first);
+            nodes.push(Node { number, holds });
+        }
+        let start = self.nodes.len() as u32;
+        self.nodes.append(&mut nodes);
+        start..self.nodes.len() as u32
+    }
+}

@@ -1,0 +1,131 @@
+//! Objects that the reference wrote in JSON and in protobuf, one of each kind, filled in every field: each form is read and
+//! gives the other. Passed over where the shared data is not there.
+
+#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)] // A failure names the object.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast_proto::{Envelope, Messages, write_envelope};
+use holdfast_resource::schema::{self, TypeId};
+use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_value::{Limits, SmolStr, Value, json};
+
+/// The folder of shared data: `HOLDFAST_SHARED`, or `shared` beside the repository.
+fn shared(part: &str) -> Option<PathBuf> {
+    let root = match std::env::var_os("HOLDFAST_SHARED") {
+        Some(root) => PathBuf::from(root),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+    };
+    let path = root.join(part);
+    if !path.exists() {
+        println!("passed over: {part} is not there");
+        return None;
+    }
+    Some(path)
+}
+
+/// An object of the reference in its two forms.
+struct Sample {
+    name: String,
+    json: Value,
+    protobuf: Vec<u8>,
+}
+
+impl Sample {
+    /// The kind that the name of the file tells.
+    fn kind(&self) -> GroupVersionKind {
+        let mut words = self.name.rsplitn(3, '.');
+        let mut word = || words.next().unwrap();
+        let (kind, version, group) = (SmolStr::new(word()), word(), word());
+        let group = if group == "core" { "" } else { group };
+        GroupVersionKind {
+            group_version: GroupVersion::new(group, version),
+            kind,
+        }
+    }
+}
+
+fn samples(folder: &Path) -> Vec<Sample> {
+    let mut found: Vec<Sample> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "pb"))
+        .map(|path| Sample {
+            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+            json: json::parse(&std::fs::read(path.with_extension("json")).unwrap(), &Limits::TRUSTED).unwrap(),
+            protobuf: std::fs::read(&path).unwrap(),
+        })
+        .collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// What the two forms of an object disagree in.
+fn check(messages: &Messages, of: TypeId, sample: &Sample) -> Result<(), String> {
+    let expected = schema::decode(messages.types(), of, &sample.json).map_err(|error| error.to_string())?;
+    if let Some(unknown) = expected.unknown.first() {
+        return Err(unknown.to_string());
+    }
+    let envelope = Envelope::read(&sample.protobuf).map_err(|error| error.to_string())?;
+    let mut read = messages
+        .decode(of, envelope.message, &Limits::REQUEST)
+        .map_err(|error| format!("reading: {error}"))?;
+    for (name, text) in [("apiVersion", &envelope.api_version), ("kind", &envelope.kind)] {
+        // Watch events have neither.
+        if !text.is_empty() {
+            read.set_at(&[name], Value::from(&**text));
+        }
+    }
+    if read != expected.value {
+        return Err(format!("read as\n{read}\ninstead of\n{}", expected.value));
+    }
+    let mut message = Vec::new();
+    messages
+        .encode(of, &expected.value, &mut message)
+        .map_err(|error| format!("writing: {error}"))?;
+    let mut written = Vec::new();
+    write_envelope(&envelope.api_version, &envelope.kind, &message, &mut written);
+    if written != sample.protobuf {
+        let at = written.iter().zip(&sample.protobuf).take_while(|(a, b)| a == b).count();
+        let around = |bytes: &[u8]| {
+            bytes[at.saturating_sub(40)..(at + 40).min(bytes.len())]
+                .escape_ascii()
+                .to_string()
+        };
+        return Err(format!(
+            "written otherwise from byte {at}:\n{}\ninstead of\n{}",
+            around(&written),
+            around(&sample.protobuf)
+        ));
+    }
+    Ok(())
+}
+
+#[test]
+fn objects_of_every_served_kind_are_read_and_written_as_by_the_reference() {
+    let Some(folder) = shared("facts/roundtrip") else {
+        return;
+    };
+    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+    let (mut same, mut passed_over, mut odd) = (0, BTreeMap::<SmolStr, Vec<String>>::new(), Vec::new());
+    for sample in samples(&folder) {
+        let kind = sample.kind();
+        let Some(of) = messages.types().id_of_kind(&kind) else {
+            let kinds = passed_over.entry(kind.group_version.api_version()).or_default();
+            kinds.push(kind.kind.to_string());
+            continue;
+        };
+        match check(&messages, of, &sample) {
+            Ok(()) => same += 1,
+            Err(difference) => odd.push(format!("{}: {difference}", sample.name)),
+        }
+    }
+    println!("{same} the same both ways; passed over, since the table of types has them not:");
+    for (api_version, kinds) in &passed_over {
+        println!("  {api_version}: {}", kinds.join(", "));
+    }
+    assert!(odd.is_empty(), "{} differ:\n{}", odd.len(), odd.join("\n\n"));
+    assert!(same > 0);
+}
