@@ -104,7 +104,7 @@ fn keep<X: Indexer>(checkpointer: Checkpointer, commands: mpsc::WeakSender<Comma
             };
             if due {
                 match checkpointer.run() {
-                    Ok(left) => raise.store(left > 0, Ordering::Release),
+                    Ok(()) => raise.store(true, Ordering::Release),
                     Err(error) => tracing::warn!(%error, "a checkpoint of the store failed"),
                 }
                 settled = Instant::now();

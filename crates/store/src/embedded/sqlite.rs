@@ -17,6 +17,11 @@ const APPLICATION: i64 = 0x486f_6c64;
 /// `PRAGMA user_version`: raised whenever an older program could misread the file.
 const FORMAT: i64 = 1;
 
+/// The most times that a checkpoint goes after what was written during its last pass.
+const PASSES: usize = 4;
+/// So few pages the writer may move itself without keeping anyone waiting for long.
+const LITTLE: u64 = 256;
+
 const SCHEMA: &str = "
     CREATE TABLE log (
         id INTEGER PRIMARY KEY,
@@ -286,18 +291,26 @@ impl Checkpointer {
         })
     }
 
-    /// Moves what can be moved while the writer goes on. Returns how many pages it left in the log.
-    pub(crate) fn run(&self) -> Result<u64, StorageError> {
-        checkpoint(&self.connection, "PASSIVE").map_err(|error| storage_error(&self.path, &error))
+    /// Moves what can be moved while the writer goes on, until what came meanwhile is little.
+    pub(crate) fn run(&self) -> Result<(), StorageError> {
+        let mut before = 0;
+        for _ in 0..PASSES {
+            let pages = checkpoint(&self.connection, "PASSIVE").map_err(|error| storage_error(&self.path, &error))?;
+            // The pages are counted from the start of the log, which may have started over.
+            if pages.abs_diff(before) < LITTLE {
+                break;
+            }
+            before = pages;
+        }
+        Ok(())
     }
 }
 
+/// Moves pages of the log into the file, and syncs it. Returns how many of the log's pages are moved by now.
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<u64> {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
-    let (log, moved) = connection
-        .prepare_cached(&sql)?
-        .query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))?;
-    Ok(u64::try_from(log - moved).unwrap_or(0))
+    let moved: i64 = connection.prepare_cached(&sql)?.query_row([], |row| row.get(2))?;
+    Ok(u64::try_from(moved).unwrap_or(0))
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {

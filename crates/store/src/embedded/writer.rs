@@ -54,8 +54,8 @@ pub(crate) enum Command<X: Indexer> {
 pub(crate) struct Keeper {
     /// Asks for a checkpoint; the thread ends when this is dropped.
     pub(crate) wanted: sync_mpsc::Sender<()>,
-    /// Raised by the thread when it could not keep up, so that the writer moves the rest itself: a log that is never
-    /// moved whole never starts over.
+    /// Raised by the thread after each checkpoint, so that the writer moves the little that came meanwhile itself: a
+    /// log that is never moved whole never starts over.
     pub(crate) rest: Arc<AtomicBool>,
     pub(crate) thread: JoinHandle<()>,
 }
