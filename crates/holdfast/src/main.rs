@@ -6,6 +6,7 @@ mod files;
 mod flags;
 mod kubeconfig;
 mod logging;
+mod openapi;
 mod pki;
 mod remote;
 mod serve;

@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::flags::Serve;
+use crate::openapi::Documents;
 use crate::pki::{Names, Pair, Pki};
 use crate::{files, kubeconfig, logging};
 
@@ -202,6 +203,7 @@ fn service(
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
     };
     let types = Arc::new(tables::types().context("cannot read the table of types")?);
+    let documents = Documents::new(Arc::clone(&registry), Arc::clone(&types));
     let types = Types::new(types, &registry.load());
     let context = Context {
         registry: Arc::clone(&registry),
@@ -218,7 +220,8 @@ fn service(
         context: Arc::new(context),
         authenticator,
         authorizer: Arc::new(BuiltInRules),
-        paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock)),
+        paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
+            .with_openapi(Arc::new(documents)),
     }))
 }
 

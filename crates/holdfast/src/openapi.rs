@@ -1,0 +1,62 @@
+//! The OpenAPI documents of the built-in kinds, as the server asks for them.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use holdfast_kinds::Descriptions;
+use holdfast_resource::Registry;
+use holdfast_resource::openapi::{self, NoDescriptions, Publication};
+use holdfast_resource::schema::TypeTable;
+use holdfast_server::openapi::Source;
+use holdfast_server::version::KUBERNETES;
+use holdfast_value::json;
+use tracing::warn;
+
+/// Makes documents of what the registry serves. Nothing is kept: the descriptions, too, are read anew for each document.
+pub(crate) struct Documents {
+    registry: Arc<ArcSwap<Registry>>,
+    types: Arc<TypeTable>,
+}
+
+impl Documents {
+    pub(crate) fn new(registry: Arc<ArcSwap<Registry>>, types: Arc<TypeTable>) -> Self {
+        Self { registry, types }
+    }
+
+    fn publish<T>(&self, publish: impl FnOnce(&Publication<'_>) -> T) -> T {
+        let descriptions: Box<dyn openapi::Descriptions> = match Descriptions::read() {
+            Ok(descriptions) => Box::new(descriptions),
+            Err(error) => {
+                warn!(%error, "no descriptions for OpenAPI");
+                Box::new(NoDescriptions)
+            }
+        };
+        // `1.36` of `1.36.2`.
+        let version = KUBERNETES.rsplit_once('.').map_or(KUBERNETES, |(version, _)| version);
+        let registry = self.registry.load();
+        publish(&Publication::new(&registry, &self.types, &*descriptions, version))
+    }
+}
+
+impl Source for Documents {
+    fn fingerprint(&self) -> Vec<u8> {
+        let mut all = format!("{KUBERNETES} {}", env!("CARGO_PKG_VERSION"));
+        for group_version in self.registry.load().group_versions() {
+            all.push('\n');
+            all.push_str(&group_version.api_version());
+        }
+        all.into_bytes()
+    }
+
+    fn paths(&self) -> Vec<String> {
+        Publication::v3_names(&self.registry.load())
+    }
+
+    fn version_3(&self, path: &str) -> Option<Vec<u8>> {
+        self.publish(|publication| publication.v3(path).map(|document| json::to_vec(&document)))
+    }
+
+    fn version_2(&self) -> Vec<u8> {
+        self.publish(|publication| json::to_vec(&publication.v2()))
+    }
+}
