@@ -1,8 +1,10 @@
 //! A small reader of JSON, for field sets and the values within their elements: it reads what stands inside JSON strings
 //! without making a tree of what stands around them.
 
+use std::borrow::Cow;
+
 use holdfast_value::{List, Map, SmolStr, Value};
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 use smallvec::SmallVec;
 
 /// The deepest nesting of a field set or of a value within an element.
@@ -24,17 +26,37 @@ pub(crate) type Members = SmallVec<[(SmolStr, Value); 2]>;
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
-    /// The last string that had escapes, without them.
-    unescaped: String,
+}
+
+/// A string as it stands between its quotes.
+pub(crate) struct RawString<'a> {
+    pub(crate) text: &'a str,
+    /// Whether there are escapes in it.
+    escapes: bool,
+}
+
+impl<'a> RawString<'a> {
+    /// The string without its escapes.
+    pub(crate) fn unescaped(&self) -> Result<Cow<'a, str>, ScanError> {
+        if !self.escapes {
+            return Ok(Cow::Borrowed(self.text));
+        }
+        let mut unescaped = String::with_capacity(self.text.len());
+        let mut scanner = Scanner::new(self.text);
+        while let Some(length) = memchr(b'\\', &scanner.bytes()[scanner.at..]) {
+            let escape = scanner.at + length;
+            unescaped.push_str(self.text.get(scanner.at..escape).unwrap_or_default());
+            scanner.at = escape + 1;
+            unescaped.push(scanner.escape()?);
+        }
+        unescaped.push_str(self.text.get(scanner.at..).unwrap_or_default());
+        Ok(Cow::Owned(unescaped))
+    }
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            at: 0,
-            unescaped: String::new(),
-        }
+        Self { text, at: 0 }
     }
 
     fn bytes(&self) -> &'a [u8] {
@@ -106,7 +128,7 @@ impl<'a> Scanner<'a> {
             return self.error("too deeply nested");
         }
         match self.peek() {
-            Some(b'"') => Ok(Value::String(SmolStr::new(self.string()?))),
+            Some(b'"') => Ok(Value::String(SmolStr::from(self.string()?.unescaped()?))),
             Some(b'{') => Ok(Value::Map(Map::from_unsorted(self.members(depth + 1)?.into_vec()))),
             Some(b'[') => Ok(Value::List(List::from(self.items(depth + 1)?))),
             Some(b't') => self.word("true").map(|()| Value::Bool(true)),
@@ -141,7 +163,7 @@ impl<'a> Scanner<'a> {
             return Ok(members);
         }
         loop {
-            let name = SmolStr::new(self.name()?);
+            let name = SmolStr::from(self.name()?.unescaped()?);
             members.push((name, self.value(depth)?));
             if self.take(b'}') {
                 return Ok(members);
@@ -152,68 +174,38 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads a member's name and the colon after it.
-    pub(crate) fn name(&mut self) -> Result<&str, ScanError> {
+    /// Reads a member's name, as it stands between its quotes, and the colon after it.
+    pub(crate) fn name(&mut self) -> Result<RawString<'a>, ScanError> {
         if self.peek() != Some(b'"') {
             return self.error("expected a name in quotes");
         }
-        let name = self.string_place()?;
+        let name = self.string()?;
         if !self.take(b':') {
             return self.error("expected :");
         }
-        Ok(self.string_at(name))
+        Ok(name)
     }
 
-    fn string(&mut self) -> Result<&str, ScanError> {
-        let place = self.string_place()?;
-        Ok(self.string_at(place))
-    }
-
-    /// The string that was read last: a part of the text, or where there is none the one without escapes.
-    fn string_at(&self, place: Option<(usize, usize)>) -> &str {
-        match place {
-            Some((start, end)) => self.text.get(start..end).unwrap_or_default(),
-            None => &self.unescaped,
-        }
-    }
-
-    /// Reads a string, the opening quote of which is next, and says where it stands if it has no escapes.
-    fn string_place(&mut self) -> Result<Option<(usize, usize)>, ScanError> {
+    /// Reads a string, the opening quote of which is next.
+    fn string(&mut self) -> Result<RawString<'a>, ScanError> {
         let bytes = self.bytes();
         let start = self.at + 1;
-        let Some(length) = memchr2(b'"', b'\\', &bytes[start..]) else {
-            self.at = bytes.len();
-            return self.error("unexpected end of a string");
-        };
-        let end = start + length;
-        if bytes[end] == b'"' {
-            self.at = end + 1;
-            return Ok(Some((start, end)));
-        }
-        self.unescape(start, end).map(|()| None)
-    }
-
-    /// Reads a string on from its first backslash.
-    fn unescape(&mut self, start: usize, escape: usize) -> Result<(), ScanError> {
-        let text = self.text;
-        let mut unescaped = std::mem::take(&mut self.unescaped);
-        unescaped.clear();
-        unescaped.push_str(text.get(start..escape).unwrap_or_default());
-        self.at = escape;
-        loop {
-            let rest = &text.as_bytes()[self.at..];
-            let Some(length) = memchr2(b'"', b'\\', rest) else {
-                self.at = text.len();
-                return self.error("unexpected end of a string");
-            };
-            unescaped.push_str(text.get(self.at..self.at + length).unwrap_or_default());
-            self.at += length + 1;
-            if rest[length] == b'"' {
-                self.unescaped = unescaped;
-                return Ok(());
+        let mut end = start;
+        let mut escapes = false;
+        while let Some(length) = memchr2(b'"', b'\\', bytes.get(end..).unwrap_or_default()) {
+            end += length;
+            if bytes[end] == b'"' {
+                self.at = end + 1;
+                return Ok(RawString {
+                    text: self.text.get(start..end).unwrap_or_default(),
+                    escapes,
+                });
             }
-            unescaped.push(self.escape()?);
+            escapes = true;
+            end += 2;
         }
+        self.at = bytes.len();
+        self.error("unexpected end of a string")
     }
 
     /// Reads what follows a backslash.

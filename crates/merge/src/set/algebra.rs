@@ -1,21 +1,38 @@
 //! Union, intersection and differences: walks of two sorted trees side by side.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use super::{Level, Set, SetBuilder};
+use super::{Entry, Level, Nodes, Set};
+use crate::PathElement;
 
 impl Set {
     /// The paths in either set.
     pub fn union(&self, other: &Set) -> Set {
-        if other.is_empty() || self.same(other) {
+        let (Some(ours), Some(theirs)) = (&self.0, &other.0) else {
+            return if self.is_empty() { other.clone() } else { self.clone() };
+        };
+        if self.same(other) {
             return self.clone();
         }
-        if self.is_empty() {
-            return other.clone();
-        }
-        let mut out = SetBuilder::with_capacity(self.nodes().len() + other.nodes().len());
-        union(self.level(), other.level(), &mut out);
-        out.finish()
+        let (a, b) = (self.level(), other.level());
+        let mut union = Union {
+            order: Order::of(a, b),
+            nodes: Nodes::with_capacity(a.nodes.len() + b.nodes.len()),
+            numbers: match Arc::ptr_eq(&ours.elements, &theirs.elements) {
+                true => Numbers::Same,
+                false => Numbers::Other {
+                    elements: ours.elements.to_vec(),
+                    known: vec![Numbers::UNKNOWN; theirs.elements.len()],
+                },
+            },
+        };
+        union.levels(a, b);
+        let elements = match union.numbers {
+            Numbers::Same => Arc::clone(&ours.elements),
+            Numbers::Other { elements, .. } => Arc::new(elements),
+        };
+        Set::from_parts(elements, union.nodes)
     }
 
     /// The paths in both sets. Elements are taken from `self`.
@@ -23,135 +40,238 @@ impl Set {
         if self.same(other) {
             return self.clone();
         }
-        let mut out = SetBuilder::default();
-        intersection(self.level(), other.level(), &mut out);
-        out.finish()
+        let (a, b) = (self.level(), other.level());
+        let mut nodes = Nodes::default();
+        intersection(&Order::of(a, b), a, b, &mut nodes);
+        self.with_nodes(nodes)
     }
 
     /// The paths of `self` that are not in `other`, path by path.
     pub fn difference(&self, other: &Set) -> Set {
+        let (a, b) = (self.level(), other.level());
         if self.same(other) {
             return Set::new();
         }
-        if !have_common_path(self.level(), other.level()) {
+        let order = Order::of(a, b);
+        if !have_common_path(&order, a, b) {
             return self.clone();
         }
-        let mut out = SetBuilder::with_capacity(self.nodes().len());
-        difference(self.level(), other.level(), &mut out);
-        out.finish()
+        let mut nodes = Nodes::with_capacity(a.nodes.len());
+        difference(&order, a, b, &mut nodes);
+        self.with_nodes(nodes)
     }
 
     /// The paths of `self` that are neither in `other` nor below a path in `other`.
     pub fn recursive_difference(&self, other: &Set) -> Set {
-        if self.is_empty() || other.is_empty() {
+        let (a, b) = (self.level(), other.level());
+        if a.is_empty() || b.is_empty() {
             return self.clone();
         }
-        let mut out = SetBuilder::with_capacity(self.nodes().len());
-        recursive_difference(self.level(), other.level(), &mut out);
+        let mut nodes = Nodes::with_capacity(a.nodes.len());
+        recursive_difference(&Order::of(a, b), a, b, &mut nodes);
         // An entry is kept as it is or lost with all below it.
-        match out.position() == self.nodes().len() {
+        match nodes.len() == a.nodes.len() {
             true => self.clone(),
-            false => out.finish(),
+            false => self.with_nodes(nodes),
         }
     }
 
     /// The paths that have no other path of the set below them.
     pub fn leaves(&self) -> Set {
-        let mut out = SetBuilder::with_capacity(self.nodes().len());
-        leaves(self.level(), &mut out);
-        out.finish()
+        let mut nodes = Nodes::with_capacity(self.level().nodes.len());
+        leaves(self.level(), &mut nodes);
+        self.with_nodes(nodes)
     }
 
     /// Whether every path of `self` is in `other`.
     pub fn is_subset(&self, other: &Set) -> bool {
-        self.same(other) || is_subset(self.level(), other.level())
+        let (a, b) = (self.level(), other.level());
+        self.same(other) || is_subset(&Order::of(a, b), a, b)
     }
 }
 
-fn union(mut a: Level<'_>, mut b: Level<'_>, out: &mut SetBuilder) {
-    while let (Some(left), Some(right)) = (a.first(), b.first()) {
-        match left.element().cmp(right.element()) {
-            Ordering::Less => {
-                out.push_entry(left);
-                a.next();
-            }
-            Ordering::Greater => {
-                out.push_entry(right);
-                b.next();
-            }
-            Ordering::Equal => {
-                let at = out.open(left.element().clone());
-                union(left.below(), right.below(), out);
-                out.close(at, left.is_member() || right.is_member());
-                a.next();
-                b.next();
+/// How the entries of two sets compare.
+enum Order {
+    /// By their elements.
+    Elements,
+    /// By the ranks of their elements among those of both sets: left and right, by number.
+    Ranks(Vec<u32>, Vec<u32>),
+}
+
+impl Order {
+    /// Ranks pay where elements occur many times.
+    fn of(a: Level<'_>, b: Level<'_>) -> Self {
+        const OCCURRENCES: usize = 8;
+        if a.nodes.len().min(b.nodes.len()) < OCCURRENCES * (a.elements.len() + b.elements.len()) {
+            return Order::Elements;
+        }
+        let mut all: Vec<(&PathElement, usize)> = a.elements.iter().chain(b.elements).zip(0..).collect();
+        all.sort_by(|a, b| a.0.cmp(b.0));
+        let mut ranks = vec![0; all.len()];
+        for (rank, equal) in (0..).zip(all.chunk_by(|a, b| a.0 == b.0)) {
+            equal.iter().for_each(|(_, at)| ranks[*at] = rank);
+        }
+        let right = ranks.split_off(a.elements.len());
+        Order::Ranks(ranks, right)
+    }
+
+    #[inline]
+    fn compare(&self, left: Entry<'_>, right: Entry<'_>) -> Ordering {
+        match self {
+            Order::Elements => left.element().cmp(right.element()),
+            Order::Ranks(a, b) => a[left.node.element()].cmp(&b[right.node.element()]),
+        }
+    }
+}
+
+struct Union {
+    order: Order,
+    nodes: Nodes,
+    numbers: Numbers,
+}
+
+/// The numbers that elements of the right set have in the union.
+enum Numbers {
+    /// Their own, as both sets have one table.
+    Same,
+    /// Others, found out one by one; what the left set has not is added to its elements.
+    Other {
+        elements: Vec<PathElement>,
+        known: Vec<u32>,
+    },
+}
+
+impl Numbers {
+    const UNKNOWN: u32 = u32::MAX;
+
+    /// Notes that a right element is the same as a left one.
+    fn note(&mut self, left: Entry<'_>, right: Entry<'_>) {
+        if let Numbers::Other { known, .. } = self {
+            known[right.node.element()] = left.number();
+        }
+    }
+
+    #[inline]
+    fn of(&mut self, number: usize, right: &[PathElement]) -> u32 {
+        match self {
+            Numbers::Same => u32::try_from(number).unwrap_or(Self::UNKNOWN),
+            Numbers::Other { elements, known } => {
+                if known[number] == Self::UNKNOWN {
+                    known[number] = u32::try_from(elements.len()).unwrap_or(Self::UNKNOWN);
+                    elements.push(right[number].clone());
+                }
+                known[number]
             }
         }
     }
-    out.push_level(a);
-    out.push_level(b);
 }
 
-fn intersection(a: Level<'_>, mut b: Level<'_>, out: &mut SetBuilder) {
+impl Union {
+    fn levels(&mut self, mut a: Level<'_>, mut b: Level<'_>) {
+        while let (Some(left), Some(right)) = (a.first(), b.first()) {
+            match self.order.compare(left, right) {
+                Ordering::Less => {
+                    self.nodes.push_entry(left);
+                    a.next();
+                }
+                Ordering::Greater => {
+                    b.next();
+                    self.push_right(Level {
+                        nodes: &[right.node],
+                        ..b
+                    });
+                    self.push_right(right.below());
+                }
+                Ordering::Equal => {
+                    self.numbers.note(left, right);
+                    let at = self.nodes.open(left.number());
+                    self.levels(left.below(), right.below());
+                    self.nodes.close(at, left.is_member() || right.is_member());
+                    a.next();
+                    b.next();
+                }
+            }
+        }
+        self.nodes.push_level(a);
+        self.push_right(b);
+    }
+
+    /// Adds nodes of the right set as they stand.
+    #[inline]
+    fn push_right(&mut self, level: Level<'_>) {
+        let numbers = &mut self.numbers;
+        let renumbered = |node: &super::Node| node.renumbered(numbers.of(node.element(), level.elements));
+        self.nodes.extend(level.nodes.iter().map(renumbered));
+    }
+}
+
+fn intersection(order: &Order, a: Level<'_>, mut b: Level<'_>, nodes: &mut Nodes) {
     for left in a.entries() {
-        let Some(right) = b.advance_to(left.element()) else {
+        let Some(right) = advance(order, &mut b, left) else {
             continue;
         };
         let both = left.is_member() && right.is_member();
         if both || !(left.below().is_empty() || right.below().is_empty()) {
-            let at = out.open(left.element().clone());
-            intersection(left.below(), right.below(), out);
-            out.close(at, both);
+            let at = nodes.open(left.number());
+            intersection(order, left.below(), right.below(), nodes);
+            nodes.close(at, both);
         }
     }
 }
 
-fn difference(a: Level<'_>, mut b: Level<'_>, out: &mut SetBuilder) {
+fn difference(order: &Order, a: Level<'_>, mut b: Level<'_>, nodes: &mut Nodes) {
     for left in a.entries() {
-        let Some(right) = b.advance_to(left.element()) else {
-            out.push_entry(left);
+        let Some(right) = advance(order, &mut b, left) else {
+            nodes.push_entry(left);
             continue;
         };
-        let at = out.open(left.element().clone());
-        difference(left.below(), right.below(), out);
-        out.close(at, left.is_member() && !right.is_member());
+        let at = nodes.open(left.number());
+        difference(order, left.below(), right.below(), nodes);
+        nodes.close(at, left.is_member() && !right.is_member());
     }
 }
 
-fn recursive_difference(a: Level<'_>, mut b: Level<'_>, out: &mut SetBuilder) {
+fn recursive_difference(order: &Order, a: Level<'_>, mut b: Level<'_>, nodes: &mut Nodes) {
     for left in a.entries() {
-        match b.advance_to(left.element()) {
-            None => out.push_entry(left),
+        match advance(order, &mut b, left) {
+            None => nodes.push_entry(left),
             Some(right) if right.is_member() => {}
             Some(right) => {
-                let at = out.open(left.element().clone());
-                recursive_difference(left.below(), right.below(), out);
-                out.close(at, left.is_member());
+                let at = nodes.open(left.number());
+                recursive_difference(order, left.below(), right.below(), nodes);
+                nodes.close(at, left.is_member());
             }
         }
     }
 }
 
-fn leaves(level: Level<'_>, out: &mut SetBuilder) {
+fn leaves(level: Level<'_>, nodes: &mut Nodes) {
     for entry in level.entries() {
-        let at = out.open(entry.element().clone());
-        leaves(entry.below(), out);
-        out.close(at, entry.below().is_empty());
+        let at = nodes.open(entry.number());
+        leaves(entry.below(), nodes);
+        nodes.close(at, entry.below().is_empty());
     }
 }
 
-fn have_common_path(a: Level<'_>, mut b: Level<'_>) -> bool {
+fn have_common_path(order: &Order, a: Level<'_>, mut b: Level<'_>) -> bool {
     !b.is_empty()
         && a.entries().any(|left| {
-            b.advance_to(left.element()).is_some_and(|right| {
-                (left.is_member() && right.is_member()) || have_common_path(left.below(), right.below())
+            advance(order, &mut b, left).is_some_and(|right| {
+                (left.is_member() && right.is_member()) || have_common_path(order, left.below(), right.below())
             })
         })
 }
 
-fn is_subset(a: Level<'_>, mut b: Level<'_>) -> bool {
+fn is_subset(order: &Order, a: Level<'_>, mut b: Level<'_>) -> bool {
     a.entries().all(|left| {
-        b.advance_to(left.element())
-            .is_some_and(|right| (right.is_member() || !left.is_member()) && is_subset(left.below(), right.below()))
+        advance(order, &mut b, left).is_some_and(|right| {
+            (right.is_member() || !left.is_member()) && is_subset(order, left.below(), right.below())
+        })
     })
+}
+
+/// Takes off the right entries before a left one, and gives the one with the same element if there is one.
+#[inline]
+fn advance<'b>(order: &Order, b: &mut Level<'b>, left: Entry<'_>) -> Option<Entry<'b>> {
+    b.advance(|right| order.compare(left, right).reverse())
 }

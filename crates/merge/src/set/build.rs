@@ -1,25 +1,49 @@
 //! Building sets in the order of their nodes.
 
-use super::{Entry, Level, Node, Set};
-use crate::PathElement;
+use std::sync::Arc;
 
-/// Collects the nodes of a set in preorder: [`SetBuilder::open`] an element, add what is below it, and
-/// [`SetBuilder::close`] it. Siblings must come in order, or be put in order with [`SetBuilder::sort_level`] before their
-/// parent is closed.
+use super::intern::{Index, hash_element};
+use super::{Nodes, Set};
+use crate::{Path, PathElement};
+
+/// Collects the nodes of a set in preorder, with their elements: [`SetBuilder::open`] an element, add what is below it,
+/// and [`SetBuilder::close`] it. Siblings must come in order, or be put in order with [`SetBuilder::sort_level`] before
+/// their parent is closed.
 #[derive(Default)]
 pub(crate) struct SetBuilder {
-    nodes: Vec<Node>,
+    elements: Elements,
+    nodes: Nodes,
+}
+
+/// A table of elements under construction.
+#[derive(Default)]
+pub(super) struct Elements {
+    table: Vec<PathElement>,
+    /// Made when there is a second element.
+    index: Option<Index>,
+}
+
+impl Elements {
+    /// The number of an element.
+    #[inline]
+    pub(super) fn number(&mut self, element: PathElement) -> u32 {
+        let table = &mut self.table;
+        let index = self.index.get_or_insert_default();
+        let known = index.find_or_add(hash_element(&element), |number| table[number] == element);
+        known.unwrap_or_else(|| {
+            table.push(element);
+            last_number(table)
+        })
+    }
+}
+
+/// The number of the last element of a table.
+fn last_number(table: &[PathElement]) -> u32 {
+    u32::try_from(table.len() - 1).unwrap_or(u32::MAX)
 }
 
 impl SetBuilder {
-    /// A builder with room for some nodes.
-    pub(crate) fn with_capacity(nodes: usize) -> Self {
-        Self {
-            nodes: Vec::with_capacity(nodes),
-        }
-    }
-
-    /// How many nodes there are: where the next one will stand.
+    /// Where the next node will stand.
     #[inline]
     pub(crate) fn position(&self) -> usize {
         self.nodes.len()
@@ -28,99 +52,106 @@ impl SetBuilder {
     /// Adds an element; what is added until it is closed stands below it. Gives the position to close it with.
     #[inline]
     pub(crate) fn open(&mut self, element: PathElement) -> usize {
-        let at = self.nodes.len();
-        self.nodes.push(Node {
-            element,
-            below: 0,
-            member: false,
-        });
-        at
+        let number = self.elements.number(element);
+        self.nodes.open(number)
     }
 
     /// Ends what stands below the element opened at `at`. One that is neither member nor parent is dropped.
     #[inline]
     pub(crate) fn close(&mut self, at: usize, member: bool) {
-        let below = self.nodes.len() - at - 1;
-        if !member && below == 0 {
-            self.nodes.truncate(at);
-        } else if let Some(node) = self.nodes.get_mut(at) {
-            node.below = u32::try_from(below).unwrap_or(u32::MAX);
-            node.member = member;
-        }
+        self.nodes.close(at, member);
     }
 
     /// Adds a member with nothing below it.
     #[inline]
     pub(crate) fn push_leaf(&mut self, element: PathElement) {
-        self.nodes.push(Node {
-            element,
-            below: 0,
-            member: true,
-        });
-    }
-
-    /// Adds an entry of another set with all below it.
-    #[inline]
-    pub(super) fn push_entry(&mut self, entry: Entry<'_>) {
-        self.nodes.push(entry.node().clone());
-        self.nodes.extend_from_slice(entry.below().0);
-    }
-
-    /// Adds all entries of a level.
-    pub(crate) fn push_level(&mut self, level: Level<'_>) {
-        self.nodes.extend_from_slice(level.0);
-    }
-
-    /// Whether the node at a position is of this element.
-    pub(super) fn is_at(&self, at: usize, element: &PathElement) -> bool {
-        self.nodes.get(at).is_some_and(|node| node.element == *element)
-    }
-
-    /// Makes the node at a position a member.
-    pub(super) fn mark_member(&mut self, at: usize) {
-        if let Some(node) = self.nodes.get_mut(at) {
-            node.member = true;
-        }
-    }
-
-    /// Ends what stands below a node whose membership is already marked.
-    pub(super) fn close_parent(&mut self, at: usize) {
-        let member = self.nodes.get(at).is_some_and(|node| node.member);
-        self.close(at, member);
+        let number = self.elements.number(element);
+        self.nodes.push_leaf(number);
     }
 
     /// The element of the node at a position.
     pub(crate) fn element(&self, at: usize) -> Option<&PathElement> {
-        self.nodes.get(at).map(|node| &node.element)
+        self.nodes
+            .get(at)
+            .and_then(|node| self.elements.table.get(node.element()))
     }
 
     /// Puts the siblings from a position on in order. Of siblings with one element the memberships add up, and the last
     /// that has something below it gives that.
     pub(crate) fn sort_level(&mut self, from: usize) {
-        let unsorted: Vec<Node> = self.nodes.drain(from..).collect();
-        let mut entries: Vec<_> = Level(&unsorted).entries().collect();
-        entries.sort_by(|a, b| a.element().cmp(b.element()));
-        for same in entries.chunk_by(|a, b| a.element() == b.element()) {
-            let Some(first) = same.first() else { continue };
-            let member = same.iter().any(|entry| entry.is_member());
-            let below = same
-                .iter()
-                .rev()
-                .map(|entry| entry.below())
-                .find(|below| !below.is_empty());
-            let at = self.open(first.element().clone());
-            self.push_level(below.unwrap_or_default());
-            self.close(at, member);
-        }
-    }
-
-    /// Takes the nodes from a position on as a set of their own.
-    pub(crate) fn split_off(&mut self, from: usize) -> Set {
-        Set::from_nodes(self.nodes.split_off(from))
+        self.nodes.sort_level(from, &self.elements.table);
     }
 
     /// The set.
     pub(crate) fn finish(self) -> Set {
-        Set::from_nodes(self.nodes)
+        Set::from_parts(Arc::new(self.elements.table), self.nodes)
     }
+}
+
+/// Paths are sorted as sequences of numbers, which are in the order of the elements.
+impl FromIterator<Path> for Set {
+    fn from_iter<I: IntoIterator<Item = Path>>(paths: I) -> Self {
+        let mut elements = Elements::default();
+        let mut steps: Vec<u32> = Vec::new();
+        let mut ends: Vec<usize> = Vec::new();
+        for path in paths {
+            steps.extend(path.into_iter().map(|element| elements.number(element)));
+            ends.push(steps.len());
+        }
+        let (table, ranks) = sorted_table(elements.table);
+        for step in &mut steps {
+            *step = ranks[*step as usize];
+        }
+        let mut start = 0;
+        let mut paths: Vec<&[u32]> = Vec::with_capacity(ends.len());
+        for end in ends {
+            paths.push(&steps[start..end]);
+            start = end;
+        }
+        paths.sort_unstable();
+        Set::from_parts(Arc::new(table), nodes_of(&paths))
+    }
+}
+
+/// A table in the order of its elements, each of them once, and the number there of each element by its number here.
+fn sorted_table(table: Vec<PathElement>) -> (Vec<PathElement>, Vec<u32>) {
+    let mut order: Vec<(usize, PathElement)> = table.into_iter().enumerate().collect();
+    order.sort_by(|a, b| a.1.cmp(&b.1));
+    let mut ranks = vec![0; order.len()];
+    let mut sorted: Vec<PathElement> = Vec::with_capacity(order.len());
+    for (number, element) in order {
+        if sorted.last() != Some(&element) {
+            sorted.push(element);
+        }
+        ranks[number] = last_number(&sorted);
+    }
+    (sorted, ranks)
+}
+
+/// The nodes of sorted paths.
+fn nodes_of(paths: &[&[u32]]) -> Nodes {
+    let mut nodes = Nodes::with_capacity(paths.len() * 2);
+    let mut open: Vec<usize> = Vec::new();
+    let mut previous: &[u32] = &[];
+    for path in paths {
+        let shared = path
+            .iter()
+            .zip(previous)
+            .take_while(|(step, before)| step == before)
+            .count();
+        for at in open.drain(shared..).rev() {
+            nodes.close_marked(at);
+        }
+        for step in &path[shared..] {
+            open.push(nodes.open(*step));
+        }
+        if let Some(at) = open.last() {
+            nodes.mark_member(*at);
+        }
+        previous = path;
+    }
+    for at in open.into_iter().rev() {
+        nodes.close_marked(at);
+    }
+    nodes
 }

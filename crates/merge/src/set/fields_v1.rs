@@ -3,9 +3,12 @@
 //! Each path element is a key of an object that holds what is below it; `.` marks an element that is itself in the set
 //! while others are below it. See `FieldsV1` in <https://kubernetes.io/docs/reference/kubernetes-api/>.
 
+use std::sync::Arc;
+
 use holdfast_value::{Map, SmolStr, Value};
 
-use super::{Level, Set, SetBuilder};
+use super::intern::{Index, hash_text};
+use super::{Level, Nodes, Set};
 use crate::scan::{MAX_DEPTH, ScanError, Scanner};
 use crate::{PathElement, PathElementError};
 
@@ -35,10 +38,10 @@ impl Set {
         // Bytes that are not UTF-8 are replaced, as the reference does.
         let text = String::from_utf8_lossy(text);
         let mut scanner = Scanner::new(&text);
-        let mut builder = SetBuilder::with_capacity(text.len() / 32);
-        read_text(&mut scanner, &mut builder, 0)?;
+        let mut reader = Reader::default();
+        reader.text(&mut scanner, 0)?;
         scanner.end()?;
-        Ok(builder.finish())
+        Ok(reader.finish())
     }
 
     /// Reads a set from the tree of its JSON form, as it stands in an object's `managedFields`.
@@ -46,181 +49,254 @@ impl Set {
     /// # Errors
     /// If the tree is not of that shape, nests too deep, or has a malformed key.
     pub fn from_fields_v1_value(value: &Value) -> Result<Set, FieldsError> {
-        let mut builder = SetBuilder::default();
-        read_tree(value, &mut builder, 0)?;
-        Ok(builder.finish())
+        let mut reader = Reader::default();
+        reader.tree(value, 0)?;
+        Ok(reader.finish())
     }
 
     /// The JSON text of the set, byte for byte as the reference writes it.
     pub fn to_fields_v1(&self) -> String {
-        let mut out = Vec::with_capacity(256);
+        let mut out = Vec::with_capacity(16 + 24 * self.level().nodes.len());
         self.write_fields_v1(&mut out);
         String::from_utf8(out).unwrap_or_default()
     }
 
     /// Appends the JSON text of the set.
     pub fn write_fields_v1(&self, out: &mut Vec<u8>) {
-        write_text(self.level(), false, out);
+        let elements = self.level().elements.len();
+        let mut keys = WrittenKeys {
+            text: Vec::with_capacity(24 * elements),
+            places: vec![(0, 0); elements],
+        };
+        write_text(self.level(), false, &mut keys, out);
     }
 
     /// The tree of the set's JSON form.
     pub fn to_fields_v1_value(&self) -> Value {
-        to_tree(self.level(), false)
+        let mut names = vec![SmolStr::default(); self.level().elements.len()];
+        to_tree(self.level(), false, &mut names)
     }
 }
 
-/// Reads one object into the builder, and says whether it marks the element it belongs to as a member.
-fn read_text(scanner: &mut Scanner<'_>, builder: &mut SetBuilder, depth: usize) -> Result<bool, FieldsError> {
-    if depth > MAX_DEPTH {
-        return Err(FieldsError::TooDeep);
-    }
-    match scanner.peek() {
-        Some(b'{') => {}
-        Some(b'n') => {
-            scanner.word("null")?;
-            return Ok(true);
-        }
-        _ => return scanner.error("expected an object").map_err(FieldsError::from),
-    }
-    scanner.take(b'{');
-    let mut siblings = Siblings::begin(builder);
-    let mut more = !scanner.take(b'}');
-    while more {
-        match element(scanner.name()?)? {
-            Key::Itself => {
-                siblings.mark();
-                scanner.value(depth)?;
-            }
-            Key::Unknown => {
-                scanner.value(depth)?;
-            }
-            Key::Element(element) => {
-                let at = siblings.open(builder, element);
-                let member = read_text(scanner, builder, depth + 1)?;
-                builder.close(at, member);
-            }
-        }
-        more = scanner.take(b',');
-        if !more && !scanner.take(b'}') {
-            return scanner.error("expected , or }").map_err(FieldsError::from);
-        }
-    }
-    Ok(siblings.end(builder))
+/// Reads objects into nodes. A key that was seen before is not read again.
+#[derive(Default)]
+struct Reader<'a> {
+    elements: Vec<PathElement>,
+    nodes: Nodes,
+    /// The keys as they stand in the source, each with what it says.
+    keys: Vec<(&'a str, Key)>,
+    index: Index,
 }
 
-fn read_tree(value: &Value, builder: &mut SetBuilder, depth: usize) -> Result<bool, FieldsError> {
-    if depth > MAX_DEPTH {
-        return Err(FieldsError::TooDeep);
-    }
-    let map = match value {
-        Value::Map(map) => map,
-        Value::Null => return Ok(true),
-        _ => return Err(FieldsError::NotAnObject),
-    };
-    let mut siblings = Siblings::begin(builder);
-    for (name, below) in map {
-        match element(name)? {
-            Key::Itself => siblings.mark(),
-            Key::Unknown => {}
-            Key::Element(element) => {
-                let at = siblings.open(builder, element);
-                let member = read_tree(below, builder, depth + 1)?;
-                builder.close(at, member);
+/// What the key of an object says.
+#[derive(Clone, Copy)]
+enum Key {
+    /// `.`: the element that the object belongs to is a member.
+    Itself,
+    /// An element of a kind that a later version may know.
+    Unknown,
+    /// The element of this number.
+    Element(u32),
+}
+
+impl<'a> Reader<'a> {
+    /// Reads one object, and says whether the element it belongs to is a member.
+    fn text(&mut self, scanner: &mut Scanner<'a>, depth: usize) -> Result<bool, FieldsError> {
+        if depth > MAX_DEPTH {
+            return Err(FieldsError::TooDeep);
+        }
+        match scanner.peek() {
+            Some(b'{') => {}
+            Some(b'n') => {
+                scanner.word("null")?;
+                return Ok(true);
+            }
+            _ => return scanner.error("expected an object").map_err(FieldsError::from),
+        }
+        scanner.take(b'{');
+        let mut siblings = Siblings::begin(&self.nodes);
+        let mut more = !scanner.take(b'}');
+        while more {
+            match self.raw_key(scanner)? {
+                Key::Itself => {
+                    siblings.marked = true;
+                    scanner.value(depth)?;
+                }
+                Key::Unknown => {
+                    scanner.value(depth)?;
+                }
+                Key::Element(number) => {
+                    let at = siblings.open(self, number);
+                    let member = self.text(scanner, depth + 1)?;
+                    self.nodes.close(at, member);
+                }
+            }
+            more = scanner.take(b',');
+            if !more && !scanner.take(b'}') {
+                return scanner.error("expected , or }").map_err(FieldsError::from);
             }
         }
+        Ok(siblings.end(self))
     }
-    Ok(siblings.end(builder))
+
+    fn tree(&mut self, value: &'a Value, depth: usize) -> Result<bool, FieldsError> {
+        if depth > MAX_DEPTH {
+            return Err(FieldsError::TooDeep);
+        }
+        let map = match value {
+            Value::Map(map) => map,
+            Value::Null => return Ok(true),
+            _ => return Err(FieldsError::NotAnObject),
+        };
+        let mut siblings = Siblings::begin(&self.nodes);
+        for (name, below) in map {
+            match self.key(name, PathElement::parse)? {
+                Key::Itself => siblings.marked = true,
+                Key::Unknown => {}
+                Key::Element(number) => {
+                    let at = siblings.open(self, number);
+                    let member = self.tree(below, depth + 1)?;
+                    self.nodes.close(at, member);
+                }
+            }
+        }
+        Ok(siblings.end(self))
+    }
+
+    /// Reads a key of a text, in which it may have escapes.
+    fn raw_key(&mut self, scanner: &mut Scanner<'a>) -> Result<Key, FieldsError> {
+        let raw = scanner.name()?;
+        self.key(raw.text, |_| {
+            let name = raw.unescaped()?;
+            PathElement::parse(&name).map_err(FieldsError::from)
+        })
+    }
+
+    /// What a key says, which is read with `read` if it was not seen before.
+    fn key<E>(
+        &mut self,
+        source: &'a str,
+        read: impl FnOnce(&'a str) -> Result<PathElement, E>,
+    ) -> Result<Key, FieldsError>
+    where
+        FieldsError: From<E>,
+    {
+        let keys = &self.keys;
+        let known = self
+            .index
+            .find_or_add(hash_text(source.as_bytes()), |number| keys[number].0 == source);
+        if let Some(known) = known {
+            return Ok(self.keys[known as usize].1);
+        }
+        let key = match source {
+            "." => Key::Itself,
+            _ => match read(source).map_err(FieldsError::from) {
+                Ok(element) => {
+                    self.elements.push(element);
+                    Key::Element(u32::try_from(self.elements.len() - 1).unwrap_or(u32::MAX))
+                }
+                Err(FieldsError::Element(PathElementError::UnknownType)) => Key::Unknown,
+                Err(error) => return Err(error),
+            },
+        };
+        self.keys.push((source, key));
+        Ok(key)
+    }
+
+    fn finish(self) -> Set {
+        Set::from_parts(Arc::new(self.elements), self.nodes)
+    }
 }
 
 /// The elements of one object as they are read, in whatever order.
 struct Siblings {
     start: usize,
-    last: Option<usize>,
+    last: Option<u32>,
     sorted: bool,
+    /// Whether the object marks the element it belongs to as a member.
     marked: bool,
 }
 
 impl Siblings {
-    fn begin(builder: &SetBuilder) -> Self {
+    fn begin(nodes: &Nodes) -> Self {
         Self {
-            start: builder.position(),
+            start: nodes.len(),
             last: None,
             sorted: true,
             marked: false,
         }
     }
 
-    /// Notes the mark of membership.
-    fn mark(&mut self) {
-        self.marked = true;
-    }
-
-    fn open(&mut self, builder: &mut SetBuilder, element: PathElement) -> usize {
-        let last = self.last.and_then(|at| builder.element(at));
-        self.sorted &= last.is_none_or(|last| *last < element);
-        let at = builder.open(element);
-        self.last = Some(at);
-        at
+    fn open(&mut self, reader: &mut Reader<'_>, number: u32) -> usize {
+        let element = |number: u32| &reader.elements[number as usize];
+        self.sorted &= self.last.is_none_or(|last| element(last) < element(number));
+        self.last = Some(number);
+        reader.nodes.open(number)
     }
 
     /// Puts the elements in order, and says whether the one above them is a member: one with nothing below it is, whether
     /// marked or not.
-    fn end(self, builder: &mut SetBuilder) -> bool {
+    fn end(self, reader: &mut Reader<'_>) -> bool {
         if !self.sorted {
-            builder.sort_level(self.start);
+            reader.nodes.sort_level(self.start, &reader.elements);
         }
-        self.marked || builder.position() == self.start
+        self.marked || reader.nodes.len() == self.start
     }
 }
 
-enum Key {
-    /// `.`, the mark of membership.
-    Itself,
-    /// Of a kind that a later version may know.
-    Unknown,
-    Element(PathElement),
+/// The elements as they stand within JSON strings, each written when it is first needed.
+struct WrittenKeys {
+    text: Vec<u8>,
+    /// Where each element stands in the text, by its number; nowhere yet if empty.
+    places: Vec<(usize, usize)>,
 }
 
-fn element(name: &str) -> Result<Key, PathElementError> {
-    if name == "." {
-        return Ok(Key::Itself);
-    }
-    match PathElement::parse(name) {
-        Ok(element) => Ok(Key::Element(element)),
-        Err(PathElementError::UnknownType) => Ok(Key::Unknown),
-        Err(error) => Err(error),
+impl WrittenKeys {
+    #[inline]
+    fn write(&mut self, entry: super::Entry<'_>, out: &mut Vec<u8>) {
+        let place = &mut self.places[entry.node.element()];
+        if place.1 == 0 {
+            let start = self.text.len();
+            self.text.push(b'"');
+            entry.element().write_quoted(&mut self.text);
+            self.text.extend_from_slice(b"\":");
+            *place = (start, self.text.len());
+        }
+        out.extend_from_slice(&self.text[place.0..place.1]);
     }
 }
 
-fn write_text(level: Level<'_>, member: bool, out: &mut Vec<u8>) {
-    out.push(b'{');
-    if member && !level.is_empty() {
-        out.extend_from_slice(b"\".\":{},");
+fn write_text(level: Level<'_>, member: bool, keys: &mut WrittenKeys, out: &mut Vec<u8>) {
+    if level.is_empty() {
+        return out.extend_from_slice(b"{}");
     }
+    out.extend_from_slice(if member { b"{\".\":{}," } else { b"{" });
     for (at, entry) in level.entries().enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        out.push(b'"');
-        entry.element().write_quoted(out);
-        out.extend_from_slice(b"\":");
-        write_text(entry.below(), entry.is_member(), out);
+        keys.write(entry, out);
+        write_text(entry.below(), entry.is_member(), keys, out);
     }
     out.push(b'}');
 }
 
-fn to_tree(level: Level<'_>, member: bool) -> Value {
+fn to_tree(level: Level<'_>, member: bool, names: &mut [SmolStr]) -> Value {
     let mark = member && !level.is_empty();
     let mut entries = Vec::with_capacity(level.entries().count() + usize::from(mark));
     if mark {
         entries.push((SmolStr::new_static("."), Value::empty_map()));
     }
     for entry in level.entries() {
-        let name = match entry.element() {
-            PathElement::Field(name) => prefixed(name),
-            element => SmolStr::from(element.to_text()),
-        };
-        entries.push((name, to_tree(entry.below(), entry.is_member())));
+        let name = &mut names[entry.node.element()];
+        if name.is_empty() {
+            *name = match entry.element() {
+                PathElement::Field(field) => prefixed(field),
+                element => SmolStr::from(element.to_text()),
+            };
+        }
+        let name = name.clone();
+        entries.push((name, to_tree(entry.below(), entry.is_member(), names)));
     }
     Value::Map(Map::from_unsorted(entries))
 }

@@ -2,34 +2,45 @@
 
 use std::cmp::Ordering;
 
-use super::Node;
+use super::nodes::Node;
 use crate::PathElement;
 
 /// Sibling entries with all below them: a set, or what a set has below an element.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Level<'a>(pub(super) &'a [Node]);
+pub(crate) struct Level<'a> {
+    pub(super) elements: &'a [PathElement],
+    pub(super) nodes: &'a [Node],
+}
 
-/// An element of a level with all below it. Never without a node.
+/// An element of a level with all below it.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a>(&'a Node, &'a [Node]);
+pub(crate) struct Entry<'a> {
+    elements: &'a [PathElement],
+    pub(super) node: Node,
+    below: &'a [Node],
+}
 
 impl<'a> Level<'a> {
     pub(crate) fn is_empty(self) -> bool {
-        self.0.is_empty()
+        self.nodes.is_empty()
     }
 
     /// The first entry.
     #[inline]
     pub(crate) fn first(self) -> Option<Entry<'a>> {
-        let (node, rest) = self.0.split_first()?;
-        Some(Entry(node, rest.get(..node.below as usize).unwrap_or(rest)))
+        let (node, rest) = self.nodes.split_first()?;
+        Some(Entry {
+            elements: self.elements,
+            node: *node,
+            below: rest.get(..node.below()).unwrap_or(rest),
+        })
     }
 
     /// Takes the first entry off.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Entry<'a>> {
         let entry = self.first()?;
-        self.0 = self.0.get(entry.1.len() + 1..).unwrap_or_default();
+        self.nodes = self.nodes.get(entry.below.len() + 1..).unwrap_or_default();
         Some(entry)
     }
 
@@ -40,29 +51,24 @@ impl<'a> Level<'a> {
 
     /// The entry of an element.
     pub(crate) fn find(mut self, element: &PathElement) -> Option<Entry<'a>> {
-        self.advance_to(element)
+        self.advance(|entry| entry.element().cmp(element))
     }
 
-    /// Takes off all entries before an element, and gives the element's own if it is there. A walk that asks for
-    /// elements in ascending order passes each entry once.
-    #[inline]
-    pub(crate) fn advance_to(&mut self, element: &PathElement) -> Option<Entry<'a>> {
-        self.advance(|entry| entry.cmp(element))
-    }
-
-    /// The same for a field, without making an element.
+    /// Takes off all entries before a field, and gives the field's own if it is there. A walk that asks for names in
+    /// ascending order passes each entry once.
     #[inline]
     pub(crate) fn advance_to_field(&mut self, name: &str) -> Option<Entry<'a>> {
-        self.advance(|element| match element {
+        self.advance(|entry| match entry.element() {
             PathElement::Field(field) => field.as_str().cmp(name),
             _ => Ordering::Greater,
         })
     }
 
+    /// Takes off all entries that are less than what is looked for, and gives the one that is equal, if there is one.
     #[inline]
-    fn advance(&mut self, order: impl Fn(&PathElement) -> Ordering) -> Option<Entry<'a>> {
+    pub(super) fn advance(&mut self, order: impl Fn(Entry<'a>) -> Ordering) -> Option<Entry<'a>> {
         while let Some(entry) = self.first() {
-            match order(entry.element()) {
+            match order(entry) {
                 Ordering::Less => self.next(),
                 Ordering::Equal => return Some(entry),
                 Ordering::Greater => return None,
@@ -74,12 +80,12 @@ impl<'a> Level<'a> {
     /// Whether siblings are sorted and differ, counts fit, and no entry says nothing.
     pub(super) fn is_well_formed(self) -> bool {
         let entries: Vec<_> = self.entries().collect();
-        let counted: usize = entries.iter().map(|entry| entry.1.len() + 1).sum();
-        counted == self.0.len()
+        let counted: usize = entries.iter().map(|entry| entry.below.len() + 1).sum();
+        counted == self.nodes.len()
             && entries.is_sorted_by(|a, b| a.element() < b.element())
             && entries.iter().all(|entry| {
-                entry.1.len() == entry.0.below as usize
-                    && (entry.is_member() || !entry.below().is_empty())
+                entry.below.len() == entry.node.below()
+                    && (entry.is_member() || !entry.below.is_empty())
                     && entry.below().is_well_formed()
             })
     }
@@ -88,22 +94,27 @@ impl<'a> Level<'a> {
 impl<'a> Entry<'a> {
     #[inline]
     pub(crate) fn element(self) -> &'a PathElement {
-        &self.0.element
+        &self.elements[self.node.element()]
     }
 
     /// Whether the path that ends here is in the set.
     #[inline]
     pub(crate) fn is_member(self) -> bool {
-        self.0.member
+        self.node.is_member()
     }
 
     /// The paths that go on from here.
     #[inline]
     pub(crate) fn below(self) -> Level<'a> {
-        Level(self.1)
+        Level {
+            elements: self.elements,
+            nodes: self.below,
+        }
     }
 
-    pub(super) fn node(self) -> &'a Node {
-        self.0
+    /// The number of the element in its table.
+    #[inline]
+    pub(super) fn number(self) -> u32 {
+        u32::try_from(self.node.element()).unwrap_or_default()
     }
 }

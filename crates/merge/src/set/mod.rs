@@ -1,16 +1,19 @@
 //! Sets of paths: what a manager owns.
 //!
-//! A set is a tree of path elements, kept flat: one shared vector of nodes in preorder, siblings sorted, each node with
-//! the count of the nodes below it. Walks, algebra and text are then one pass over memory, whole subtrees are copied as
-//! slices, and what stands below an element is a view of the same vector. A node is in the set itself, has nodes below
-//! it, or both; one that is neither does not exist, so two equal sets have one form.
+//! A set is a tree of path elements, kept flat: one vector of nodes in preorder, siblings sorted, each node with the
+//! number of its element in a table and the count of the nodes below it. Most elements occur many times in a set and once
+//! in its table, so that nodes are eight bytes, and walks, algebra and text are one pass over little memory. What stands
+//! below an element is a view of the same vector; the result of an operation that only takes away has the same table. A
+//! node is in the set itself, has nodes below it, or both; one that is neither does not exist.
 
 mod algebra;
 mod build;
 mod fields_v1;
 mod from_value;
+mod intern;
 mod level;
 mod named_fields;
+mod nodes;
 mod pattern;
 
 use std::fmt;
@@ -20,28 +23,25 @@ use std::sync::Arc;
 pub(crate) use build::SetBuilder;
 pub use fields_v1::FieldsError;
 pub(crate) use level::{Entry, Level};
+use nodes::{Node, Nodes};
 pub use pattern::{Filter, Matcher, MemberMatcher};
 
 use crate::{Path, PathElement};
 
 /// A set of paths. A clone shares it.
 ///
-/// Collect many paths at once rather than [`Set::insert`] them one by one: an insertion moves what stands behind it.
+/// Collect many paths at once rather than [`Set::insert`] them one by one: an insertion copies the set.
 #[derive(Clone, Default)]
-pub struct Set {
-    nodes: Option<Arc<Vec<Node>>>,
-    /// The part of the nodes that is this set: the nodes below one node, or all.
-    range: Range<usize>,
-}
+pub struct Set(Option<Contents>);
 
-/// A path element, with what the set says of it.
-#[derive(Clone, PartialEq)]
-pub(crate) struct Node {
-    element: PathElement,
-    /// How many nodes stand below this one; they follow it.
-    below: u32,
-    /// Whether the path that ends here is in the set.
-    member: bool,
+/// What a set that is not empty consists of.
+#[derive(Clone)]
+struct Contents {
+    /// The elements that nodes stand for, in any order; an element may occur more than once.
+    elements: Arc<Vec<PathElement>>,
+    nodes: Arc<Vec<Node>>,
+    /// The part of the nodes that is this set: the nodes below one node, or all. Never empty.
+    range: Range<usize>,
 }
 
 impl Set {
@@ -52,19 +52,20 @@ impl Set {
 
     /// Whether no path is in the set.
     pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
+        self.0.is_none()
     }
 
     /// How many paths are in the set.
     pub fn size(&self) -> usize {
-        self.nodes().iter().filter(|node| node.member).count()
+        self.level().nodes.iter().filter(|node| node.is_member()).count()
     }
 
     /// Whether both are the very same set in memory.
     pub fn same(&self, other: &Self) -> bool {
-        match (&self.nodes, &other.nodes) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b) && self.range == other.range,
-            _ => self.is_empty() && other.is_empty(),
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(&a.nodes, &b.nodes) && a.range == b.range,
+            (None, None) => true,
+            _ => false,
         }
     }
 
@@ -73,14 +74,8 @@ impl Set {
         if path.is_empty() || self.has(path) {
             return;
         }
-        let mut builder = SetBuilder::default();
-        for element in path {
-            builder.open(element.clone());
-        }
-        for at in (0..path.len()).rev() {
-            builder.close(at, at + 1 == path.len());
-        }
-        *self = self.union(&builder.finish());
+        let path = path.iter().cloned().collect();
+        *self = self.union(&Set::from_iter([path]));
     }
 
     /// Whether a path is in the set.
@@ -126,76 +121,67 @@ impl Set {
     }
 
     /// The first level.
+    #[inline]
     pub(crate) fn level(&self) -> Level<'_> {
-        Level(self.nodes())
-    }
-
-    fn nodes(&self) -> &[Node] {
-        match &self.nodes {
-            Some(nodes) => nodes.get(self.range.clone()).unwrap_or_default(),
-            None => &[],
+        match &self.0 {
+            Some(contents) => Level {
+                elements: &contents.elements,
+                nodes: contents.nodes.get(contents.range.clone()).unwrap_or_default(),
+            },
+            None => Level::default(),
         }
     }
 
     /// A level of this set as a set of its own, which shares the nodes.
     fn view(&self, level: Level<'_>) -> Set {
-        let (Some(nodes), Some(first)) = (&self.nodes, level.0.first()) else {
+        let (Some(contents), Some(first)) = (&self.0, level.nodes.first()) else {
             return Set::new();
         };
-        // The level is a slice of the nodes; elements are compared by address to find where it starts.
-        let start = nodes.partition_point(|node| std::ptr::from_ref(node) < std::ptr::from_ref(first));
-        Set {
-            nodes: Some(Arc::clone(nodes)),
-            range: start..start + level.0.len(),
+        // The level is a slice of the nodes: where it starts is seen by the addresses.
+        let start = contents
+            .nodes
+            .partition_point(|node| std::ptr::from_ref(node) < std::ptr::from_ref(first));
+        Set(Some(Contents {
+            range: start..start + level.nodes.len(),
+            ..contents.clone()
+        }))
+    }
+
+    /// The set of nodes that were taken from this one: it has the same elements.
+    fn with_nodes(&self, nodes: Nodes) -> Set {
+        match &self.0 {
+            Some(contents) if !nodes.is_empty() => Set::from_parts(Arc::clone(&contents.elements), nodes),
+            _ => Set::new(),
         }
     }
 
-    fn from_nodes(nodes: Vec<Node>) -> Self {
-        debug_assert!(Level(&nodes).is_well_formed());
+    fn from_parts(elements: Arc<Vec<PathElement>>, nodes: Nodes) -> Set {
+        debug_assert!(nodes.level(&elements).is_well_formed());
         match nodes.is_empty() {
-            true => Self::new(),
-            false => Self {
+            true => Set::new(),
+            false => Set(Some(Contents {
+                elements,
                 range: 0..nodes.len(),
-                nodes: Some(Arc::new(nodes)),
-            },
+                nodes: Arc::new(nodes.into_vec()),
+            })),
         }
     }
 }
 
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
-        self.same(other) || self.nodes() == other.nodes()
+        let (a, b) = (self.level(), other.level());
+        self.same(other)
+            || (a.nodes.len() == b.nodes.len()
+                && a.nodes.iter().zip(b.nodes).all(|(left, right)| {
+                    left.below() == right.below()
+                        && left.is_member() == right.is_member()
+                        && a.elements[left.element()] == b.elements[right.element()]
+                }))
     }
 }
 
 impl Eq for Set {}
-
-impl FromIterator<Path> for Set {
-    fn from_iter<I: IntoIterator<Item = Path>>(paths: I) -> Self {
-        let mut paths: Vec<_> = paths.into_iter().collect();
-        paths.sort_unstable();
-        let mut builder = SetBuilder::default();
-        let mut open: Vec<usize> = Vec::new();
-        for path in paths {
-            let shared = open
-                .iter()
-                .zip(path.iter())
-                .take_while(|(at, element)| builder.is_at(**at, element))
-                .count();
-            while open.len() > shared {
-                open.pop().into_iter().for_each(|at| builder.close_parent(at));
-            }
-            for element in path.into_iter().skip(shared) {
-                open.push(builder.open(element));
-            }
-            open.last().into_iter().for_each(|at| builder.mark_member(*at));
-        }
-        for at in open.into_iter().rev() {
-            builder.close_parent(at);
-        }
-        builder.finish()
-    }
-}
 
 /// One printed path a line.
 impl fmt::Display for Set {

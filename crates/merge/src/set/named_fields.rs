@@ -1,6 +1,6 @@
 //! Which parents of a set's paths a schema declares.
 
-use super::{Level, Set, SetBuilder};
+use super::{Level, Nodes, Set};
 use crate::PathElement;
 use crate::schema::{Schema, TypeRef};
 
@@ -8,17 +8,17 @@ impl Set {
     /// The set with each declared field that has paths below it made a member. A list item or a map entry above a path
     /// stays what it was, since owning what is in it does not own it.
     pub fn ensure_named_fields_are_members(&self, schema: &Schema, type_ref: TypeRef) -> Set {
-        let mut out = SetBuilder::with_capacity(self.nodes().len());
+        let mut out = Nodes::with_capacity(self.level().nodes.len());
         name_fields(self.level(), schema, type_ref, &mut out);
-        out.finish()
+        self.with_nodes(out)
     }
 }
 
-fn name_fields(level: Level<'_>, schema: &Schema, type_ref: TypeRef, out: &mut SetBuilder) {
+fn name_fields(level: Level<'_>, schema: &Schema, type_ref: TypeRef, out: &mut Nodes) {
     let of = schema.resolve(type_ref);
     for entry in level.entries() {
         if entry.below().is_empty() {
-            out.push_leaf(entry.element().clone());
+            out.push_leaf(entry.number());
             continue;
         }
         let mut member = entry.is_member();
@@ -34,7 +34,7 @@ fn name_fields(level: Level<'_>, schema: &Schema, type_ref: TypeRef, out: &mut S
             (PathElement::Key(_), _, Some(list)) => below = list.element,
             _ => {}
         }
-        let at = out.open(entry.element().clone());
+        let at = out.open(entry.number());
         name_fields(entry.below(), schema, below, out);
         out.close(at, member);
     }

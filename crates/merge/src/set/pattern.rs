@@ -1,6 +1,6 @@
 //! Filters of sets: what to leave out, or patterns of what to keep.
 
-use super::{Level, Set, SetBuilder};
+use super::{Level, Nodes, Set};
 use crate::PathElement;
 
 /// What a filter keeps of a set.
@@ -47,9 +47,9 @@ impl Filter {
             Filter::Exclude(excluded) => set.recursive_difference(excluded),
             Filter::Include(matcher) if matcher.everything => set.clone(),
             Filter::Include(matcher) => {
-                let mut out = SetBuilder::default();
+                let mut out = Nodes::default();
                 matcher.keep(set.level(), &mut out);
-                out.finish()
+                set.with_nodes(out)
             }
         }
     }
@@ -107,7 +107,7 @@ impl Matcher {
         }
     }
 
-    fn keep(&self, level: Level<'_>, out: &mut SetBuilder) {
+    fn keep(&self, level: Level<'_>, out: &mut Nodes) {
         if self.everything {
             return out.push_level(level);
         }
@@ -117,7 +117,7 @@ impl Matcher {
                 Some(element) => element == entry.element(),
             });
             if let Some(fitting) = fitting {
-                let at = out.open(entry.element().clone());
+                let at = out.open(entry.number());
                 fitting.below.keep(entry.below(), out);
                 out.close(at, entry.is_member());
             }

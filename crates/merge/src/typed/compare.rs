@@ -118,35 +118,13 @@ impl<'a> Walk<'a> {
             self.errors.push(unusable(of));
             return false;
         }
-        let (older_kinds, newer_kinds) = (deduce(of, older), deduce(of, newer));
-        if older_kinds == newer_kinds {
-            return self.as_kind(of, first_kind(newer_kinds), older, newer);
+        let (older_kind, newer_kind) = (first_kind(deduce(of, older)), first_kind(deduce(of, newer)));
+        let mut modified = self.as_kind(of, newer_kind, older, newer);
+        if older_kind != newer_kind {
+            // The value changed its kind: walked as what it was it only loses, and as what it is it only gains.
+            modified |= self.as_kind(of, older_kind, older, newer);
         }
-        // The value changed its kind: what it was goes and what it is comes, each walked as what it is.
-        let as_older = self.separately(|walk| walk.as_kind(of, first_kind(older_kinds), older, newer));
-        let as_newer = self.separately(|walk| walk.as_kind(of, first_kind(newer_kinds), older, newer));
-        for (builder, older, newer) in [
-            (&mut self.added.builder, as_older.1.added, as_newer.1.added),
-            (&mut self.modified, as_older.1.modified, as_newer.1.modified),
-            (&mut self.removed.builder, as_older.1.removed, as_newer.1.removed),
-        ] {
-            builder.push_level(older.union(&newer).level());
-        }
-        as_older.0 || as_newer.0
-    }
-
-    /// Walks into sets apart from what has been collected so far.
-    fn separately(&mut self, walk: impl FnOnce(&mut Self) -> bool) -> (bool, Comparison) {
-        let added = self.added.builder.position();
-        let changed = self.modified.position();
-        let removed = self.removed.builder.position();
-        let modified = walk(self);
-        let comparison = Comparison {
-            added: self.added.builder.split_off(added),
-            modified: self.modified.split_off(changed),
-            removed: self.removed.builder.split_off(removed),
-        };
-        (modified, comparison)
+        modified
     }
 
     fn as_kind(&mut self, of: &'a Type, kind: Option<Kind>, older: &Value, newer: &Value) -> bool {
