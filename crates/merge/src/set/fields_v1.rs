@@ -3,6 +3,7 @@
 //! Each path element is a key of an object that holds what is below it; `.` marks an element that is itself in the set
 //! while others are below it. See `FieldsV1` in <https://kubernetes.io/docs/reference/kubernetes-api/>.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use holdfast_value::{Map, SmolStr, Value};
@@ -36,7 +37,10 @@ impl Set {
     /// If the text is not JSON of that shape, nests too deep, or has a malformed key.
     pub fn from_fields_v1(text: &[u8]) -> Result<Set, FieldsError> {
         // Bytes that are not UTF-8 are replaced, as the reference does.
-        let text = String::from_utf8_lossy(text);
+        let text = match std::str::from_utf8(text) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(text),
+        };
         let mut scanner = Scanner::new(&text);
         let mut reader = Reader::default();
         reader.text(&mut scanner, 0)?;

@@ -77,12 +77,16 @@ impl Index {
 /// A hash of a text that looks at its length and at most sixteen of its bytes.
 #[inline]
 pub(super) fn hash_text(text: &[u8]) -> u32 {
-    let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, byte| (word << 8) | u64::from(*byte));
-    let (first, last) = match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
-        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
-        _ => (word(text), 0),
+    let word = match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29),
+        _ => match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+            (Some(first), Some(last)) => {
+                u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32
+            }
+            _ => text.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte)),
+        },
     };
-    mix(first ^ last.rotate_left(29) ^ (text.len() as u64).rotate_left(53))
+    mix(word ^ (text.len() as u64).rotate_left(53))
 }
 
 /// A hash of an element; equal elements have the same.
