@@ -61,6 +61,12 @@ fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// Processor time of this thread, to the nanosecond.
+fn thread_cpu() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
 /// A figure in kB of `/proc/self/…`, in MB.
 fn megabytes(file: &str, name: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/self/{file}")).unwrap();
@@ -244,12 +250,13 @@ fn run_self(task: &str, directory: &Path) -> bool {
 /// Opens a store in a fresh process.
 fn open_and_measure(directory: &Path) {
     let before = resident();
-    let started = Instant::now();
+    let (started, used) = (Instant::now(), thread_cpu());
     let store = open(directory);
-    let opened = started.elapsed();
+    let (opened, used) = (started.elapsed(), thread_cpu() - used);
     println!(
-        "    {:6.1} ms, {:.1} MB resident, {before:.1} MB before, at revision {} of {} objects",
+        "    {:6.1} ms ({:.1} ms CPU), {:.1} MB resident, {before:.1} MB before, at revision {} of {} objects",
         opened.as_secs_f64() * 1e3,
+        used.as_secs_f64() * 1e3,
         resident(),
         store.revision(),
         store.snapshot().len()

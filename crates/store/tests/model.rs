@@ -275,10 +275,10 @@ proptest! {
 }
 
 #[test]
-#[ignore = "slow: 2,000 cases of up to 200 steps"]
+#[ignore = "slow: 500 cases of up to 200 steps"]
 fn the_store_does_what_the_model_does_at_length() {
     let config = ProptestConfig {
-        cases: 2_000,
+        cases: 500,
         failure_persistence: None,
         ..ProptestConfig::default()
     };
