@@ -1,0 +1,39 @@
+//! What holds for any bytes: shared by the tests and the fuzz target.
+
+use holdfast_proto::{Envelope, Messages};
+use holdfast_resource::schema::{self, TypeId};
+use holdfast_value::{Limits, Value};
+
+/// Bounds that bytes of a test can reach.
+const LIMITS: Limits = Limits {
+    max_bytes: 64 << 10,
+    max_depth: 64,
+    max_nodes: 20_000,
+};
+
+/// Reads `bytes` as a message of the type. What can be read is written again, and that is read as the same.
+pub(crate) fn message(messages: &Messages, of: TypeId, bytes: &[u8]) {
+    // Nothing is asked of what is no envelope, but that saying so is all that happens.
+    let _ = Envelope::read(bytes);
+    let Ok(value) = messages.decode(of, bytes, &LIMITS) else {
+        return;
+    };
+    assert!(value.depth() <= LIMITS.max_depth);
+    assert!(nodes_in(&value) <= LIMITS.max_nodes);
+    let mut written = Vec::new();
+    let outcome = messages.encode(of, &value, &mut written);
+    assert_eq!(outcome, Ok(()), "{value}");
+    let again = messages.decode(of, &written, &Limits::TRUSTED);
+    assert_eq!(again.as_ref(), Ok(&value));
+    let settled = schema::decode(messages.types(), of, &value);
+    assert!(settled.is_ok_and(|settled| settled.value == value), "{value}");
+}
+
+/// How many values stand in the tree, without what types fill in by themselves.
+fn nodes_in(value: &Value) -> usize {
+    match value {
+        Value::List(items) => items.iter().map(nodes_in).sum(),
+        Value::Map(entries) => entries.len(),
+        _ => 0,
+    }
+}

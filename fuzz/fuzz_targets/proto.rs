@@ -1,0 +1,24 @@
+#![no_main]
+
+#[path = "../../crates/proto/tests/invariants/mod.rs"]
+mod invariants;
+
+use std::sync::{Arc, LazyLock};
+
+use holdfast_proto::Messages;
+use holdfast_resource::schema::TypeId;
+
+static MESSAGES: LazyLock<(Messages, Vec<TypeId>)> = LazyLock::new(|| {
+    let types = Arc::new(holdfast_kinds::tables::types().unwrap());
+    let ids = types.iter().map(|(id, _)| id).collect();
+    (Messages::new(types), ids)
+});
+
+// The first two bytes choose the type.
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let (messages, ids) = &*MESSAGES;
+    if let [first, second, message @ ..] = bytes {
+        let of = ids[usize::from(u16::from_be_bytes([*first, *second])) % ids.len()];
+        invariants::message(messages, of, message);
+    }
+});
