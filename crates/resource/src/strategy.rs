@@ -52,6 +52,12 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// What every answer about the kind warns of where its version goes out of use.
+    fn deprecation(&self, version: &str) -> Option<&'static str> {
+        let _ = version;
+        None
+    }
+
     /// Turns an object of one served version into another. Kinds with a single version are never asked.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         Err(ConversionError {

@@ -12,6 +12,10 @@ use crate::validation::{Errors, one_of, optional_text, report};
 pub(crate) struct Endpoints;
 
 impl Strategy for Endpoints {
+    fn deprecation(&self, _version: &str) -> Option<&'static str> {
+        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();

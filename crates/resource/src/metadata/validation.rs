@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_value::{SmolStr, Value};
 
 use super::formats;
-use crate::{FieldError, FieldPath, GroupVersion, Resource};
+use crate::{FieldError, FieldErrorKind, FieldPath, GroupVersion, Resource};
 
 /// All annotations of an object together may have this many bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -191,23 +191,43 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
             }
         }
         if text("kind") == "Event" && text("apiVersion") == "v1" {
-            let detail = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid(&field, reference.clone(), detail));
+            let shown = in_order(reference);
+            let detail = format!("{shown}: /v1, Kind=Event is disallowed from being an owner");
+            errors.push(invalid_as_shown(&field, detail));
         }
         if reference.get("controller").and_then(Value::as_bool) == Some(true) {
             let this = format!("{}/{}", text("kind"), text("name"));
             match &controller {
                 None => controller = Some(this),
-                Some(first) => errors.push(FieldError::invalid(
-                    &field,
-                    Value::List(references.clone()),
-                    format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
-                    ),
-                )),
+                Some(first) => {
+                    let shown: Vec<String> = references.iter().map(in_order).collect();
+                    let detail = format!(
+                        "[{}]: Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}",
+                        shown.join(",")
+                    );
+                    errors.push(invalid_as_shown(&field, detail));
+                }
             }
         }
     }
+}
+
+/// An invalid value that the detail shows itself, as its members have an order there.
+fn invalid_as_shown(field: &FieldPath, detail: String) -> FieldError {
+    FieldError {
+        kind: FieldErrorKind::Invalid,
+        field: field.clone(),
+        value: None,
+        detail,
+    }
+}
+
+/// An owner reference with its members in the order in which the reference writes them.
+fn in_order(reference: &Value) -> String {
+    const ORDER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let members = ORDER.iter().filter_map(|name| Some((name, reference.get(name)?)));
+    let members: Vec<String> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    format!("{{{}}}", members.join(","))
 }
 
 /// The form of finalizers as the reference checks it of new objects: the path has no index here.

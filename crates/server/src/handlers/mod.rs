@@ -19,6 +19,7 @@ use holdfast_resource::Verb;
 
 use crate::ApiError;
 use crate::body::RequestBody;
+use crate::negotiation::Representation;
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
@@ -30,6 +31,19 @@ use representation::Shown;
 /// # Errors
 /// What the client is to be told of a failure.
 pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let version = &request.version().group_version.version;
+    let Some(deprecation) = request.served.resource.strategy.deprecation(version) else {
+        return dispatch(context, request).await;
+    };
+    // Refusals warn too, so they become answers here.
+    let errors = Representation::of_errors(&request.headers, &request.query);
+    let answer = dispatch(context, request).await;
+    let mut answer = answer.unwrap_or_else(|error| response::error(&error, &errors));
+    response::add_warnings(answer.headers_mut(), &[deprecation.to_owned()]);
+    Ok(answer)
+}
+
+async fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     if request.served.resource.storage.is_none() {
         return Err(unsupported(&request));
     }

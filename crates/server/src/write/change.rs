@@ -213,7 +213,7 @@ impl Change {
         let kind_type = pipeline.kind_type.as_ref();
         let Decoded { object, .. } =
             decode::typed(&object, Vec::new(), kind_type, FieldValidation::Ignore).map_err(|why| {
-                let (namespace, name) = (object.str_at(&["metadata", "namespace"]), super::metadata::name(&object));
+                let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), super::metadata::name(&object));
                 let kind = kind_type.described();
                 ApiError::unclassified(format!(
                     "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}",

@@ -99,12 +99,13 @@ impl<'a> Pipeline<'a> {
             .mutate(&call, resource, Some(&mut object), Some(stored))
             .map_err(refuse)?;
         metadata::drop_repeated_owners(&mut object);
-        // The reference compares before it drops the selfLink, so that one makes the write count as a change.
-        if object.at(&["metadata", "selfLink"]).is_none() {
-            tracking::keep_times(&mut object, stored);
-        }
+        let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
         self.check_version(&mut object, stored)?;
         metadata::keep(&mut object, stored);
+        // The reference compares before it drops the selfLink, so that one makes the write count as a change.
+        if !bears_self_link {
+            tracking::keep_times(&mut object, stored);
+        }
         strategy
             .prepare_for_update(&call, &mut object, stored)
             .map_err(refuse)?;
