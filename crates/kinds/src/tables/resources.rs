@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
-use holdfast_resource::table::Column;
 use holdfast_resource::{
     GarbageCollection, Generation, GroupVersion, GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion,
     ScaleFields, Scope, Storage, Strategy, Subresource, Verb,
 };
 use smol_str::{SmolStr, format_smolstr};
+
+use super::columns::columns;
 
 const TABLE: &str = include_str!("resources.txt");
 
@@ -144,6 +145,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
         ["field-selectors", list] => rules.field_selectors = names(list),
         ["version", version, verbs, ref marks @ ..] => {
             let group_version = GroupVersion::new(resource.group.clone(), version);
+            let columns = columns(&group_version.api_version(), &resource.plural);
             resource.versions.push(ResourceVersion {
                 api_version: group_version.api_version(),
                 group_version,
@@ -152,7 +154,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
                 verbs: verbs_of(verbs)?,
                 subresources: Vec::new(),
                 reset_fields: reset_fields(marks),
-                columns: Column::defaults(),
+                columns,
             });
         }
         ["subresource", name, kind, verbs, ref marks @ ..] => {

@@ -1,13 +1,19 @@
 //! Server-side printing: what the columns of a resource's table hold
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
+//!
+//! A column is data: a heading and a rule for its cells, read from text. Most rules are a path and how to show what stands
+//! there; the few that are more have a name and a function.
 
 mod age;
+mod cell;
+mod computed;
 
 use std::time::SystemTime;
 
 use holdfast_value::{SmolStr, Value};
 
 pub use age::{age, parse_time};
+pub use cell::Cell;
 
 /// A column of a table.
 #[derive(Clone, Debug)]
@@ -26,41 +32,35 @@ pub struct Column {
     pub cell: Cell,
 }
 
-/// How a cell comes about.
-#[derive(Clone, Debug)]
-pub enum Cell {
-    /// The text at a path; empty where there is none.
-    Text(Vec<SmolStr>),
-    /// How long ago the time at a path was.
-    Age(Vec<SmolStr>),
-}
-
 impl Column {
     /// The columns of resources that have none of their own: name and time of creation.
     pub fn defaults() -> Vec<Column> {
-        let column = |name, sort, format, path: &[&'static str]| Column {
-            name: SmolStr::new_static(name),
-            sort: SmolStr::new_static(sort),
-            format: SmolStr::new_static(format),
-            description: SmolStr::default(),
-            priority: 0,
-            cell: Cell::Text(path.iter().map(|name| SmolStr::new_static(name)).collect()),
-        };
-        vec![
-            column("Name", "string", "name", &["metadata", "name"]),
-            column("Created At", "date", "", &["metadata", "creationTimestamp"]),
+        [
+            "Name | string:name | 0 | text metadata.name",
+            "Created At | date | 0 | text metadata.creationTimestamp",
         ]
+        .iter()
+        .filter_map(|line| Self::parse(line))
+        .collect()
+    }
+
+    /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules.
+    pub fn parse(line: &str) -> Option<Column> {
+        let mut parts = line.splitn(4, '|').map(str::trim);
+        let (name, sort, priority, rule) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (sort, format) = sort.split_once(':').unwrap_or((sort, ""));
+        Some(Column {
+            name: SmolStr::new(name),
+            sort: SmolStr::new(sort),
+            format: SmolStr::new(format),
+            description: SmolStr::default(),
+            priority: priority.parse().ok()?,
+            cell: Cell::parse(rule)?,
+        })
     }
 
     /// The cell of `object`.
     pub fn cell(&self, object: &Value, now: SystemTime) -> Value {
-        match &self.cell {
-            Cell::Text(path) => at(object, path).cloned().unwrap_or_else(|| "".into()),
-            Cell::Age(path) => age(at(object, path).and_then(Value::as_str), now).into(),
-        }
+        self.cell.of(object, now)
     }
-}
-
-fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
-    path.iter().try_fold(object, |node, key| node.get(key))
 }

@@ -1,0 +1,215 @@
+//! The rules by which cells come about.
+
+use std::time::SystemTime;
+
+use holdfast_value::{SmolStr, Value};
+
+use super::age::age;
+use super::computed::{self, Compute};
+use crate::selector::LabelSelector;
+
+/// How a cell comes about.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    rule: Rule,
+    /// What is shown where nothing stands; empty text for most.
+    missing: SmolStr,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Text(Path),
+    Value(Path),
+    Number(Path),
+    Boolean(Path),
+    Age(Vec<Path>),
+    Count(Vec<Path>),
+    Labels(Path),
+    Selector(Path),
+    Join(Path, SmolStr, SmolStr),
+    Pair(Path, Path),
+    Condition(SmolStr),
+    Computed(Compute),
+}
+
+/// Names of fields, from the root.
+type Path = Vec<SmolStr>;
+
+impl Cell {
+    /// Reads a rule; what stands behind ` else ` is shown where nothing stands.
+    ///
+    /// | rule | what is shown |
+    /// |---|---|
+    /// | `text PATH` | text, or a scalar as text |
+    /// | `value PATH` | what stands there, as it is |
+    /// | `number PATH`, `boolean PATH` | a number or boolean; 0 and false where nothing stands |
+    /// | `age PATH,PATH` | how long ago the first of these times was |
+    /// | `count PATH,PATH` | how many entries these lists and maps have together |
+    /// | `labels PATH` | a map as `k=v,k=v` |
+    /// | `selector PATH` | the text of a label selector |
+    /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.` for the items themselves); `_` in the separator is a blank |
+    /// | `pair PATH PATH` | two texts with a slash between them, numbers being 0 where nothing stands |
+    /// | `condition TYPE` | the status of a condition |
+    /// | `computed NAME` | one of the functions of `computed` |
+    pub fn parse(text: &str) -> Option<Cell> {
+        let (text, missing) = text.split_once(" else ").unwrap_or((text, ""));
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let paths = |text: &str| text.split(',').map(path).collect();
+        let rule = match *words {
+            ["text", at] => Rule::Text(path(at)),
+            ["value", at] => Rule::Value(path(at)),
+            ["number", at] => Rule::Number(path(at)),
+            ["boolean", at] => Rule::Boolean(path(at)),
+            ["age", at] => Rule::Age(paths(at)),
+            ["count", at] => Rule::Count(paths(at)),
+            ["labels", at] => Rule::Labels(path(at)),
+            ["selector", at] => Rule::Selector(path(at)),
+            ["join", at, field, separator] => {
+                Rule::Join(path(at), SmolStr::new(field), separator.replace('_', " ").into())
+            }
+            ["pair", a, b] => Rule::Pair(path(a), path(b)),
+            ["condition", of] => Rule::Condition(SmolStr::new(of)),
+            ["computed", name] => Rule::Computed(computed::by_name(name)?),
+            _ => return None,
+        };
+        let missing = SmolStr::new(missing);
+        Some(Cell { rule, missing })
+    }
+
+    /// The cell of `object`.
+    pub fn of(&self, object: &Value, now: SystemTime) -> Value {
+        let text = match &self.rule {
+            Rule::Value(path) => match at(object, path) {
+                Some(value) => return value.clone(),
+                None => String::new(),
+            },
+            Rule::Number(path) => return at(object, path).cloned().unwrap_or(Value::Int(0)),
+            Rule::Boolean(path) => return at(object, path).cloned().unwrap_or(Value::Bool(false)),
+            Rule::Count(paths) => {
+                let lengths = paths.iter().map(|path| at(object, path).map_or(0, entries));
+                return Value::Int(lengths.sum::<usize>() as i64);
+            }
+            Rule::Computed(compute) => return compute.of(object, now),
+            Rule::Text(path) => at(object, path).map(scalar_text).unwrap_or_default(),
+            Rule::Age(paths) => {
+                let time = paths.iter().find_map(|path| at(object, path)?.as_str());
+                match (time, self.missing.is_empty()) {
+                    (None, false) => String::new(),
+                    (time, _) => age(time, now),
+                }
+            }
+            Rule::Labels(path) => at(object, path).map(labels_text).unwrap_or_default(),
+            Rule::Selector(path) => {
+                let selector = at(object, path).map(LabelSelector::from_object);
+                selector.map(|selector| selector.to_string()).unwrap_or_default()
+            }
+            Rule::Join(path, field, separator) => join(at(object, path), field, separator),
+            Rule::Pair(a, b) => {
+                let [a, b] = [a, b].map(|path| at(object, path).map_or_else(|| "0".to_owned(), scalar_text));
+                format!("{a}/{b}")
+            }
+            Rule::Condition(of) => condition(object, of)
+                .and_then(|condition| condition.str_at(&["status"]))
+                .unwrap_or_default()
+                .to_owned(),
+        };
+        if text.is_empty() {
+            Value::String(self.missing.clone())
+        } else {
+            text.into()
+        }
+    }
+}
+
+fn path(text: &str) -> Path {
+    text.split('.').map(SmolStr::new).collect()
+}
+
+pub(super) fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
+    let found = path.iter().try_fold(object, |node, key| node.get(key))?;
+    (!found.is_null()).then_some(found)
+}
+
+/// The items of the list at `keys`; none where there is no list.
+pub(super) fn items<'a>(object: &'a Value, keys: &[&str]) -> &'a [Value] {
+    object.at(keys).and_then(Value::as_list).map_or(&[], |list| &list[..])
+}
+
+/// The condition of that type in `status.conditions`.
+pub(super) fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
+    let mut conditions = items(object, &["status", "conditions"]).iter();
+    conditions.find(|condition| condition.str_at(&["type"]) == Some(of))
+}
+
+pub(super) fn scalar_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// A map as `k=v`, comma-joined in the order of the keys.
+pub(super) fn labels_text(labels: &Value) -> String {
+    let pairs = labels.as_map().into_iter().flatten();
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}={}", scalar_text(value)))
+        .collect();
+    pairs.join(",")
+}
+
+fn join(list: Option<&Value>, field: &str, separator: &str) -> String {
+    let items = list.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
+    let texts = items
+        .iter()
+        .filter_map(|item| if field == "." { Some(item) } else { item.get(field) });
+    texts.map(scalar_text).collect::<Vec<_>>().join(separator)
+}
+
+fn entries(value: &Value) -> usize {
+    match value {
+        Value::List(list) => list.len(),
+        Value::Map(map) => map.len(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    #[test]
+    fn each_rule_shows_what_stands_there_or_what_is_said_instead() {
+        let text = r#"{"metadata":{"name":"a","creationTimestamp":"1970-01-01T00:00:00Z"},
+            "spec":{"replicas":3,"selector":{"matchLabels":{"b":"2","a":"1"}},"containers":[{"name":"x"},{"name":"y"}]},
+            "status":{"conditions":[{"type":"Ready","status":"True"}]},"data":{"k":"v"}}"#;
+        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let now = UNIX_EPOCH + Duration::from_secs(90);
+        for (rule, cell) in [
+            ("text metadata.name", r#""a""#),
+            ("text spec.nodeName else <none>", r#""<none>""#),
+            ("text spec.replicas", r#""3""#),
+            ("number spec.replicas", "3"),
+            ("number status.replicas", "0"),
+            ("value spec.min else <unset>", r#""<unset>""#),
+            ("boolean spec.on", "false"),
+            ("age metadata.creationTimestamp", r#""90s""#),
+            ("age status.then", r#""<unknown>""#),
+            ("age status.then else <none>", r#""<none>""#),
+            ("count data,binaryData", "1"),
+            ("selector spec.selector", r#""a=1,b=2""#),
+            ("labels spec.selector.matchLabels else <none>", r#""a=1,b=2""#),
+            ("join spec.containers name ,_", r#""x, y""#),
+            ("pair status.readyReplicas spec.replicas", r#""0/3""#),
+            ("condition Ready else ?", r#""True""#),
+            ("condition Gone else ?", r#""?""#),
+        ] {
+            let expected = json::parse(cell.as_bytes(), &Limits::TRUSTED).unwrap();
+            assert_eq!(Cell::parse(rule).unwrap().of(&object, now), expected, "{rule}");
+        }
+        assert!(Cell::parse("sing a song").is_none());
+    }
+}

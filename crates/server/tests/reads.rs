@@ -1,0 +1,143 @@
+//! Lists and watches, through the whole server.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod support;
+
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use support::{CONFIG_MAPS, MERGE, Server, config_map};
+
+async fn names(server: &Server, query: &str) -> Vec<String> {
+    let list = server.get(&format!("{CONFIG_MAPS}?{query}")).await;
+    let items = list.at("/items").as_array().unwrap().clone();
+    items
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn with_label(server: &Server, name: &str, label: &str) {
+    let body = format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"x":"{label}"}}}}}}"#
+    );
+    assert_eq!(server.post(CONFIG_MAPS, &body).await.code, 201);
+}
+
+#[tokio::test]
+async fn lists_are_selected_by_labels_and_fields() {
+    let server = Server::start().await;
+    for (name, label) in [("a", "1"), ("b", "2"), ("c", "1")] {
+        with_label(&server, name, label).await;
+    }
+    assert_eq!(names(&server, "").await, ["a", "b", "c"]);
+    assert_eq!(names(&server, "labelSelector=x%3D1").await, ["a", "c"]);
+    assert_eq!(names(&server, "labelSelector=x%20notin%20(1)").await, ["b"]);
+    assert_eq!(names(&server, "fieldSelector=metadata.name!%3Da").await, ["b", "c"]);
+    let refused = server.get(&format!("{CONFIG_MAPS}?fieldSelector=data.k%3Dv")).await;
+    assert_eq!(
+        refused.message(),
+        "\"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    );
+}
+
+#[tokio::test]
+async fn chunks_show_the_state_of_the_first() {
+    let server = Server::start().await;
+    for name in ["a", "b", "c"] {
+        with_label(&server, name, "1").await;
+    }
+    let first = server.get(&format!("{CONFIG_MAPS}?limit=2")).await;
+    assert_eq!(first.at("/metadata/remainingItemCount"), 1);
+    server.delete(&format!("{CONFIG_MAPS}/c")).await;
+    let token = first.at("/metadata/continue").as_str().unwrap().to_owned();
+    let rest = server.get(&format!("{CONFIG_MAPS}?limit=2&continue={token}")).await;
+    assert_eq!(rest.at("/items/0/metadata/name"), "c");
+    assert_eq!(rest.version(), first.version());
+    assert_eq!(names(&server, "").await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_watch_shows_what_is_there_and_then_each_change() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let mut watch = server.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
+    assert_eq!(watch.events(1).await, ["ADDED a"]);
+    server.post(CONFIG_MAPS, &config_map("b", "1")).await;
+    server
+        .patch(&format!("{CONFIG_MAPS}/a"), MERGE, r#"{"data":{"k":"2"}}"#)
+        .await;
+    server
+        .patch(&format!("{CONFIG_MAPS}/a"), MERGE, r#"{"data":{"k":"2"}}"#)
+        .await;
+    server.delete(&format!("{CONFIG_MAPS}/a")).await;
+    assert_eq!(watch.events(3).await, ["ADDED b", "MODIFIED a", "DELETED a"]);
+}
+
+#[tokio::test]
+async fn an_event_shows_the_very_bytes_of_the_answer() {
+    let server = Server::start().await;
+    let version = server.get(CONFIG_MAPS).await.version().to_owned();
+    let mut watch = server
+        .watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}"))
+        .await;
+    let made = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let (_, event) = watch.next().await.unwrap();
+    assert_eq!(event["object"], made.body);
+}
+
+#[tokio::test]
+async fn objects_come_and_go_with_the_selector_of_a_watch() {
+    let server = Server::start().await;
+    with_label(&server, "a", "1").await;
+    let version = server.get(CONFIG_MAPS).await.version().to_owned();
+    let path = format!("{CONFIG_MAPS}?watch=1&labelSelector=x%3D1&resourceVersion={version}");
+    let mut watch = server.watch(&path).await;
+    for label in ["2", "3", "1"] {
+        let patch = format!(r#"{{"metadata":{{"labels":{{"x":"{label}"}}}}}}"#);
+        server.patch(&format!("{CONFIG_MAPS}/a"), MERGE, &patch).await;
+    }
+    let (left, event) = watch.next().await.unwrap();
+    assert_eq!(
+        (left.as_str(), &event["object"]["metadata"]["labels"]["x"]),
+        ("DELETED a", &json!("1"))
+    );
+    assert_eq!(watch.events(1).await, ["ADDED a"]);
+}
+
+#[tokio::test]
+async fn initial_events_end_with_a_bookmark() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut watch = server.watch(&format!("{CONFIG_MAPS}?{query}")).await;
+    assert_eq!(watch.events(1).await, ["ADDED a"]);
+    let (_, bookmark) = watch.next().await.unwrap();
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    assert_eq!(
+        bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"],
+        "true"
+    );
+}
+
+#[tokio::test]
+async fn a_table_shows_the_columns_of_the_kind() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let response = server.respond("GET", CONFIG_MAPS, "", "", accept).await;
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let table: Value = serde_json::from_slice(&bytes).unwrap();
+    let headings: Vec<&Value> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| &column["name"])
+        .collect();
+    assert_eq!(headings, ["Name", "Data", "Age"]);
+    assert_eq!(
+        (&table["rows"][0]["cells"][0], &table["rows"][0]["cells"][1]),
+        (&json!("a"), &json!(1))
+    );
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+}

@@ -1,0 +1,188 @@
+//! A server without sockets: requests go straight to the service, over a real store in a folder of its own.
+
+// Each test file uses a part of this; and outside of test functions lints do not know that this is a test.
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use holdfast_server::admission::AdmissionChain;
+use holdfast_server::authentication::{Authenticator, TokenFile};
+use holdfast_server::authorization::BuiltInRules;
+use holdfast_server::body::{RequestBody, ResponseBody};
+use holdfast_server::health::Health;
+use holdfast_server::objects::{Objects, Store};
+use holdfast_server::paths::Paths;
+use holdfast_server::service::Service;
+use holdfast_server::shutdown::ShutdownTrigger;
+use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
+use holdfast_server::write::{self, FieldManagers, Trees, Types};
+use http::{HeaderMap, Request};
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+pub const APPLY: &str = "application/apply-patch+yaml";
+pub const MERGE: &str = "application/merge-patch+json";
+pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+pub struct Server {
+    service: Arc<Service>,
+    _folder: tempfile::TempDir,
+}
+
+/// An answer, read to its end.
+pub struct Answer {
+    pub code: u16,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    /// What stands at a JSON pointer.
+    pub fn at(&self, pointer: &str) -> &Value {
+        self.body.pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    pub fn message(&self) -> &str {
+        self.at("/message").as_str().unwrap_or_default()
+    }
+
+    pub fn version(&self) -> &str {
+        self.at("/metadata/resourceVersion").as_str().unwrap_or_default()
+    }
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(registry));
+        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load());
+        let objects = Objects::new(Arc::clone(&registry));
+        let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
+        let context = Arc::new(Context {
+            registry: Arc::clone(&registry),
+            store: Arc::new(store),
+            field_managers: FieldManagers::new(Arc::new(types)),
+            trees: Trees::default(),
+            admission: AdmissionChain::new(holdfast_kinds::admission::plugins()),
+            identifiers: Arc::new(RandomIdentifiers),
+            clock: Arc::new(SystemClock),
+            shutdown: ShutdownTrigger::new().shutdown(),
+            config: Config::default(),
+        });
+        write::start(&context).await.unwrap();
+        let service = Service {
+            context,
+            authenticator: Authenticator {
+                tokens: TokenFile::parse("token,admin,uid,system:masters").unwrap(),
+                ..Authenticator::default()
+            },
+            authorizer: Arc::new(BuiltInRules),
+            paths: Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock)),
+        };
+        Self {
+            service: Arc::new(service),
+            _folder: folder,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, "", "").await
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> Answer {
+        self.send("POST", path, "application/json", body).await
+    }
+
+    pub async fn put(&self, path: &str, body: &str) -> Answer {
+        self.send("PUT", path, "application/json", body).await
+    }
+
+    pub async fn patch(&self, path: &str, sort: &str, body: &str) -> Answer {
+        self.send("PATCH", path, sort, body).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, "", "").await
+    }
+
+    pub async fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> Answer {
+        let response = self.respond(method, path, content_type, body, "application/json").await;
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            code: head.status.as_u16(),
+            headers: head.headers,
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        }
+    }
+
+    pub async fn respond(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &str,
+        accept: &str,
+    ) -> http::Response<ResponseBody> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Authorization", "Bearer token")
+            .header("User-Agent", "tests/1")
+            .header("Accept", accept);
+        if !content_type.is_empty() {
+            request = request.header("Content-Type", content_type);
+        }
+        let request = request.body(RequestBody::from_bytes(body.to_owned())).unwrap();
+        self.service.respond(request, None).await
+    }
+
+    /// Opens a watch.
+    pub async fn watch(&self, path: &str) -> Watch {
+        let response = self.respond("GET", path, "", "", "application/json").await;
+        assert_eq!(response.status(), 200);
+        Watch(response.into_body())
+    }
+}
+
+/// An open watch.
+pub struct Watch(ResponseBody);
+
+impl Watch {
+    /// The next event as `TYPE NAME`, with the whole of it; `None` at the end.
+    pub async fn next(&mut self) -> Option<(String, Value)> {
+        let frame = tokio::time::timeout(Duration::from_secs(30), self.0.frame())
+            .await
+            .unwrap()?;
+        let event: Value = serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap();
+        let name = event
+            .pointer("/object/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        Some((format!("{} {name}", event["type"].as_str().unwrap()), event))
+    }
+
+    /// The next events in short.
+    pub async fn events(&mut self, count: usize) -> Vec<String> {
+        let mut events = Vec::new();
+        for _ in 0..count {
+            events.extend(self.next().await.map(|(short, _)| short));
+        }
+        events
+    }
+}
+
+/// A ConfigMap as JSON.
+pub fn config_map(name: &str, value: &str) -> String {
+    format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":{{"k":"{value}"}}}}"#)
+}
