@@ -14,12 +14,16 @@ mod apps;
 mod autoscaling;
 mod batch;
 mod config;
+mod coordination;
 mod core;
 mod defaults;
 mod descriptions;
 mod discovery;
 mod generic;
 mod initial_status;
+mod networking;
+mod node;
+mod policy;
 mod rbac;
 mod scheduling;
 mod storage;
@@ -30,7 +34,7 @@ mod workload;
 
 use std::sync::Arc;
 
-use holdfast_resource::{Registry, Resource, Strategy};
+use holdfast_resource::{NameRule, Registry, Resource, Strategy};
 
 pub use config::Config;
 pub use descriptions::Descriptions;
@@ -47,6 +51,10 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
     }
     for mut resource in tables::resources(&|group, plural| strategy(group, plural, config))? {
         keep_in_served_version(&mut resource);
+        if resource.plural == "ipaddresses" {
+            // Its names are addresses, which may hold colons; its strategy checks them.
+            resource.rules.name = NameRule::PathSegment;
+        }
         resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));
     }
@@ -56,7 +64,9 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
 /// The reference keeps a few resources in a beta version that it does not serve. The fields are those of the served
 /// version, which is where these are kept here: only the `apiVersion` of the stored bytes differs.
 fn keep_in_served_version(resource: &mut Resource) {
+    let group = format!("{}/", resource.group);
     if let (Some(storage), Some(first)) = (&mut resource.storage, resource.versions.first())
+        && storage.api_version.starts_with(&group)
         && !resource
             .versions
             .iter()
@@ -69,12 +79,16 @@ fn keep_in_served_version(resource: &mut Resource) {
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 8] = [
+const GROUPS: [(&str, GroupStrategies); 12] = [
     ("", core::strategy),
     ("apps", apps::strategy),
     ("autoscaling", autoscaling::strategy),
     ("batch", batch::strategy),
+    ("coordination.k8s.io", coordination::strategy),
     ("discovery.k8s.io", discovery::strategy),
+    ("networking.k8s.io", networking::strategy),
+    ("node.k8s.io", node::strategy),
+    ("policy", policy::strategy),
     ("rbac.authorization.k8s.io", rbac::strategy),
     ("scheduling.k8s.io", scheduling::strategy),
     ("storage.k8s.io", storage::strategy),

@@ -99,6 +99,11 @@ impl Block {
             && number(address) & self.mask() == number(self.address) & self.mask()
     }
 
+    /// Whether all addresses of the block are in `outer`, which has others besides.
+    pub(crate) fn is_strictly_within(&self, outer: &Self) -> bool {
+        outer.contains(self.address) && self.prefix > outer.prefix
+    }
+
     /// How many addresses there are; `u128::MAX` for all of IPv6.
     pub(crate) fn size(&self) -> u128 {
         let free = u32::from(bits(self.address) - self.prefix);

@@ -1,0 +1,177 @@
+//! Ingresses: <https://kubernetes.io/docs/concepts/services-networking/ingress/>.
+
+use std::net::IpAddr;
+
+use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment, wildcard_subdomain};
+use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::addresses::address;
+use crate::validation::ports::{port_name, port_number};
+use crate::validation::{Errors, report, required_text};
+
+/// What only Ingresses do.
+pub(crate) struct Ingress;
+
+/// Named the class before there was a field for it.
+const CLASS: &str = "kubernetes.io/ingress.class";
+const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
+const NOT_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
+const NOT_AT_ENDS: [&str; 2] = ["/..", "/."];
+
+impl Strategy for Ingress {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        validate_spec(&Field::root(object).child("spec"), &mut errors);
+        let annotation = object.str_at(&["metadata", "annotations", CLASS]);
+        let class = object.str_at(&["spec", "ingressClassName"]);
+        if let (Some(annotation), Some(class)) = (annotation, class)
+            && annotation != class
+        {
+            let place = FieldPath::new("annotations").child(CLASS);
+            errors.push(FieldError::invalid(
+                &place,
+                annotation,
+                "must match `ingressClassName` when both are specified",
+            ));
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        if context.subresource == Some("status") {
+            validate_status(&root, &mut errors);
+        } else {
+            validate_spec(&root.child("spec"), &mut errors);
+        }
+        errors
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_none() && object.at(&["metadata", "annotations", CLASS]).is_some() {
+            return vec![format!(
+                "annotation \"{CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
+            )];
+        }
+        Vec::new()
+    }
+}
+
+fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let (rules, backend) = (spec.child("rules"), spec.child("defaultBackend"));
+    if rules.is_empty() && !backend.is_set() {
+        errors.push(spec.invalid_as(Value::Null, "either `defaultBackend` or `rules` must be specified"));
+    }
+    if backend.is_set() {
+        validate_backend(&backend, errors);
+    }
+    for rule in rules.items() {
+        let host = rule.child("host");
+        if host.text().parse::<IpAddr>().is_ok() {
+            errors.push(host.invalid("must be a DNS name, not an IP address"));
+        } else if !host.text().is_empty() {
+            report(&host, host_form(host.text()), errors);
+        }
+        let http = rule.child("http");
+        if http.is_set() {
+            validate_paths(&http.child("paths"), errors);
+        }
+    }
+    for tls in spec.child("tls").items() {
+        for host in tls.child("hosts").items() {
+            report(&host, host_form(host.text()), errors);
+        }
+        let secret = tls.child("secretName");
+        if !secret.text().is_empty() {
+            report(&secret, dns_subdomain(secret.text()), errors);
+        }
+    }
+    let class = spec.child("ingressClassName");
+    if class.is_set() {
+        report(&class, dns_subdomain(class.text()), errors);
+    }
+}
+
+fn host_form(host: &str) -> Faults {
+    if host.contains('*') {
+        wildcard_subdomain(host)
+    } else {
+        dns_subdomain(host)
+    }
+}
+
+fn validate_paths(paths: &Field<'_, '_>, errors: &mut Errors) {
+    if paths.is_empty() {
+        errors.push(paths.required(""));
+    }
+    for one in paths.items() {
+        let (sort, path) = (one.child("pathType"), one.child("path"));
+        if !sort.is_set() {
+            errors.push(sort.required("pathType must be specified"));
+        } else if !PATH_TYPES.contains(&sort.text()) {
+            errors.push(sort.not_supported(&PATH_TYPES));
+        }
+        let text = path.text();
+        match sort.text() {
+            "Exact" | "Prefix" => {
+                if !text.starts_with('/') {
+                    errors.push(path.invalid_text("must be an absolute path"));
+                }
+                for part in NOT_IN_PATHS.iter().filter(|part| text.contains(**part)) {
+                    errors.push(path.invalid(format!("must not contain '{part}'")));
+                }
+                for end in NOT_AT_ENDS.iter().filter(|end| text.ends_with(**end)) {
+                    errors.push(path.invalid(format!("cannot end with '{end}'")));
+                }
+            }
+            "ImplementationSpecific" if !text.is_empty() && !text.starts_with('/') => {
+                errors.push(path.invalid("must be an absolute path"));
+            }
+            _ => {}
+        }
+        validate_backend(&one.child("backend"), errors);
+    }
+}
+
+fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
+    let (service, resource) = (backend.child("service"), backend.child("resource"));
+    match (service.is_set(), resource.is_set()) {
+        (true, true) => errors.push(backend.invalid_as("", "cannot set both resource and service backends")),
+        (false, true) => {
+            for part in ["kind", "name"] {
+                required_text(&resource.child(part), path_segment, errors);
+            }
+        }
+        (true, false) => {
+            required_text(&service.child("name"), dns_label_1035, errors);
+            let port = service.child("port");
+            let (name, number) = (port.child("name"), port.child("number"));
+            match (!name.text().is_empty(), number.number().unwrap_or_default() != 0) {
+                (true, true) => errors.push(backend.invalid_as("", "cannot set both port name & port number")),
+                (true, false) => report(&name, port_name(name.text()), errors),
+                (false, true) => port_number(&number, errors),
+                (false, false) => errors.push(backend.required("port name or number is required")),
+            }
+        }
+        (false, false) => errors.push(backend.invalid_as("", "resource or service backend is required")),
+    }
+}
+
+fn validate_status(ingress: &Field<'_, '_>, errors: &mut Errors) {
+    let status = ingress.child("status");
+    let balancer = status.child("loadBalancer");
+    for point in balancer.child("ingress").items() {
+        let (ip, host) = (point.child("ip"), point.child("hostname"));
+        if !ip.text().is_empty() {
+            address(&ip, errors);
+        }
+        if !host.text().is_empty() {
+            report(&host, dns_subdomain(host.text()), errors);
+            if host.text().parse::<IpAddr>().is_ok() {
+                errors.push(host.invalid("must be a DNS name, not an IP address"));
+            }
+        }
+    }
+}

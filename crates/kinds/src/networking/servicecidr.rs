@@ -1,0 +1,59 @@
+//! ServiceCIDRs: the blocks that Services get their addresses from.
+
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::addresses::{Block, block};
+use crate::validation::{Errors, immutable};
+
+/// What only ServiceCIDRs do.
+pub(crate) struct ServiceCidr;
+
+impl Strategy for ServiceCidr {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        let cidrs = spec.child("cidrs");
+        let mut errors = Errors::new();
+        if cidrs.is_empty() {
+            errors.push(cidrs.required("at least one CIDR required"));
+        }
+        if cidrs.len() > 2 {
+            errors.push(cidrs.invalid("may only hold up to 2 values"));
+            return errors;
+        }
+        for one in cidrs.items() {
+            block(&one, &mut errors);
+        }
+        let families: Vec<bool> = cidrs
+            .items()
+            .filter_map(|one| Some(Block::read(one.text())?.is_ipv4()))
+            .collect();
+        if families.len() == 2 && families[0] == families[1] {
+            errors.push(
+                cidrs.invalid(
+                    "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+                ),
+            );
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
+        let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
+        let (cidrs, before) = (spec.child("cidrs"), old_spec.child("cidrs"));
+        // A block of the other family may be added; those that are there stay.
+        if cidrs.len() < before.len() {
+            errors.push(cidrs.invalid("field is immutable"));
+        }
+        for (now, before) in cidrs.items().zip(before.items()) {
+            immutable(&now, &before, &mut errors);
+        }
+        if errors.is_empty() && cidrs.len() != before.len() {
+            errors = self.validate(context, object);
+        }
+        errors
+    }
+}
