@@ -17,8 +17,8 @@ use holdfast_kinds::{Config, admission, registry, tables};
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
 use holdfast_resource::schema::{TypeTable, decode, with_defaults};
 use holdfast_resource::{
-    AdmissionPlugin, FieldError, GroupResource, GroupVersionKind, Lookup, Operation, Refusal, Registry, Resource,
-    WriteContext,
+    AdmissionPlugin, FieldError, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal, Registry,
+    Resource, WriteContext,
 };
 use holdfast_value::{Limits, Value, json, merge_patch};
 
@@ -109,21 +109,36 @@ impl World {
         })
     }
 
-    fn typed(&self, target: &Target, object: &Value) -> Option<Value> {
+    /// The object in the form that its type has in `api_version`, with its defaults.
+    fn typed_as(&self, target: &Target, api_version: &str, object: &Value) -> Option<Value> {
         let kind = GroupVersionKind {
-            group_version: target.resource.version(&target.version)?.group_version.clone(),
+            group_version: GroupVersion::parse(api_version)?,
             kind: target.resource.kind.clone(),
         };
+        let version = kind.group_version.version.clone();
         let id = self.types.id_of_kind(&kind)?;
         let mut object = decode(&self.types, id, object).ok()?.value;
-        object.set_at(
-            &["apiVersion"],
-            target.resource.version(&target.version)?.api_version.clone().into(),
-        );
+        object.set_at(&["apiVersion"], api_version.into());
         object.set_at(&["kind"], target.resource.kind.clone().into());
         let mut object = with_defaults(&self.types, id, &object).unwrap_or(object);
-        target.resource.strategy.default_fields(&target.version, &mut object);
+        target.resource.strategy.default_fields(&version, &mut object);
         Some(object)
+    }
+
+    fn typed(&self, target: &Target, object: &Value) -> Option<Value> {
+        self.typed_as(target, &target.resource.version(&target.version)?.api_version, object)
+    }
+
+    /// The object in the version that it is stored in.
+    fn stored(&self, target: &Target, object: Value) -> Value {
+        let api_version = &target.resource.storage.as_ref().unwrap().api_version;
+        match object.str_at(&["apiVersion"]) == Some(api_version.as_str()) {
+            true => object,
+            false => {
+                let stored = target.resource.strategy.convert(object, api_version).unwrap();
+                self.typed_as(target, api_version, &stored).unwrap()
+            }
+        }
     }
 
     fn key(target: &Target, name: &str) -> Key {
@@ -136,10 +151,9 @@ impl World {
     }
 
     fn write(&self, method: &str, media: &str, target: &Target, body: &Value) -> Answer {
-        let Some(storage) = &target.resource.storage else {
+        if target.resource.storage.is_none() {
             return Answer::PassedOver;
-        };
-        let stored_version = storage.api_version.rsplit('/').next().unwrap().to_owned();
+        }
         let live = self.objects.0.borrow().get(&Self::key(target, &target.name)).cloned();
         let live = live.map(|live| self.shown(target, live));
         let object = match (method, &live) {
@@ -161,24 +175,8 @@ impl World {
             object.set_at(&["metadata", "namespace"], target.namespace.as_str().into());
         }
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
-        let storage_version = Target {
-            resource: Arc::clone(&target.resource),
-            version: stored_version,
-            namespace: target.namespace.clone(),
-            name: name.clone(),
-            subresource: None,
-        };
-        if target.version != storage_version.version {
-            object = target.resource.strategy.convert(object, &storage.api_version).unwrap();
-            object = self.typed(&storage_version, &object).unwrap();
-        }
-        let old = live.map(|live| match target.version == storage_version.version {
-            true => live,
-            false => {
-                let back = target.resource.strategy.convert(live, &storage.api_version).unwrap();
-                self.typed(&storage_version, &back).unwrap()
-            }
-        });
+        let object = self.stored(target, object);
+        let old = live.map(|live| self.stored(target, live));
         let context = WriteContext {
             operation: if old.is_some() {
                 Operation::Update
@@ -274,16 +272,9 @@ impl World {
         for plugin in &self.plugins {
             plugin.validate(context, resource, Some(&object), old)?;
         }
-        let storage = resource.storage.as_ref().unwrap();
-        let stored = Target {
-            resource: Arc::clone(resource),
-            version: storage.api_version.rsplit('/').next().unwrap().to_owned(),
-            namespace: target.namespace.clone(),
-            name: target.name.clone(),
-            subresource: None,
-        };
+        let api_version = resource.storage.as_ref().unwrap().api_version.clone();
         // As a client reads it back.
-        Ok(self.typed(&stored, &object).unwrap())
+        Ok(self.typed_as(target, &api_version, &object).unwrap())
     }
 }
 
@@ -444,12 +435,7 @@ fn check(world: &World, step: &Value) -> Option<Result<(), Vec<String>>> {
                 && target.subresource.as_deref().is_none_or(|part| part == "status")
                 && let Some(object) = world.typed(&target, &adopted(object))
             {
-                let storage = target.resource.storage.as_ref()?;
-                let object = target
-                    .resource
-                    .strategy
-                    .convert(object.clone(), &storage.api_version)
-                    .unwrap_or(object);
+                let object = world.stored(&target, object);
                 let name = object.str_at(&["metadata", "name"])?.to_owned();
                 world.objects.0.borrow_mut().insert(World::key(&target, &name), object);
             }

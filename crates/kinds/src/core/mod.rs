@@ -2,6 +2,8 @@
 
 mod configmap;
 mod endpoints;
+pub(crate) mod event;
+mod limitrange;
 mod namespace;
 mod node;
 mod persistentvolume;
@@ -10,6 +12,7 @@ mod pod;
 pub(crate) mod pod_spec;
 mod podtemplate;
 mod replicationcontroller;
+mod resourcequota;
 mod secret;
 mod service;
 mod serviceaccount;
@@ -26,6 +29,8 @@ pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strate
     Some(match resource {
         "configmaps" => Arc::new(configmap::ConfigMap),
         "endpoints" => Arc::new(endpoints::Endpoints),
+        "events" => Arc::new(event::Event { of_own_group: false }),
+        "limitranges" => Arc::new(limitrange::LimitRange),
         "namespaces" => Arc::new(namespace::Namespace),
         "nodes" => Arc::new(node::Node),
         "persistentvolumeclaims" => Arc::new(persistentvolumeclaim::PersistentVolumeClaim),
@@ -33,6 +38,7 @@ pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strate
         "pods" => Arc::new(pod::Pod { config: config() }),
         "podtemplates" => Arc::new(podtemplate::PodTemplate { config: config() }),
         "replicationcontrollers" => Arc::new(replicationcontroller::ReplicationController { config: config() }),
+        "resourcequotas" => Arc::new(resourcequota::ResourceQuota),
         "secrets" => Arc::new(secret::Secret),
         "serviceaccounts" => Arc::new(serviceaccount::ServiceAccount),
         "services" => Arc::new(service::Service::new(&config())),

@@ -70,7 +70,7 @@ fn is_native(name: &str) -> bool {
 }
 
 /// Whether the name is of a device or the like that some domain defines.
-fn is_extended(name: &str) -> bool {
+pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 

@@ -13,7 +13,7 @@ use crate::schema::base64;
 use crate::schema::quantity::{Quantity, QuantityError};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::times::{self, Precision, TimeError, Timestamp};
-use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
+use crate::schema::{Field, Omission, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
 
 /// An object in the form of its type.
 #[derive(Clone, Debug)]
@@ -237,6 +237,10 @@ impl Decoder<'_> {
         }
         let changed = self.value(&field.shape, value, place)?;
         let now = changed.as_ref().unwrap_or(value);
+        if field.omission == Omission::Never && !field.pointer && is_empty_collection(now) {
+            // Protobuf, in which the reference keeps objects, cannot tell an empty list from none.
+            return Ok(Outcome::Replace(Value::Null));
+        }
         Ok(match (self.table.leaves_out(field, now), changed) {
             (true, _) => Outcome::Drop,
             (false, Some(value)) => Outcome::Replace(value),
@@ -388,6 +392,15 @@ fn is_plain_quantity(text: &str) -> bool {
 fn time(text: &str, precision: Precision) -> Result<Option<Value>, DecodeError> {
     let canonical = Timestamp::parse(text, precision)?.text(precision);
     Ok((canonical != text).then_some(Value::String(canonical)))
+}
+
+/// Whether this is a list or a map with nothing in it.
+fn is_empty_collection(value: &Value) -> bool {
+    match value {
+        Value::List(list) => list.is_empty(),
+        Value::Map(map) => map.is_empty(),
+        _ => false,
+    }
 }
 
 /// Whether `omitempty` leaves the value out.

@@ -100,6 +100,11 @@ impl Quantity {
         self.nanos % UNIT == 0
     }
 
+    /// Whether the amount is `units` or more.
+    pub fn is_at_least(&self, units: i64) -> bool {
+        self.nanos >= i128::from(units) * UNIT
+    }
+
     /// The amount rounded up, away from zero, to whole thousandths.
     #[must_use]
     pub fn round_up_to_milli(self) -> Self {
