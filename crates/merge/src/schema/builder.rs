@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use holdfast_value::{SmolStr, Value};
 
-use super::{DEDUCED, Field, KeyField, ListType, MapType, Relationship, Scalar, Schema, Type, TypeRef, UNTYPED_ATOMIC};
+use super::{
+    DEDUCED, Field, Fields, KeyField, ListType, MapType, Relationship, Scalar, Schema, Type, TypeRef, UNTYPED_ATOMIC,
+};
 
 /// Describes the types of a schema and compiles them.
 ///
@@ -359,7 +361,7 @@ impl Compiler {
     }
 
     fn compile_map(&mut self, spec: &MapSpec) -> MapType {
-        let mut fields: Vec<_> = spec
+        let fields = spec
             .fields
             .iter()
             .map(|field| Field {
@@ -368,11 +370,10 @@ impl Compiler {
                 default: field.default.clone(),
             })
             .collect();
-        fields.sort_by(|a, b| a.name.cmp(&b.name));
-        fields.dedup_by(|later, earlier| later.name == earlier.name);
+        let fields = Fields::new(fields);
         MapType {
             deduced: fields.is_empty() && spec.element.as_ref().is_some_and(is_deduced),
-            fields: fields.into(),
+            fields,
             element: spec
                 .element
                 .as_ref()

@@ -7,6 +7,7 @@
 mod builder;
 mod reader;
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use holdfast_value::{SmolStr, Value};
@@ -85,8 +86,8 @@ pub(crate) struct KeyField {
 /// A map or struct.
 #[derive(Clone, Debug)]
 pub(crate) struct MapType {
-    /// The declared fields, sorted by name.
-    pub(crate) fields: Box<[Field]>,
+    /// The declared fields.
+    pub(crate) fields: Fields,
     /// The type of entries that are not declared fields; [`TypeRef::NONE`] where none are allowed.
     pub(crate) element: TypeRef,
     pub(crate) atomic: bool,
@@ -145,41 +146,96 @@ impl ListType {
     }
 }
 
+/// The declared fields of a struct, sorted by name. The first eight bytes of the names, which tell nearly all of them
+/// apart, stand together for the search.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    fields: Box<[Field]>,
+    prefixes: Box<[u64]>,
+}
+
+impl Fields {
+    /// Fields in any order; of several with one name the first counts.
+    pub(crate) fn new(mut fields: Vec<Field>) -> Self {
+        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        fields.dedup_by(|later, earlier| later.name == earlier.name);
+        Self {
+            prefixes: fields.iter().map(|field| prefix(&field.name)).collect(),
+            fields: fields.into(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Where a field of this name is at or after a position, or where it would be.
+    #[inline]
+    fn position(&self, from: usize, name: &str) -> Result<usize, usize> {
+        let prefix = prefix(name);
+        let mut at = from + self.prefixes[from..].partition_point(|other| *other < prefix);
+        while self.prefixes.get(at) == Some(&prefix) {
+            match self.fields[at].name.as_str().cmp(name) {
+                Ordering::Less => at += 1,
+                Ordering::Equal => return Ok(at),
+                Ordering::Greater => break,
+            }
+        }
+        Err(at)
+    }
+}
+
+/// The first eight bytes of a text as a number in the same order.
+#[inline]
+fn prefix(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    match bytes.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(padded)
+        }
+    }
+}
+
 impl MapType {
     /// The declared field of this name.
     #[inline]
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
-        let at = self
-            .fields
-            .binary_search_by(|field| field.name.as_str().cmp(name))
-            .ok()?;
-        self.fields.get(at)
+        let at = self.fields.position(0, name).ok()?;
+        self.fields.fields.get(at)
     }
 
     /// A reader of fields by names in ascending order.
     #[inline]
     pub(crate) fn cursor(&self) -> FieldCursor<'_> {
-        FieldCursor { rest: &self.fields }
+        FieldCursor {
+            fields: &self.fields,
+            at: 0,
+        }
     }
 }
 
 /// Finds declared fields for the sorted keys of a map, searching only what lies ahead.
 pub(crate) struct FieldCursor<'a> {
-    rest: &'a [Field],
+    fields: &'a Fields,
+    at: usize,
 }
 
 impl<'a> FieldCursor<'a> {
     /// The field of this name; names must come in ascending order.
     #[inline]
     pub(crate) fn find(&mut self, name: &str) -> Option<&'a Field> {
-        let found = self.rest.binary_search_by(|field| field.name.as_str().cmp(name));
-        let at = match found {
-            Ok(at) | Err(at) => at,
-        };
-        self.rest = &self.rest[at..];
-        match found {
-            Ok(_) => self.rest.first(),
-            Err(_) => None,
+        match self.fields.position(self.at, name) {
+            Ok(at) => {
+                self.at = at;
+                self.fields.fields.get(at)
+            }
+            Err(at) => {
+                self.at = at;
+                None
+            }
         }
     }
 }

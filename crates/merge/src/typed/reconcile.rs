@@ -54,9 +54,10 @@ impl Walk<'_> {
                 }
             }
             (Some(Kind::Map), Some(map), _) => {
+                let mut fields = map.cursor();
                 for entry in below.entries() {
                     let declared = match entry.element() {
-                        PathElement::Field(name) => map.field(name),
+                        PathElement::Field(name) => fields.find(name),
                         _ => None,
                     };
                     let type_ref = declared.map_or(map.element, |field| field.type_ref);
