@@ -103,9 +103,10 @@ impl FromIterator<Path> for Set {
             *step = ranks[*step as usize];
         }
         let mut start = 0;
-        let mut paths: Vec<&[u32]> = Vec::with_capacity(ends.len());
+        let mut paths: Vec<(u64, &[u32])> = Vec::with_capacity(ends.len());
         for end in ends {
-            paths.push(&steps[start..end]);
+            let path = &steps[start..end];
+            paths.push((leading_steps(path), path));
             start = end;
         }
         paths.sort_unstable();
@@ -128,12 +129,28 @@ fn sorted_table(table: Vec<PathElement>) -> (Vec<PathElement>, Vec<u32>) {
     (sorted, ranks)
 }
 
+/// The first four steps of a path as one number in the same order, as far as they are small.
+fn leading_steps(path: &[u32]) -> u64 {
+    let step = |at: usize| {
+        path.get(at).map_or(0, |step| {
+            u64::from(u16::try_from(*step).map_or(u16::MAX, |step| step.saturating_add(1)))
+        })
+    };
+    // Behind a step that is too great the next ones must not count.
+    (0..4)
+        .fold((0, true), |(leading, exact), at| {
+            let step = if exact { step(at) } else { 0 };
+            ((leading << 16) | step, exact && step < u64::from(u16::MAX))
+        })
+        .0
+}
+
 /// The nodes of sorted paths.
-fn nodes_of(paths: &[&[u32]]) -> Nodes {
+fn nodes_of(paths: &[(u64, &[u32])]) -> Nodes {
     let mut nodes = Nodes::with_capacity(paths.len() * 2);
     let mut open: Vec<usize> = Vec::new();
     let mut previous: &[u32] = &[];
-    for path in paths {
+    for (_, path) in paths {
         let shared = path
             .iter()
             .zip(previous)

@@ -196,6 +196,22 @@ pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
     sorted.windows(2).all(|pair| pair[0].compare(pair[1]).is_ne())
 }
 
+/// What to say of the items whose names occurred before them.
+pub(super) fn duplicate_errors(list: &ListType, names: &[Name<'_>]) -> Vec<ValidationError> {
+    let groups = Groups::of(names, &[]);
+    let mut seen = vec![false; groups.count];
+    let is_repeated = |group: &usize| std::mem::replace(&mut seen[*group], true);
+    let repeated = groups
+        .left
+        .iter()
+        .map(is_repeated)
+        .zip(names)
+        .filter(|(repeated, _)| *repeated);
+    repeated
+        .map(|(_, name)| ValidationError::new(format!("duplicate entries for key {}", list.element(name))))
+        .collect()
+}
+
 /// The items of one or two lists, grouped by name.
 pub(super) struct Groups {
     /// The group of each item of the left list. Groups are numbered from 0 in the order of their names.

@@ -4,11 +4,9 @@ use std::cmp::Ordering;
 
 use holdfast_value::{Entry, List, Map, Value};
 
-use super::items::{Groups, Name, all_differ, names};
+use super::items::{Groups, Name, all_differ, duplicate_errors, names};
 use super::validate::scalar_error;
-use super::{
-    Checked, Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, identical, same, unusable,
-};
+use super::{Checked, Errors, Kind, Typed, ValidationErrors, deduce, first_kind, identical, same, unusable};
 use crate::PathElement;
 use crate::schema::{ListType, MapType, Scalar, Schema, TypeRef};
 
@@ -160,7 +158,9 @@ impl Walk<'_> {
         let merged = match (names(list, live_items), names(list, config_items)) {
             (Ok(live_names), Ok(config_names)) => {
                 if !self.config_is_unique && !all_differ(&config_names) {
-                    self.report_duplicates(list, &config_names);
+                    duplicate_errors(list, &config_names)
+                        .into_iter()
+                        .for_each(|error| self.errors.push(error));
                     return None;
                 }
                 let same_names = live_names.len() == config_names.len()
@@ -185,15 +185,6 @@ impl Walk<'_> {
             (Merged::AsLive, None) => None,
             (Merged::Changed(items), _) if items.is_empty() => None,
             (Merged::Changed(items), _) => Some(Value::List(List::from(items))),
-        }
-    }
-
-    fn report_duplicates(&mut self, list: &ListType, names: &[Name<'_>]) {
-        for (at, name) in names.iter().enumerate() {
-            if names[..at].iter().any(|earlier| earlier.compare(name).is_eq()) {
-                let message = format!("duplicate entries for key {}", list.element(name));
-                self.errors.push(ValidationError::new(message));
-            }
         }
     }
 

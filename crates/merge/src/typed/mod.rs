@@ -296,8 +296,12 @@ fn identical(a: &Value, b: &Value) -> bool {
 struct Errors(Vec<ValidationError>);
 
 impl Errors {
+    /// Adds an error, unless there are so many already that no one will read it.
     fn push(&mut self, error: ValidationError) {
-        self.0.push(error);
+        const MAX_ERRORS: usize = 100;
+        if self.0.len() < MAX_ERRORS {
+            self.0.push(error);
+        }
     }
 
     fn count(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use holdfast_value::{Map, Value};
 
-use super::items::{Name, all_differ, names};
+use super::items::{Name, all_differ, duplicate_errors, names};
 use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, unusable};
 use crate::scan::MAX_DEPTH;
 use crate::schema::{ListType, MapType, Relationship, Scalar, Schema, TypeRef};
@@ -109,7 +109,9 @@ impl Walk<'_> {
         match names(list, items) {
             Ok(names) => {
                 if self.duplicates == Duplicates::Refused && !all_differ(&names) {
-                    self.report_duplicates(list, &names);
+                    duplicate_errors(list, &names)
+                        .into_iter()
+                        .for_each(|error| self.errors.push(error));
                 }
                 for (name, item) in names.iter().zip(items) {
                     self.item(list, name, item);
@@ -123,15 +125,6 @@ impl Walk<'_> {
         let before = self.errors.count();
         self.node(list.element, item);
         self.errors.prefix(before, || list.element(name));
-    }
-
-    fn report_duplicates(&mut self, list: &ListType, names: &[Name<'_>]) {
-        for (at, name) in names.iter().enumerate() {
-            if names[..at].iter().any(|earlier| earlier.compare(name).is_eq()) {
-                let message = format!("duplicate entries for key {}", list.element(name));
-                self.errors.push(ValidationError::new(message));
-            }
-        }
     }
 
     /// Validates the items up to the first that has no name, at which the reference stops.
