@@ -212,7 +212,7 @@ impl Change {
         }
         let kind_type = pipeline.kind_type.as_ref();
         let Decoded { object, .. } =
-            decode::typed(&object, Vec::new(), kind_type, FieldValidation::Ignore).map_err(|why| {
+            decode::typed(&object, Vec::new(), None, kind_type, FieldValidation::Ignore).map_err(|why| {
                 let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), super::metadata::name(&object));
                 let kind = kind_type.described();
                 ApiError::unclassified(format!(
@@ -262,7 +262,7 @@ impl Patch {
         let refuse = |why: String| invalid_patch(shown(), why);
         decode::check_identity(&patched, kind_type).map_err(refuse)?;
         let Decoded { object, warnings } =
-            decode::typed(&patched, findings.to_vec(), kind_type, validation).map_err(refuse)?;
+            decode::typed(&patched, findings.to_vec(), None, kind_type, validation).map_err(refuse)?;
         Ok(Next {
             object: kind_type.with_defaults(object),
             warnings,

@@ -66,7 +66,9 @@ pub(crate) fn object(
     }
     let object = identified(object, types, kind_type)?;
     let findings = findings.iter().map(ToString::to_string).collect();
-    typed(&object, findings, kind_type, validation).map_err(|why| {
+    // YAML is read through a map sorted by key, JSON in the order of its text.
+    let text = (format == Format::Json).then_some(&bytes[..]);
+    typed(&object, findings, text, kind_type, validation).map_err(|why| {
         let version = version_of(kind_type.api_version());
         ApiError::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
@@ -74,13 +76,15 @@ pub(crate) fn object(
     })
 }
 
-/// Types `object` and puts together all that strict validation finds: `findings` first.
+/// Types `object` and puts together all that strict validation finds: in the order of `text`, the JSON that the object was
+/// read from, else `findings` first.
 ///
 /// # Errors
 /// Why the object cannot be taken, for the message of the caller.
 pub(super) fn typed(
     object: &Value,
     mut findings: Vec<String>,
+    text: Option<&[u8]>,
     kind_type: &KindType,
     validation: FieldValidation,
 ) -> Result<Decoded, String> {
@@ -93,16 +97,51 @@ pub(super) fn typed(
             .set_at(&["metadata", "managedFields"], Value::List(List::new()));
     }
     findings.extend(typed.findings);
+    if let Some(text) = text.filter(|_| findings.len() > 1) {
+        sort_by_text(&mut findings, text);
+    }
     let warnings = match validation {
         FieldValidation::Ignore => Vec::new(),
         FieldValidation::Warn => findings,
         FieldValidation::Strict if findings.is_empty() => findings,
-        FieldValidation::Strict => return Err(format!("strict decoding error: {}", findings.join(", "))),
+        FieldValidation::Strict => return Err(strict_error(&findings)),
     };
     Ok(Decoded {
         object: typed.object,
         warnings,
     })
+}
+
+/// What strict validation says: the keys that YAML repeats are one error of several lines.
+fn strict_error(findings: &[String]) -> String {
+    let (of_yaml, mut errors): (Vec<&str>, Vec<&str>) = findings
+        .iter()
+        .map(String::as_str)
+        .partition(|finding| finding.starts_with("line "));
+    let of_yaml = of_yaml.iter().map(|line| format!("\n  {line}")).collect::<String>();
+    let of_yaml = format!("yaml: unmarshal errors:{of_yaml}");
+    if errors.len() < findings.len() {
+        errors.insert(0, &of_yaml);
+    }
+    format!("strict decoding error: {}", errors.join(", "))
+}
+
+/// Sorts findings by where their fields stand in the JSON: unknown ones by their key, repeated ones by its second place.
+fn sort_by_text(findings: &mut Vec<String>, text: &[u8]) {
+    let path = |finding: &'_ String| {
+        finding.split_once('"').map_or(0..0, |(before, rest)| {
+            let start = before.len() + 1;
+            start..start + rest.len().saturating_sub(1)
+        })
+    };
+    let paths: Vec<(&str, bool)> = findings
+        .iter()
+        .map(|finding| (&finding[path(finding)], finding.starts_with("duplicate")))
+        .collect();
+    let places = json::places(text, &paths);
+    let mut placed: Vec<(usize, String)> = places.into_iter().zip(std::mem::take(findings)).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    findings.extend(placed.into_iter().map(|(_, finding)| finding));
 }
 
 /// Fills in the kind and version that the address has where the object says nothing, and refuses others.

@@ -1,0 +1,153 @@
+//! Where fields stand in a text: trees are sorted by key, and now and then the order of the text is asked for.
+
+use std::collections::HashMap;
+
+use crate::{Limits, Value};
+
+/// For each path (keys joined by dots, indices in brackets, as in [`Finding`](crate::Finding)) the byte of `text` at which
+/// its key stands for the first time, or for the second if that is asked for; `usize::MAX` where it does not.
+///
+/// `text` must be JSON; anything else gives places that mean nothing.
+pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {
+    let mut wanted: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (at, (path, _)) in paths.iter().enumerate() {
+        wanted.entry(hash(EMPTY, path.as_bytes())).or_default().push(at);
+    }
+    let mut scan = Scan {
+        text,
+        at: 0,
+        path: EMPTY,
+        paths,
+        wanted,
+        places: vec![usize::MAX; paths.len()],
+        seen: vec![false; paths.len()],
+        containers: Vec::new(),
+    };
+    scan.run();
+    scan.places
+}
+
+/// The hash (FNV-1a) of the empty path.
+const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The hash of a path that goes on with `bytes`.
+fn hash(path: u64, bytes: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(path, mix)
+}
+
+/// Paths are known by their hash alone, so that a long key costs no more than its text however much stands below it.
+struct Scan<'t> {
+    text: &'t [u8],
+    at: usize,
+    /// The path of the value that is being read.
+    path: u64,
+    paths: &'t [(&'t str, bool)],
+    wanted: HashMap<u64, Vec<usize>>,
+    places: Vec<usize>,
+    seen: Vec<bool>,
+    /// The maps and lists around: their path, and the next index of a list.
+    containers: Vec<(u64, Option<usize>)>,
+}
+
+impl Scan<'_> {
+    fn run(&mut self) {
+        while let Some(byte) = self.text.get(self.at) {
+            match byte {
+                b'{' => self.containers.push((self.path, None)),
+                b'[' => {
+                    self.containers.push((self.path, Some(0)));
+                    self.name_item();
+                }
+                b'}' | b']' => {
+                    if let Some((path, _)) = self.containers.pop() {
+                        self.path = path;
+                    }
+                }
+                b',' => self.name_item(),
+                b'"' => {
+                    self.string();
+                    continue;
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Puts the index of the next item behind the path, if the container is a list.
+    fn name_item(&mut self) {
+        if let Some((path, Some(index))) = self.containers.last_mut() {
+            self.path = hash(*path, format!("[{index}]").as_bytes());
+            *index += 1;
+        }
+    }
+
+    /// Passes over a string; if it is a key, its path becomes the current one.
+    fn string(&mut self) {
+        let start = self.at;
+        self.at += 1;
+        while let Some(byte) = self.text.get(self.at) {
+            self.at += 1;
+            match byte {
+                b'\\' => self.at += 1,
+                b'"' => break,
+                _ => {}
+            }
+        }
+        let after = self.text.get(self.at..).unwrap_or_default();
+        let next = after.iter().find(|byte| !byte.is_ascii_whitespace());
+        let Some((path, None)) = self.containers.last().copied() else {
+            return;
+        };
+        if next != Some(&b':') {
+            return;
+        }
+        let key = self.text.get(start..self.at).unwrap_or_default();
+        let Ok(Value::String(key)) = super::parse(key, &Limits::TRUSTED) else {
+            return;
+        };
+        let dot: &[u8] = if path == EMPTY { b"" } else { b"." };
+        self.path = hash(hash(path, dot), key.as_bytes());
+        for at in self.wanted.get(&self.path).into_iter().flatten() {
+            let (_, second) = self.paths[*at];
+            if self.places[*at] == usize::MAX && (!second || self.seen[*at]) {
+                self.places[*at] = start;
+            }
+            self.seen[*at] = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_where_they_stand() {
+        let text = br#"{"b": {"x": [{"k": "b.x"}, [1, {"k": 2}]], "x": 1}, "a\n": 1, "c": "\"a\\", "a": {"b": 1}}"#;
+        let paths = ["b.x[0].k", "b.x[1][1].k", "a\n", "a.b", "a", "b.x", "missing"];
+        let paths: Vec<(&str, bool)> = paths.iter().map(|path| (*path, false)).collect();
+        let found = places(text, &paths);
+        let order: Vec<&[u8]> = found[..6].iter().map(|at| &text[*at..*at + 3]).collect();
+        assert_eq!(order, [b"\"k\"", b"\"k\"", b"\"a\\", b"\"b\"", b"\"a\"", b"\"x\""]);
+        assert!(found[5] < found[0] && found[0] < found[1] && found[1] < found[2] && found[2] < found[4]);
+        assert_eq!(found[6], usize::MAX);
+    }
+
+    #[test]
+    fn a_repeated_key_can_be_asked_for_where_it_repeats() {
+        let text = br#"{"a": 1, "b": 2, "a": 3}"#;
+        assert_eq!(
+            places(text, &[("a", true), ("b", false), ("b", true)]),
+            [17, 9, usize::MAX]
+        );
+    }
+
+    #[test]
+    fn a_text_that_is_no_json_does_no_harm() {
+        for text in ["", "}", "]],", "\"", "{\"a", "{\"a\\", "[{\"a\":]}"] {
+            assert_eq!(places(text.as_bytes(), &[("b", false)]), [usize::MAX]);
+        }
+    }
+}
