@@ -14,7 +14,7 @@ use crate::options::{DeleteOptions, ListOptions, WriteOptions};
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
-use crate::write::{self, Target, Written};
+use crate::write::{self, Target, Written, decode};
 
 /// Answers a DELETE of one object.
 ///
@@ -79,7 +79,13 @@ async fn read_options(request: &mut ResourceRequest) -> Result<DeleteOptions, Ap
         Format::Json => json::parse(&body, &Limits::REQUEST),
         _ => yaml::parse(&body, &Limits::REQUEST),
     };
-    let object = parsed.map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let unreadable = |why: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
+    };
+    let object = parsed.map_err(|error| unreadable(&error))?;
+    if !matches!(object, Value::Map(_)) {
+        return Err(unreadable(&decode::not_an_object(&object)));
+    }
     let kind = object.str_at(&["kind"]).unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
         let version = object.str_at(&["apiVersion"]).unwrap_or("v1");

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine as _};
 use bytes::Bytes;
 use futures_util::stream;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_store::HistoryError;
+use holdfast_value::{Limits, Value, json};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use smol_str::SmolStr;
 
 use super::representation::{self, Shown};
@@ -127,7 +128,7 @@ fn expired(error: HistoryError) -> ApiError {
 }
 
 /// Where a list goes on: what the token of a chunk says, in the reference's form.
-#[derive(Deserialize, Serialize)]
+#[derive(Serialize)]
 struct ContinueToken {
     v: SmolStr,
     rv: u64,
@@ -147,13 +148,31 @@ impl ContinueToken {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let refuse = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let refuse =
+            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(options.continue_token.as_bytes());
-        let bytes = bytes.map_err(|error| refuse(&error.to_string()))?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| refuse(&error.to_string()))?;
-        if token.v != TOKEN_VERSION {
-            return Err(refuse("server does not recognize this encoded version"));
+        let bytes = bytes.map_err(|error| match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => {
+                refuse(&format!("illegal base64 data at input byte {at}"))
+            }
+            other => refuse(&other.to_string()),
+        })?;
+        let value = json::parse(&bytes, &Limits::REQUEST).map_err(|error| refuse(&error.to_string()))?;
+        let version = value.str_at(&["v"]).unwrap_or_default();
+        if version != TOKEN_VERSION {
+            return Err(refuse(&format!(
+                "server does not recognize this encoded version {version}"
+            )));
         }
+        let token = Self {
+            v: SmolStr::new_static(TOKEN_VERSION),
+            rv: value
+                .get("rv")
+                .and_then(Value::as_i64)
+                .and_then(|rv| rv.try_into().ok())
+                .unwrap_or_default(),
+            start: value.str_at(&["start"]).unwrap_or_default().to_owned(),
+        };
         if token.rv == 0 {
             return Err(refuse(
                 "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
@@ -204,9 +223,10 @@ impl Page {
             }
             None => snapshot.range(prefix),
         };
+        // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
         let limit = usize::try_from(options.limit)
             .ok()
-            .filter(|limit| *limit > 0)
+            .filter(|limit| *limit > 0 && options.resource_version != "0")
             .unwrap_or(usize::MAX);
         let mut selected = range.filter(|entry| selection.selects(resource, entry));
         let entries: Vec<Arc<Entry>> = selected.by_ref().take(limit).cloned().collect();

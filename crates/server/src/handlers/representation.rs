@@ -54,13 +54,14 @@ impl Shown {
         shown
     }
 
-    /// The columns of tables: those of the resource in this version, or the least where it is a subresource of another kind.
+    /// The columns of tables: those of the resource in this version, or those of a Scale for the one subresource
+    /// that is of another kind.
     pub(crate) fn columns(&self) -> Cow<'_, [Column]> {
         let mut versions = self.resource.versions.iter();
         let version = versions.find(|version| version.api_version == self.api_version);
         match version.filter(|_| self.kind == self.resource.kind) {
             Some(version) => Cow::Borrowed(&version.columns),
-            None => Cow::Owned(Column::defaults()),
+            None => Cow::Owned(Column::of_scale()),
         }
     }
 
@@ -257,10 +258,12 @@ fn go_type(shown: &Shown) -> String {
     format!("*{}.{}", go_package(shown), shown.kind)
 }
 
-/// The version as messages with Go types name the package.
+/// The package of a kind's Go type in the reference: the first part of its group's name.
 fn go_package(shown: &Shown) -> &str {
-    let api_version = shown.api_version.as_str();
-    api_version.split_once('/').map_or(api_version, |(_, version)| version)
+    match shown.resource.group.split('.').next() {
+        None | Some("") => "core",
+        Some(first) => first,
+    }
 }
 
 /// One object as an event of a watch that shows tables.

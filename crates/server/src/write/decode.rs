@@ -45,15 +45,15 @@ pub(crate) fn object(
     };
     let Parsed { value, findings } = parsed.map_err(|error| match format {
         Format::Json => unrecognised(&format_args!("couldn't get version/kind; json parse error: {error}")),
-        _ => unrecognised(&format_args!("yaml: {error}")),
+        _ => unrecognised(&error),
     })?;
     let object = match value {
         Value::Map(_) => value,
         Value::Null => Value::empty_map(),
         other => {
-            let sort = go_type_of(&other);
             return Err(unrecognised(&format_args!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+                "couldn't get version/kind; json parse error: {}",
+                not_an_object(&other)
             )));
         }
     };
@@ -65,7 +65,11 @@ pub(crate) fn object(
         )));
     }
     let object = identified(object, types, kind_type)?;
-    let findings = findings.iter().map(ToString::to_string).collect();
+    let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    if format == Format::Yaml && validation == FieldValidation::Strict && !findings.is_empty() {
+        // The reference's reader of YAML tells all repeated keys in one error.
+        findings = vec![format!("yaml: unmarshal errors:\n  {}", findings.join("\n  "))];
+    }
     // YAML is read through a map sorted by key, JSON in the order of its text.
     let text = (format == Format::Json).then_some(&bytes[..]);
     typed(&object, findings, text, kind_type, validation).map_err(|why| {
@@ -148,7 +152,12 @@ fn sort_by_text(findings: &mut Vec<String>, text: &[u8]) {
 fn identified(mut object: Value, types: &Types, kind_type: &KindType) -> Result<Value, ApiError> {
     let (kind, api_version) = (kind_type.kind(), kind_type.api_version());
     let found_kind = object.str_at(&["kind"]).unwrap_or_default().to_owned();
-    let found_version = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
+    // The core group may be written with its empty name.
+    let found_version = object
+        .str_at(&["apiVersion"])
+        .unwrap_or_default()
+        .trim_start_matches('/')
+        .to_owned();
     let is_kind = found_kind.is_empty() || found_kind == kind;
     let is_version = found_version.is_empty() || found_version == api_version;
     if is_kind && is_version {
@@ -216,6 +225,14 @@ fn beginning(bytes: &[u8], format: Format) -> String {
         shown.iter().map(|byte| format!("{byte:02x}")).collect()
     };
     format!("{text}{more}")
+}
+
+/// What the reference says of a body that is JSON but no object.
+pub(crate) fn not_an_object(value: &Value) -> String {
+    let sort = go_type_of(value);
+    format!(
+        "json: cannot unmarshal {sort} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
 }
 
 /// What Go calls the sort of a JSON value.
