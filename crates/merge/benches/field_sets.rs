@@ -5,9 +5,6 @@
 
 mod corpus;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 use std::hint::black_box;
 use std::time::Duration;
 

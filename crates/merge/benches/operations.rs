@@ -8,9 +8,6 @@
 
 mod corpus;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 use std::sync::Arc;
 use std::time::Duration;
 
