@@ -21,6 +21,8 @@ mod descriptions;
 mod discovery;
 mod events;
 mod generic;
+#[cfg(test)]
+mod harness;
 mod initial_status;
 mod networking;
 mod node;

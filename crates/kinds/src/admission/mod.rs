@@ -73,3 +73,149 @@ fn default_class(
     });
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::plugins;
+    use crate::harness::{Harness, at};
+
+    const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
+
+    fn pod(part: &str) -> String {
+        POD.replace("spec: {", &format!("spec: {{{part}, "))
+    }
+
+    fn class(name: &str, value: i64, rest: &str) -> String {
+        format!(
+            "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}{rest}}}"
+        )
+    }
+
+    #[test]
+    fn plugins_have_names_of_their_own() {
+        let mut names: Vec<_> = plugins().iter().map(|plugin| plugin.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), plugins().len());
+    }
+
+    #[test]
+    fn nothing_is_made_in_a_namespace_that_is_missing_or_going() {
+        let missing = Harness::new().admit("NamespaceLifecycle", POD);
+        assert!(missing.unwrap_err().contains("NotFound"));
+        let there = "{apiVersion: v1, kind: Namespace, metadata: {name: default}}";
+        assert!(Harness::new().with(there).admit("NamespaceLifecycle", POD).is_ok());
+        let going = there.replace("}}", "}, status: {phase: Terminating}}");
+        assert_eq!(
+            Harness::new()
+                .with(&going)
+                .admit("NamespaceLifecycle", POD)
+                .unwrap_err(),
+            "unable to create new content in namespace default because it is being terminated"
+        );
+    }
+
+    #[test]
+    fn a_pod_stays_five_minutes_on_a_node_that_is_not_well() {
+        let admitted = Harness::new().admit("DefaultTolerationSeconds", POD).unwrap();
+        assert_eq!(
+            at(&admitted, "spec.tolerations.1"),
+            r#"{"effect":"NoExecute","key":"node.kubernetes.io/unreachable","operator":"Exists","tolerationSeconds":300}"#
+        );
+        let tolerant = pod("tolerations: [{operator: Exists}]");
+        let admitted = Harness::new().admit("DefaultTolerationSeconds", &tolerant).unwrap();
+        assert_eq!(at(&admitted, "spec.tolerations"), r#"[{"operator":"Exists"}]"#);
+    }
+
+    #[test]
+    fn a_pod_has_the_priority_of_its_class() {
+        let plain = Harness::new().admit("Priority", POD).unwrap();
+        assert_eq!(at(&plain, "spec.priority"), "0");
+        let harness = Harness::new()
+            .with(&class("high", 1000, ", preemptionPolicy: Never"))
+            .with(&class("usual", 10, ", globalDefault: true"));
+        let high = harness.admit("Priority", &pod("priorityClassName: high")).unwrap();
+        assert_eq!(
+            (at(&high, "spec.priority"), at(&high, "spec.preemptionPolicy")),
+            ("1000".into(), r#""Never""#.into())
+        );
+        let usual = harness.admit("Priority", POD).unwrap();
+        assert_eq!(at(&usual, "spec.priorityClassName"), r#""usual""#);
+        assert_eq!(
+            harness.admit("Priority", &pod("priorityClassName: nope")).unwrap_err(),
+            "no PriorityClass with name nope was found"
+        );
+        assert_eq!(
+            harness.admit("Priority", &pod("priority: 5")).unwrap_err(),
+            "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 10 \
+             from the given PriorityClass name"
+        );
+        assert_eq!(
+            harness
+                .admit("Priority", &class("other", 1, ", globalDefault: true"))
+                .unwrap_err(),
+            "PriorityClass usual is already marked as default. Only one default can exist"
+        );
+    }
+
+    #[test]
+    fn claims_get_the_newest_default_class_and_a_finalizer() {
+        let storage = |name: &str, made: &str| {
+            format!(
+                "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, provisioner: p, metadata: {{name: {name}, \
+                 creationTimestamp: '{made}', annotations: {{storageclass.kubernetes.io/is-default-class: 'true'}}}}}}"
+            )
+        };
+        let harness = Harness::new()
+            .with(&storage("old", "2020-01-01T00:00:00Z"))
+            .with(&storage("new", "2021-01-01T00:00:00Z"));
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {}}";
+        let admitted = harness.admit("DefaultStorageClass", claim).unwrap();
+        assert_eq!(at(&admitted, "spec.storageClassName"), r#""new""#);
+        let none = claim.replace("spec: {}", "spec: {storageClassName: ''}");
+        let admitted = harness.admit("DefaultStorageClass", &none).unwrap();
+        assert_eq!(at(&admitted, "spec.storageClassName"), r#""""#);
+        let kept = harness.admit("StorageObjectInUseProtection", claim).unwrap();
+        assert_eq!(at(&kept, "metadata.finalizers"), r#"["kubernetes.io/pvc-protection"]"#);
+    }
+
+    #[test]
+    fn a_runtime_class_brings_overhead_and_a_place_to_run() {
+        let runtime = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: r}, handler: h, \
+                       overhead: {podFixed: {cpu: 100m}}, scheduling: {nodeSelector: {a: b}}}";
+        let harness = Harness::new().with(runtime);
+        let admitted = harness.admit("RuntimeClass", &pod("runtimeClassName: r")).unwrap();
+        assert_eq!(at(&admitted, "spec.overhead"), r#"{"cpu":"100m"}"#);
+        assert_eq!(at(&admitted, "spec.nodeSelector"), r#"{"a":"b"}"#);
+        assert_eq!(
+            harness
+                .admit("RuntimeClass", &pod("runtimeClassName: r, nodeSelector: {a: c}"))
+                .unwrap_err(),
+            "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = c"
+        );
+        assert_eq!(
+            harness
+                .admit("RuntimeClass", &pod("runtimeClassName: nope"))
+                .unwrap_err(),
+            "pod rejected: RuntimeClass \"nope\" not found"
+        );
+        assert_eq!(
+            harness.admit("RuntimeClass", &pod("overhead: {cpu: 1}")).unwrap_err(),
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        );
+    }
+
+    #[test]
+    fn a_new_node_takes_no_pods() {
+        let node = Harness::new()
+            .admit(
+                "TaintNodesByCondition",
+                "{apiVersion: v1, kind: Node, metadata: {name: one}}",
+            )
+            .unwrap();
+        assert_eq!(
+            at(&node, "spec.taints"),
+            r#"[{"effect":"NoSchedule","key":"node.kubernetes.io/not-ready"}]"#
+        );
+    }
+}

@@ -34,3 +34,24 @@ impl Strategy for ControllerRevision {
         errors
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const ONE: &str = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: a}, revision: 1, data: {a: 1}}";
+
+    #[test]
+    fn data_is_an_object_that_stays() {
+        let harness = Harness::new();
+        assert!(harness.errors(ONE).is_empty());
+        assert_eq!(
+            harness.errors(&ONE.replace(", data: {a: 1}", "")),
+            ["data: Required value: data is mandatory"]
+        );
+        assert_eq!(
+            harness.update_errors(ONE, &ONE.replace("a: 1}", "a: 2}")),
+            [r#"data: Invalid value: {"a":2}: field is immutable"#]
+        );
+    }
+}

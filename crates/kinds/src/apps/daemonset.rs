@@ -146,3 +146,66 @@ const COUNTS: [&str; 9] = [
     "numberUnavailable",
     "collisionCount",
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const AGENT: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      containers: [{name: main, image: agent:1}]
+";
+
+    #[test]
+    fn the_generation_of_the_template_grows_with_the_template_alone() {
+        let harness = Harness::new();
+        let place = "metadata.annotations";
+        let created = harness.create(AGENT);
+        assert_eq!(
+            at(&created, place),
+            r#"{"deprecated.daemonset.template.generation":"1"}"#
+        );
+        let same = harness.update(
+            &created,
+            &AGENT.replace("spec:\n  sel", "spec:\n  minReadySeconds: 3\n  sel"),
+        );
+        assert_eq!(at(&same, place), r#"{"deprecated.daemonset.template.generation":"1"}"#);
+        let changed = harness.update(&same, &AGENT.replace("agent:1", "agent:2"));
+        assert_eq!(
+            at(&changed, place),
+            r#"{"deprecated.daemonset.template.generation":"2"}"#
+        );
+    }
+
+    #[test]
+    fn an_update_moves_either_old_or_new_pods() {
+        let harness = Harness::new();
+        let rolling = |part: &str| {
+            AGENT.replace(
+                "spec:\n  sel",
+                &format!("spec:\n  updateStrategy: {{rollingUpdate: {part}}}\n  sel"),
+            )
+        };
+        assert_eq!(
+            at(&harness.create(AGENT), "spec.updateStrategy.rollingUpdate"),
+            r#"{"maxSurge":0,"maxUnavailable":1}"#
+        );
+        assert_eq!(
+            harness.errors(&rolling("{maxUnavailable: 0}")),
+            ["spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"]
+        );
+        assert_eq!(
+            harness.errors(&rolling("{maxSurge: 1}")),
+            [
+                "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"
+            ]
+        );
+    }
+}

@@ -137,3 +137,137 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
         errors.push(collisions.invalid("cannot be decremented"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: main, image: nginx}]
+";
+
+    fn with_spec(line: &str) -> String {
+        WEB.replace("spec:\n  selector", &format!("spec:\n  {line}\n  selector"))
+    }
+
+    #[test]
+    fn a_rolling_update_moves_a_quarter_at_a_time() {
+        let created = Harness::new().create(WEB);
+        assert_eq!(
+            at(&created, "spec.strategy"),
+            r#"{"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}"#
+        );
+        let recreate = Harness::new().create(&with_spec("strategy: {type: Recreate}"));
+        assert_eq!(at(&recreate, "spec.strategy"), r#"{"type":"Recreate"}"#);
+    }
+
+    #[test]
+    fn templates_get_the_defaults_of_pods_but_what_only_pods_get() {
+        let created = Harness::new().create(WEB);
+        assert_eq!(
+            at(&created, "spec.template.spec.containers.0.imagePullPolicy"),
+            r#""Always""#
+        );
+        assert_eq!(at(&created, "spec.template.spec.securityContext"), "{}");
+        assert_eq!(at(&created, "spec.template.spec.enableServiceLinks"), "nothing");
+    }
+
+    #[test]
+    fn what_the_writer_says_of_the_status_is_dropped() {
+        let created = Harness::new().create(&format!("{WEB}status: {{replicas: 7}}\n"));
+        assert_eq!(at(&created, "status"), "{}");
+    }
+
+    #[test]
+    fn an_empty_deployment_lacks_selector_labels_and_containers() {
+        assert_eq!(
+            Harness::new().errors("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}"),
+            [
+                "spec.selector: Required value",
+                "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
+                "spec.template.spec.containers: Required value",
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_and_strategies_have_bounds() {
+        let harness = Harness::new();
+        for (line, error) in [
+            (
+                "replicas: -1",
+                "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            ),
+            (
+                "minReadySeconds: 600",
+                "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds",
+            ),
+            (
+                "strategy: {type: Recreate, rollingUpdate: {maxSurge: 1}}",
+                "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+            ),
+            (
+                "strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}",
+                "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
+            ),
+            (
+                "strategy: {rollingUpdate: {maxUnavailable: 101%}}",
+                "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%",
+            ),
+        ] {
+            assert_eq!(harness.errors(&with_spec(line)), [error]);
+        }
+        assert!(harness.errors(WEB).is_empty());
+    }
+
+    #[test]
+    fn the_selector_stays() {
+        let other = WEB.replace("app: web}", "app: other}");
+        assert_eq!(
+            Harness::new().update_errors(WEB, &other),
+            [r#"spec.selector: Invalid value: {"matchLabels":{"app":"other"}}: field is immutable"#]
+        );
+    }
+
+    #[test]
+    fn counts_of_the_status_fit_together() {
+        let status = format!("{WEB}status: {{replicas: 1, readyReplicas: 0, availableReplicas: 2}}\n");
+        assert_eq!(
+            Harness::new().subresource_errors(Some("status"), WEB, &status),
+            [
+                "status.availableReplicas: Invalid value: 2: cannot be greater than status.replicas",
+                "status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas",
+            ]
+        );
+    }
+
+    #[test]
+    fn warnings_tell_of_names_labels_and_hidden_variables() {
+        let odd = WEB.replace("name: web", "name: a.b").replace(
+            "image: nginx}]",
+            "image: nginx, env: [{name: A, value: a}, {name: A, value: b}]}]\n      \
+             nodeSelector: {beta.kubernetes.io/os: linux}\n      terminationGracePeriodSeconds: -1",
+        );
+        assert_eq!(
+            Harness::new().warnings(&odd),
+            [
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
+                 label is recommended: [must not contain dots]",
+                "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \
+                 \"kubernetes.io/os\" instead",
+                "spec.template.spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when \
+                 using apply",
+                "spec.template.spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be \
+                 treated as 1",
+            ]
+        );
+    }
+}

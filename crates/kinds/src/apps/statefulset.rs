@@ -202,3 +202,55 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
         errors.push(collisions.invalid("cannot be decremented"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const DB: &str = "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      containers: [{name: main, image: db:1}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+
+    #[test]
+    fn claims_are_objects_of_their_kind() {
+        let created = Harness::new().create(DB);
+        assert_eq!(
+            at(&created, "spec.volumeClaimTemplates.0.kind"),
+            r#""PersistentVolumeClaim""#
+        );
+        assert_eq!(
+            at(&created, "spec.volumeClaimTemplates.0.status"),
+            r#"{"phase":"Pending"}"#
+        );
+        assert_eq!(
+            at(&created, "spec.updateStrategy"),
+            r#"{"rollingUpdate":{"partition":0},"type":"RollingUpdate"}"#
+        );
+    }
+
+    #[test]
+    fn only_some_fields_may_change() {
+        let harness = Harness::new();
+        assert!(harness.update_errors(DB, &DB.replace("db:1", "db:2")).is_empty());
+        assert_eq!(
+            harness.update_errors(DB, &DB.replace("serviceName: db", "serviceName: other")),
+            [
+                "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+              'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are \
+              forbidden"
+            ]
+        );
+    }
+}

@@ -97,3 +97,52 @@ impl CronJob {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const NIGHTLY: &str = "
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: '@daily'
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
+";
+
+    #[test]
+    fn the_jobs_to_come_get_only_the_defaults_of_pods() {
+        let created = Harness::new().create(NIGHTLY);
+        assert_eq!(at(&created, "spec.jobTemplate.spec.backoffLimit"), "nothing");
+        assert_eq!(
+            at(&created, "spec.jobTemplate.spec.template.spec.dnsPolicy"),
+            r#""ClusterFirst""#
+        );
+    }
+
+    #[test]
+    fn schedule_zone_and_name_are_checked() {
+        let harness = Harness::new();
+        assert!(harness.errors(NIGHTLY).is_empty());
+        assert_eq!(
+            harness.errors(
+                &NIGHTLY.replace("'@daily'", "'61 * * * *', timeZone: No/Where").replace(
+                    "schedule: '61 * * * *', timeZone: No/Where",
+                    "schedule: 61 * * * *\n  timeZone: No/Where"
+                )
+            ),
+            [
+                "spec.schedule: Invalid value: \"61 * * * *\": end of range (61) above maximum (59): 61",
+                "spec.timeZone: Invalid value: \"No/Where\": unknown time zone No/Where",
+            ]
+        );
+        let long = "b".repeat(53);
+        assert_eq!(
+            harness.errors(&NIGHTLY.replace("nightly", &long)),
+            [format!(
+                "metadata.name: Invalid value: \"{long}\": must be no more than 52 characters"
+            )]
+        );
+    }
+}

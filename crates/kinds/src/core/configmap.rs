@@ -72,3 +72,47 @@ pub(crate) fn decoded_length(text: &str) -> usize {
         .count();
     digits * 3 / 4
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const SETTINGS: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}";
+
+    #[test]
+    fn keys_can_be_files_and_stand_once() {
+        let harness = Harness::new();
+        assert!(harness.errors(SETTINGS).is_empty());
+        assert_eq!(
+            harness.errors(&SETTINGS.replace("data:", "binaryData: {k: aGk=}, data:")),
+            [r#"data[k]: Invalid value: "k": duplicate of key present in binaryData"#]
+        );
+        assert_eq!(
+            harness.errors(&SETTINGS.replace("k: v", "..: v")),
+            [r#"data[..]: Invalid value: "..": must not be '..'"#]
+        );
+    }
+
+    #[test]
+    fn a_mebibyte_of_values_is_the_most() {
+        let of = |size: usize| SETTINGS.replace("k: v", &format!("k: {}", "x".repeat(size)));
+        assert!(Harness::new().errors(&of(super::DATA_SIZE)).is_empty());
+        assert_eq!(
+            Harness::new().errors(&of(super::DATA_SIZE + 1)),
+            ["[]: Too long: may not be more than 1048576 bytes"]
+        );
+    }
+
+    #[test]
+    fn what_is_immutable_stays_so() {
+        let frozen = SETTINGS.replace("data:", "immutable: true, data:");
+        assert_eq!(
+            Harness::new().update_errors(&frozen, &SETTINGS.replace("k: v", "k: w")),
+            [
+                "immutable: Forbidden: field is immutable when `immutable` is set",
+                "data: Forbidden: field is immutable when `immutable` is set",
+            ]
+        );
+        assert!(Harness::new().update_errors(SETTINGS, &frozen).is_empty());
+    }
+}

@@ -189,3 +189,35 @@ fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
         errors.push(ratio.invalid_as(ratio.text(), format!("ratio {} is less than 1", ratio.text())));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    fn range(item: &str) -> String {
+        format!("{{apiVersion: v1, kind: LimitRange, metadata: {{name: l}}, spec: {{limits: [{item}]}}}}")
+    }
+
+    #[test]
+    fn what_is_left_open_is_limited_by_the_most() {
+        let read = Harness::new().read(&range("{type: Container, max: {cpu: 2}, min: {memory: 1Mi}}"));
+        assert_eq!(at(&read, "spec.limits.0.default"), r#"{"cpu":"2"}"#);
+        assert_eq!(
+            at(&read, "spec.limits.0.defaultRequest"),
+            r#"{"cpu":"2","memory":"1Mi"}"#
+        );
+    }
+
+    #[test]
+    fn limits_follow_each_other() {
+        let errors = Harness::new().errors(&range("{type: Pod, max: {cpu: 1}, min: {cpu: 2}}"));
+        assert_eq!(
+            errors,
+            [r#"spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1"#]
+        );
+        assert_eq!(
+            Harness::new().errors(&range("{type: odd}")),
+            [r#"spec.limits[0].type: Invalid value: "odd": must be a standard limit type or fully qualified"#]
+        );
+    }
+}

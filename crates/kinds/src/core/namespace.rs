@@ -107,3 +107,41 @@ fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+    use holdfast_resource::Strategy;
+
+    const TEAM: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
+
+    #[test]
+    fn a_namespace_is_labelled_with_its_name_and_held_until_it_is_empty() {
+        let created = Harness::new().create(TEAM);
+        assert_eq!(
+            at(&created, "metadata.labels"),
+            r#"{"kubernetes.io/metadata.name":"team"}"#
+        );
+        assert_eq!(at(&created, "spec.finalizers"), r#"["kubernetes"]"#);
+        assert_eq!(at(&created, "status.phase"), r#""Active""#);
+        assert!(super::Namespace.holds_deletion(&created));
+    }
+
+    #[test]
+    fn only_finalize_changes_its_finalizers() {
+        let harness = Harness::new();
+        let created = harness.create(TEAM);
+        let updated = harness.update(&created, &TEAM.replace("}}", "}, spec: {finalizers: [example.com/x]}}"));
+        assert_eq!(at(&updated, "spec.finalizers"), r#"["kubernetes"]"#);
+        assert_eq!(
+            harness.subresource_errors(
+                Some("finalize"),
+                TEAM,
+                &TEAM.replace("}}", "}, spec: {finalizers: [x]}}")
+            ),
+            [
+                r#"spec.finalizers[0]: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified"#
+            ]
+        );
+    }
+}

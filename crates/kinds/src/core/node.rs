@@ -118,3 +118,32 @@ fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    #[test]
+    fn blocks_and_amounts_are_mirrored() {
+        let created = Harness::new().create(
+            "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {podCIDR: 10.1.0.0/24}, status: {capacity: {cpu: 2}}}",
+        );
+        assert_eq!(at(&created, "spec.podCIDRs"), r#"["10.1.0.0/24"]"#);
+        assert_eq!(at(&created, "status.allocatable"), r#"{"cpu":"2"}"#);
+    }
+
+    #[test]
+    fn taints_are_told_apart_by_key_and_effect() {
+        let errors = Harness::new().errors(
+            "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {taints: [{key: a, effect: NoSchedule}, \
+             {key: a, effect: NoExecute}, {key: a, value: x, effect: NoSchedule}, {key: b, effect: Odd}]}}",
+        );
+        assert_eq!(
+            errors,
+            [
+                r#"metadata.taints[2]: Duplicate value: {"effect":"NoSchedule","key":"a","value":"x"}"#,
+                r#"metadata.taints[3].effect: Unsupported value: "Odd": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute""#,
+            ]
+        );
+    }
+}

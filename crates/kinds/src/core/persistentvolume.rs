@@ -225,3 +225,37 @@ fn validate_sources(spec: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(spec.required("must specify a volume type"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    fn volume(spec: &str) -> String {
+        format!("{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: v}}, spec: {{{spec}}}}}")
+    }
+
+    const DISK: &str = "capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /data}";
+
+    #[test]
+    fn a_volume_is_made_of_one_thing() {
+        let harness = Harness::new();
+        assert!(harness.errors(&volume(DISK)).is_empty());
+        assert_eq!(
+            harness.errors(&volume(&format!("{DISK}, nfs: {{server: s, path: /p}}"))),
+            ["spec.nfs: Forbidden: may not specify more than 1 volume type"]
+        );
+        assert_eq!(
+            harness.update_errors(&volume(DISK), &volume(&DISK.replace("/data", "/other"))),
+            ["spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"]
+        );
+    }
+
+    #[test]
+    fn a_new_volume_is_pending_since_now() {
+        let created = Harness::new().create(&volume(DISK));
+        assert_eq!(
+            at(&created, "status"),
+            r#"{"lastPhaseTransitionTime":"2001-09-09T01:46:40Z","phase":"Pending"}"#
+        );
+    }
+}

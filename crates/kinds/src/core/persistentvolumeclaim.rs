@@ -261,3 +261,49 @@ fn validate_status(claim: &Field<'_, '_>) -> Errors {
     }
     errors
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    fn claim(spec: &str) -> String {
+        format!("{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: c}}, spec: {{{spec}}}}}")
+    }
+
+    const ONE: &str = "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}";
+
+    #[test]
+    fn a_claim_asks_for_storage_and_a_way_to_mount_it() {
+        let harness = Harness::new();
+        assert!(harness.errors(&claim(ONE)).is_empty());
+        assert_eq!(
+            harness.errors(&claim("")),
+            [
+                "spec.accessModes: Required value: at least 1 access mode is required",
+                "spec.resources[storage]: Required value",
+            ]
+        );
+    }
+
+    #[test]
+    fn both_names_of_a_source_are_kept_alike() {
+        let created = Harness::new().create(&claim(&format!(
+            "{ONE}, dataSource: {{kind: PersistentVolumeClaim, name: s}}"
+        )));
+        assert_eq!(at(&created, "spec.dataSourceRef"), at(&created, "spec.dataSource"));
+        assert_eq!(at(&created, "status"), r#"{"phase":"Pending"}"#);
+    }
+
+    #[test]
+    fn a_claim_that_is_not_bound_keeps_its_size() {
+        let bigger = ONE.replace("1Gi", "2Gi");
+        let errors = Harness::new().update_errors(&claim(ONE), &claim(&bigger));
+        assert_eq!(
+            errors,
+            [
+                "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName \
+              for bound claims"
+            ]
+        );
+    }
+}

@@ -80,3 +80,34 @@ impl Strategy for ReplicationController {
         workload_warnings(context, object, old, &["spec", "template"], true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const OLD: &str = "
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old}
+spec:
+  template:
+    metadata: {labels: {app: old}}
+    spec: {containers: [{name: c, image: i}]}
+";
+
+    #[test]
+    fn selector_and_labels_are_those_of_the_template() {
+        let created = Harness::new().create(OLD);
+        assert_eq!(at(&created, "spec.selector"), r#"{"app":"old"}"#);
+        assert_eq!(at(&created, "metadata.labels"), r#"{"app":"old"}"#);
+        assert!(Harness::new().errors(OLD).is_empty());
+    }
+
+    #[test]
+    fn without_template_nothing_is_selected() {
+        assert_eq!(
+            Harness::new().errors("{apiVersion: v1, kind: ReplicationController, metadata: {name: a}, spec: {}}"),
+            ["spec.selector: Required value", "spec.template: Required value"]
+        );
+    }
+}

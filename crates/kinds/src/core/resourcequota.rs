@@ -162,3 +162,38 @@ fn validate_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn quota(spec: &str) -> Vec<String> {
+        Harness::new().errors(&format!(
+            "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q}}, spec: {{{spec}}}}}"
+        ))
+    }
+
+    #[test]
+    fn quotas_count_what_they_know_in_whole_numbers() {
+        assert!(quota("hard: {pods: 3, requests.cpu: 500m, count/deployments.apps: 2}").is_empty());
+        assert_eq!(
+            quota("hard: {weird: 1}"),
+            [
+                r#"spec.hard[weird]: Invalid value: "weird": must be a standard resource type or fully qualified"#,
+                r#"spec.hard[weird]: Invalid value: "weird": must be a standard resource for quota"#,
+            ]
+        );
+        assert_eq!(
+            quota("hard: {pods: 1500m}"),
+            [r#"spec.hard[pods]: Invalid value: "1500m": must be an integer"#]
+        );
+    }
+
+    #[test]
+    fn scopes_do_not_exclude_each_other() {
+        assert_eq!(
+            quota("scopes: [Terminating, NotTerminating]"),
+            [r#"spec.scopes: Invalid value: ["Terminating","NotTerminating"]: conflicting scopes"#]
+        );
+    }
+}

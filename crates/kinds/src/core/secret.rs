@@ -106,3 +106,53 @@ fn require_json(data: &Field<'_, '_>, key: &str, errors: &mut Errors) {
     };
     errors.push(entry.invalid_as("<secret contents redacted>", fault));
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    #[test]
+    fn plain_text_is_written_over_the_encoded_data() {
+        let created = Harness::new().create(
+            "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {a: YQ==, b: Yg==}, stringData: {b: new}}",
+        );
+        assert_eq!(at(&created, "data"), r#"{"a":"YQ==","b":"bmV3"}"#);
+        assert_eq!(
+            (at(&created, "stringData"), at(&created, "type")),
+            ("nothing".into(), r#""Opaque""#.into())
+        );
+    }
+
+    #[test]
+    fn a_secret_holds_what_its_type_asks_for() {
+        let harness = Harness::new();
+        let of = |sort: &str, data: &str| {
+            harness.errors(&format!(
+                "{{apiVersion: v1, kind: Secret, metadata: {{name: a}}, type: {sort}, data: {data}}}"
+            ))
+        };
+        assert_eq!(
+            of("kubernetes.io/tls", "{tls.crt: ''}"),
+            ["data[tls.key]: Required value"]
+        );
+        assert_eq!(
+            of("kubernetes.io/basic-auth", "{}"),
+            ["data[username]: Required value", "data[password]: Required value"]
+        );
+        assert!(of("kubernetes.io/dockercfg", "{.dockercfg: e30=}").is_empty());
+        let broken = of("kubernetes.io/dockercfg", "{.dockercfg: eA==}");
+        assert!(
+            broken[0].starts_with("data[.dockercfg]: Invalid value: \"<secret contents redacted>\"")
+                || broken[0].contains("redacted")
+        );
+    }
+
+    #[test]
+    fn the_type_stays() {
+        let plain = "{apiVersion: v1, kind: Secret, metadata: {name: a}}";
+        assert_eq!(
+            Harness::new().update_errors(plain, "{apiVersion: v1, kind: Secret, metadata: {name: a}, type: x}"),
+            [r#"type: Invalid value: "x": field is immutable"#]
+        );
+    }
+}

@@ -136,3 +136,36 @@ fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
         optional_text(&port.child("appProtocol"), qualified_name, errors);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn slice(sort: &str, address: &str) -> String {
+        format!(
+            "{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s}}, addressType: {sort}, \
+             endpoints: [{{addresses: ['{address}']}}]}}"
+        )
+    }
+
+    #[test]
+    fn addresses_are_of_the_type_and_reachable() {
+        let harness = Harness::new();
+        assert!(harness.errors(&slice("IPv4", "10.1.2.3")).is_empty());
+        assert_eq!(
+            harness.errors(&slice("IPv6", "1.2.3.4")),
+            [r#"endpoints[0].addresses: Invalid value: "1.2.3.4": must be an IPv6 address"#]
+        );
+        assert_eq!(
+            harness.errors(&slice("IPv4", "127.0.0.1")),
+            [
+                "endpoints[0].addresses[0]: Invalid value: \"127.0.0.1\": may not be in the loopback range (127.0.0.0/8, \
+              ::1/128)"
+            ]
+        );
+        assert_eq!(
+            harness.update_errors(&slice("IPv4", "10.1.2.3"), &slice("IPv6", "2001:db8::1")),
+            [r#"addressType: Invalid value: "IPv6": field is immutable"#]
+        );
+    }
+}

@@ -175,3 +175,52 @@ fn validate_status(ingress: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn ingress(spec: &str) -> Vec<String> {
+        Harness::new().errors(&format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: i}}, spec: {{{spec}}}}}"
+        ))
+    }
+
+    fn path(path: &str) -> Vec<String> {
+        ingress(&format!(
+            "rules: [{{http: {{paths: [{{{path}, backend: {{service: {{name: s, port: {{number: 80}}}}}}}}]}}}}]"
+        ))
+    }
+
+    #[test]
+    fn an_ingress_leads_somewhere() {
+        assert_eq!(
+            ingress(""),
+            ["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]
+        );
+        assert_eq!(
+            ingress("defaultBackend: {service: {name: ''}}"),
+            [
+                "spec.defaultBackend.service.name: Required value",
+                "spec.defaultBackend: Required value: port name or number is required",
+            ]
+        );
+    }
+
+    #[test]
+    fn hosts_are_names_and_paths_absolute() {
+        assert!(path("path: /a, pathType: Prefix").is_empty());
+        assert_eq!(
+            path("path: /a//b, pathType: Exact"),
+            [r#"spec.rules[0].http.paths[0].path: Invalid value: "/a//b": must not contain '//'"#]
+        );
+        assert_eq!(
+            path("path: /a"),
+            ["spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"]
+        );
+        assert_eq!(
+            ingress("rules: [{host: 1.2.3.4}]"),
+            [r#"spec.rules[0].host: Invalid value: "1.2.3.4": must be a DNS name, not an IP address"#]
+        );
+    }
+}

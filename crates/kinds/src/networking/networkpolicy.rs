@@ -120,3 +120,41 @@ fn validate_addresses(addresses: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    fn policy(spec: &str) -> String {
+        format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: p}}, spec: {{podSelector: {{}}{spec}}}}}"
+        )
+    }
+
+    #[test]
+    fn types_follow_from_the_rules() {
+        let harness = Harness::new();
+        assert_eq!(at(&harness.read(&policy("")), "spec.policyTypes"), r#"["Ingress"]"#);
+        assert_eq!(
+            at(&harness.read(&policy(", egress: [{}]")), "spec.policyTypes"),
+            r#"["Ingress","Egress"]"#
+        );
+    }
+
+    #[test]
+    fn peers_are_selected_or_addressed() {
+        let harness = Harness::new();
+        assert_eq!(
+            harness.errors(&policy(", ingress: [{from: [{}]}]")),
+            ["spec.ingress[0].from[0]: Required value: must specify a peer"]
+        );
+        assert_eq!(
+            harness.errors(&policy(
+                ", ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/9]}}]}]"
+            )),
+            [
+                r#"spec.ingress[0].from[0].ipBlock.except[0]: Invalid value: "11.0.0.0/9": must be a strict subset of `cidr`"#
+            ]
+        );
+    }
+}

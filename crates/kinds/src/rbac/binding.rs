@@ -98,3 +98,44 @@ impl Binding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const BINDING: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b}, \
+                           roleRef: {kind: Role, name: r}, subjects: [{kind: User, name: ann}]}";
+
+    #[test]
+    fn users_and_roles_are_of_the_group() {
+        let read = Harness::new().read(BINDING);
+        assert_eq!(at(&read, "roleRef.apiGroup"), r#""rbac.authorization.k8s.io""#);
+        assert_eq!(at(&read, "subjects.0.apiGroup"), r#""rbac.authorization.k8s.io""#);
+        let account = Harness::new().read(&BINDING.replace("kind: User", "kind: ServiceAccount"));
+        assert_eq!(at(&account, "subjects.0.apiGroup"), "nothing");
+    }
+
+    #[test]
+    fn the_role_stays() {
+        assert_eq!(
+            Harness::new().update_errors(BINDING, &BINDING.replace("name: r}", "name: other}")),
+            [
+                r#"roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"other"}: cannot change roleRef"#
+            ]
+        );
+    }
+
+    #[test]
+    fn cluster_roles_are_bound_to_accounts_with_namespaces() {
+        let cluster = BINDING
+            .replace("RoleBinding", "ClusterRoleBinding")
+            .replace("kind: User", "kind: ServiceAccount");
+        assert_eq!(
+            Harness::new().errors(&cluster),
+            [
+                r#"roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole""#,
+                "subjects[0].namespace: Required value",
+            ]
+        );
+    }
+}

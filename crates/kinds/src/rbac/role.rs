@@ -60,3 +60,33 @@ impl Role {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn role(rule: &str) -> String {
+        format!("{{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {{name: r}}, rules: [{rule}]}}")
+    }
+
+    #[test]
+    fn a_rule_says_what_may_be_done_with_what() {
+        let harness = Harness::new();
+        assert!(
+            harness
+                .errors(&role("{verbs: [get], apiGroups: ['']  , resources: [pods]}"))
+                .is_empty()
+        );
+        assert_eq!(
+            harness.errors(&role("{resources: [pods]}")),
+            [
+                "rules[0].verbs: Required value: verbs must contain at least one value",
+                "rules[0].apiGroups: Required value: resource rules must supply at least one api group",
+            ]
+        );
+        assert_eq!(
+            harness.errors(&role("{verbs: [get], nonResourceURLs: [/x]}")),
+            [r#"rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs"#]
+        );
+    }
+}

@@ -60,3 +60,31 @@ impl Strategy for PriorityClass {
         errors
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn class(name: &str, value: i64) -> String {
+        format!("{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}}}")
+    }
+
+    #[test]
+    fn the_highest_priorities_are_the_systems() {
+        let harness = Harness::new();
+        assert_eq!(
+            harness.errors(&class("a", 1_000_000_001)),
+            ["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"]
+        );
+        assert!(harness.errors(&class("system-node-critical", 2_000_001_000)).is_empty());
+        assert!(harness.errors(&class("system-x", 1))[0].ends_with("system-x is not a known system priority class"));
+    }
+
+    #[test]
+    fn the_value_stays() {
+        assert_eq!(
+            Harness::new().update_errors(&class("a", 1), &class("a", 2)),
+            ["value: Forbidden: may not be changed in an update."]
+        );
+    }
+}

@@ -101,3 +101,25 @@ fn validate_topology(term: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const FAST: &str = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: p, \
+                        parameters: {a: '1'}}";
+
+    #[test]
+    fn what_volumes_were_made_with_stays() {
+        let harness = Harness::new();
+        assert!(harness.errors(FAST).is_empty());
+        assert_eq!(
+            harness.update_errors(FAST, &FAST.replace("{a: '1'}", "{a: '1', b: '1'}")),
+            [r#"parameters: Invalid value: {"a":"1","b":"1"}: field is immutable"#]
+        );
+        assert_eq!(
+            harness.errors(&FAST.replace("provisioner: p, ", "")),
+            ["provisioner: Required value"]
+        );
+    }
+}

@@ -87,3 +87,64 @@ fn default_behavior(object: &mut Value) {
         vec![policy("Percent", 100)].into()
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    fn of(version: &str, spec: &str) -> String {
+        format!(
+            "{{apiVersion: autoscaling/{version}, kind: HorizontalPodAutoscaler, metadata: {{name: a}}, spec: {{{spec}}}}}"
+        )
+    }
+
+    const TARGET: &str = "scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: d}";
+
+    #[test]
+    fn the_use_of_cpu_is_the_metric_where_none_is_given() {
+        let harness = Harness::new();
+        let newer = harness.read(&of("v2", &format!("{TARGET}, maxReplicas: 3")));
+        assert_eq!(
+            at(&newer, "spec.metrics"),
+            r#"[{"resource":{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}},"type":"Resource"}]"#
+        );
+        let older = harness.read(&of("v1", &format!("{TARGET}, maxReplicas: 3")));
+        assert_eq!(at(&older, "spec.targetCPUUtilizationPercentage"), "80");
+    }
+
+    #[test]
+    fn a_behavior_is_completed() {
+        let read = Harness::new().read(&of(
+            "v2",
+            &format!("{TARGET}, maxReplicas: 3, behavior: {{scaleDown: {{selectPolicy: Min}}}}"),
+        ));
+        assert_eq!(at(&read, "spec.behavior.scaleUp.stabilizationWindowSeconds"), "0");
+        assert_eq!(at(&read, "spec.behavior.scaleUp.policies.1.type"), r#""Percent""#);
+        assert_eq!(at(&read, "spec.behavior.scaleDown.selectPolicy"), r#""Min""#);
+        assert_eq!(
+            at(&read, "spec.behavior.scaleDown.stabilizationWindowSeconds"),
+            "nothing"
+        );
+    }
+
+    #[test]
+    fn bounds_and_target_are_checked() {
+        assert_eq!(
+            Harness::new().errors(&of("v2", "maxReplicas: 0")),
+            [
+                "spec.maxReplicas: Required value: must be set and greater than 0",
+                "spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
+                "spec.scaleTargetRef.kind: Required value",
+                "spec.scaleTargetRef.name: Required value",
+                "spec.scaleTargetRef.apiVersion: Invalid value: \"\": apiVersion must specify API group",
+            ]
+        );
+        assert_eq!(
+            Harness::new().errors(&of(
+                "v2",
+                &format!("{TARGET}, maxReplicas: 3, metrics: [{{type: Pods}}]")
+            )),
+            ["spec.metrics[0].pods: Required value: must populate information for the given metric source"]
+        );
+    }
+}

@@ -111,3 +111,81 @@ fn make_selector(context: &WriteContext<'_>, object: &mut Value) {
         object.set_at(&selected, uid);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const ONCE: &str = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: busybox:1}]
+";
+    const UID: &str = "11111111-2222-4333-8444-555555555555";
+
+    fn with(line: &str) -> String {
+        ONCE.replace("spec:\n  template", &format!("spec:\n  {line}\n  template"))
+    }
+
+    #[test]
+    fn a_job_selects_its_own_pods_by_its_uid() {
+        let created = Harness::new().create(ONCE);
+        let selector = format!("{{\"matchLabels\":{{\"batch.kubernetes.io/controller-uid\":\"{UID}\"}}}}");
+        assert_eq!(at(&created, "spec.selector"), selector);
+        assert_eq!(
+            at(&created, "metadata.labels"),
+            at(&created, "spec.template.metadata.labels")
+        );
+        assert_eq!(at(&created, "metadata.labels.job-name"), r#""once""#);
+    }
+
+    #[test]
+    fn how_often_a_job_runs_depends_on_what_is_given() {
+        let harness = Harness::new();
+        let counts = |text: &str| {
+            let job = harness.read(text);
+            [
+                at(&job, "spec.completions"),
+                at(&job, "spec.parallelism"),
+                at(&job, "spec.backoffLimit"),
+            ]
+        };
+        assert_eq!(counts(ONCE), ["1", "1", "6"]);
+        assert_eq!(counts(&with("parallelism: 3")), ["nothing", "3", "6"]);
+        assert_eq!(counts(&with("completions: 3")), ["3", "1", "6"]);
+        assert_eq!(counts(&with("backoffLimitPerIndex: 1")), ["1", "1", "2147483647"]);
+    }
+
+    #[test]
+    fn jobs_restart_on_failure_or_never() {
+        assert_eq!(
+            Harness::new().errors(&ONCE.replace("Never", "Always")),
+            [r#"spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never""#]
+        );
+        assert_eq!(
+            Harness::new().errors(&with("backoffLimitPerIndex: 1")),
+            ["spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode"]
+        );
+        assert!(Harness::new().errors(ONCE).is_empty());
+    }
+
+    #[test]
+    fn a_finished_job_says_when_it_ended() {
+        let done = format!(
+            "{ONCE}status: {{startTime: '2020-01-01T00:00:00Z', conditions: [{{type: Complete, status: 'True'}}]}}\n"
+        );
+        assert_eq!(
+            Harness::new().subresource_errors(Some("status"), ONCE, &done),
+            [
+                "status.completionTime: Required value: completionTime is required for Complete jobs",
+                "status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true \
+                 condition",
+            ]
+        );
+    }
+}

@@ -157,3 +157,99 @@ fn gated_condition(now: SystemTime) -> Value {
     condition.insert("lastTransitionTime", time_text(now));
     condition.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::{Harness, at};
+
+    const WORKER: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: worker}
+spec:
+  containers: [{name: main, image: busybox:1}]
+";
+
+    #[test]
+    fn a_new_pod_is_pending_whatever_its_writer_says() {
+        let created = Harness::new().create(&format!("{WORKER}status: {{phase: Running}}\n"));
+        assert_eq!(at(&created, "status"), r#"{"phase":"Pending","qosClass":"BestEffort"}"#);
+        assert_eq!(at(&created, "spec.enableServiceLinks"), "true");
+    }
+
+    #[test]
+    fn limits_are_requested_and_decide_the_quality_of_service() {
+        let limited = WORKER.replace("busybox:1", "busybox:1, resources: {limits: {cpu: 1, memory: 1Gi}}");
+        let created = Harness::new().create(&limited);
+        assert_eq!(
+            at(&created, "spec.containers.0.resources.requests"),
+            r#"{"cpu":"1","memory":"1Gi"}"#
+        );
+        assert_eq!(at(&created, "status.qosClass"), r#""Guaranteed""#);
+        let partly = WORKER.replace("busybox:1", "busybox:1, resources: {requests: {cpu: 1}}");
+        assert_eq!(at(&Harness::new().create(&partly), "status.qosClass"), r#""Burstable""#);
+    }
+
+    #[test]
+    fn few_fields_of_a_pod_may_change() {
+        let harness = Harness::new();
+        assert!(
+            harness
+                .update_errors(WORKER, &WORKER.replace("busybox:1", "busybox:2"))
+                .is_empty()
+        );
+        assert!(
+            harness
+                .update_errors(WORKER, &format!("{WORKER}  activeDeadlineSeconds: 5\n"))
+                .is_empty()
+        );
+        let renamed = harness.update_errors(WORKER, &format!("{WORKER}  hostname: other\n"));
+        assert!(renamed[0].starts_with("spec: Forbidden: pod updates may not change fields other than"));
+        let more = WORKER.replace("busybox:1}", "busybox:1}, {name: b, image: b}");
+        assert_eq!(
+            harness.update_errors(WORKER, &more),
+            ["spec.containers: Forbidden: pod updates may not add or remove containers"]
+        );
+    }
+
+    #[test]
+    fn tolerations_may_only_be_added() {
+        let harness = Harness::new();
+        let with = |list: &str| format!("{WORKER}  tolerations: {list}\n");
+        let old = with("[{key: a, operator: Exists}]");
+        assert!(
+            harness
+                .update_errors(&old, &with("[{key: a, operator: Exists}, {key: b, operator: Exists}]"))
+                .is_empty()
+        );
+        assert_eq!(
+            harness.update_errors(&old, &with("[{key: b, operator: Exists}]")),
+            ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"]
+        );
+    }
+
+    #[test]
+    fn a_gated_pod_says_why_it_is_not_scheduled() {
+        let created = Harness::new().create(&format!("{WORKER}  schedulingGates: [{{name: example.com/g}}]\n"));
+        assert_eq!(at(&created, "status.conditions.0.reason"), r#""SchedulingGated""#);
+        assert_eq!(
+            at(&created, "status.conditions.0.lastTransitionTime"),
+            r#""2001-09-09T01:46:40Z""#
+        );
+    }
+
+    #[test]
+    fn only_pods_on_nodes_take_time_to_end() {
+        let strategy = Pod {
+            config: Config::default(),
+        };
+        let mut pod = Harness::new().create(WORKER);
+        assert_eq!(strategy.grace_period(&pod, Some(9)), 0);
+        pod.set_at(&["spec", "nodeName"], "n".into());
+        assert_eq!(strategy.grace_period(&pod, None), 30);
+        assert_eq!(strategy.grace_period(&pod, Some(-5)), 1);
+        pod.set_at(&["status", "phase"], "Failed".into());
+        assert_eq!(strategy.grace_period(&pod, Some(9)), 0);
+    }
+}

@@ -81,3 +81,170 @@ pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules, errors: &
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    /// The errors of a Pod whose only container, or whose spec, is extended by these lines of YAML.
+    fn of_container(parts: &str) -> Vec<String> {
+        of(&format!("containers: [{{name: c, image: i, {parts}}}]"))
+    }
+
+    fn of(spec: &str) -> Vec<String> {
+        Harness::new().errors(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{{spec}}}}}"
+        ))
+    }
+
+    #[test]
+    fn containers_have_names_and_images() {
+        assert_eq!(of("containers: []"), ["spec.containers: Required value"]);
+        assert_eq!(
+            of("containers: [{name: a}]"),
+            ["spec.containers[0].image: Required value"]
+        );
+        assert_eq!(
+            of("containers: [{name: a, image: i}, {name: a, image: i}]"),
+            [r#"spec.containers[1].name: Duplicate value: "a""#]
+        );
+        assert_eq!(
+            of("containers: [{name: a, image: i}], initContainers: [{name: a, image: i}]"),
+            [r#"spec.initContainers[0].name: Duplicate value: "a""#]
+        );
+    }
+
+    #[test]
+    fn variables_have_one_source() {
+        assert_eq!(
+            of_container("env: [{name: A=B}]"),
+            [
+                r#"spec.containers[0].env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='"#
+            ]
+        );
+        assert_eq!(
+            of_container("env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"),
+            [
+                "spec.containers[0].env[0].valueFrom: Invalid value: \"\": may not be specified when `value` is not empty"
+            ]
+        );
+        assert_eq!(
+            of_container("env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nope}}}]"),
+            [
+                "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value: \"spec.nope\": error converting \
+              fieldPath: field label not supported: spec.nope"
+            ]
+        );
+        assert!(
+            of_container("env: [{name: A, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['a/b']\"}}}]").is_empty()
+        );
+    }
+
+    #[test]
+    fn requests_stay_within_limits() {
+        assert_eq!(
+            of_container("resources: {requests: {cpu: 2}, limits: {cpu: 1000m}}"),
+            [
+                "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1"
+            ]
+        );
+        assert_eq!(
+            of_container("resources: {requests: {example.com/g: 1}, limits: {example.com/g: 2}}"),
+            ["spec.containers[0].resources.requests: Invalid value: \"1\": must be equal to example.com/g limit of 2"]
+        );
+        assert_eq!(
+            of_container("resources: {limits: {example.com/g: 1500m}}"),
+            [
+                "spec.containers[0].resources.limits[example.com/g]: Invalid value: \"1500m\": must be an integer",
+                "spec.containers[0].resources.requests[example.com/g]: Invalid value: \"1500m\": must be an integer",
+            ]
+        );
+    }
+
+    #[test]
+    fn probes_have_one_handler_and_liveness_one_success() {
+        assert_eq!(
+            of_container("livenessProbe: {periodSeconds: 1}"),
+            ["spec.containers[0].livenessProbe: Required value: must specify a handler type"]
+        );
+        assert_eq!(
+            of_container("livenessProbe: {httpGet: {port: 0}, successThreshold: 2}"),
+            [
+                "spec.containers[0].livenessProbe.httpGet.port: Invalid value: 0: must be between 1 and 65535, inclusive",
+                "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1",
+            ]
+        );
+        assert_eq!(
+            of_container("readinessProbe: {exec: {command: [a]}, tcpSocket: {port: 1}}"),
+            ["spec.containers[0].readinessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"]
+        );
+    }
+
+    #[test]
+    fn volumes_have_one_source_and_mounts_a_volume() {
+        let container = "containers: [{name: c, image: i}]";
+        assert_eq!(
+            of(&format!(
+                "{container}, volumes: [{{name: v, emptyDir: {{}}, secret: {{secretName: s}}}}]"
+            )),
+            ["spec.volumes[0].secret: Forbidden: may not specify more than 1 volume type"]
+        );
+        assert_eq!(
+            of(&format!(
+                "{container}, volumes: [{{name: v, configMap: {{name: c, items: [{{key: k, path: ../x}}]}}}}]"
+            )),
+            [r#"spec.volumes[0].configMap.items[0].path: Invalid value: "../x": must not contain '..'"#]
+        );
+        assert_eq!(
+            of_container("volumeMounts: [{name: nope, mountPath: /a}]"),
+            [r#"spec.containers[0].volumeMounts[0].name: Not found: "nope""#]
+        );
+        assert!(
+            of("volumes: [{name: v}], containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /a}]}]")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn ports_are_numbers_with_names() {
+        assert_eq!(
+            of_container("ports: [{containerPort: 70000, protocol: X}]"),
+            [
+                "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
+                r#"spec.containers[0].ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP""#,
+            ]
+        );
+    }
+
+    #[test]
+    fn privileged_containers_need_the_servers_leave() {
+        assert_eq!(
+            of_container("securityContext: {privileged: true}"),
+            ["spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy"]
+        );
+    }
+
+    #[test]
+    fn scheduling_is_checked_by_the_words_of_the_reference() {
+        let container = "containers: [{name: c, image: i}]";
+        assert_eq!(
+            of(&format!(
+                "{container}, tolerations: [{{key: a, operator: Exists, value: x}}]"
+            )),
+            ["spec.tolerations[0].operator: Invalid value: \"x\": value must be empty when `operator` is 'Exists'"]
+        );
+        assert_eq!(
+            of(&format!(
+                "{container}, topologySpreadConstraints: [{{maxSkew: 0, topologyKey: k, whenUnsatisfiable: Odd}}]"
+            )),
+            [
+                "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+                r#"spec.topologySpreadConstraints[0].whenUnsatisfiable: Unsupported value: "Odd": supported values: "DoNotSchedule", "ScheduleAnyway""#,
+            ]
+        );
+        assert_eq!(
+            of(&format!("{container}, dnsPolicy: None")),
+            ["spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"]
+        );
+    }
+}

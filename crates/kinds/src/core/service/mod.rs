@@ -343,3 +343,104 @@ fn node_ports(object: &Value) -> Vec<Value> {
     let ports = ports.map_or(&[][..], |list| list);
     ports.iter().filter_map(|port| port.get("nodePort").cloned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const FRONT: &str = "{apiVersion: v1, kind: Service, metadata: {name: front}, spec: {ports: [{port: 80}]}}";
+
+    fn of(spec: &str) -> String {
+        format!("{{apiVersion: v1, kind: Service, metadata: {{name: front}}, spec: {spec}}}")
+    }
+
+    #[test]
+    fn a_service_gets_an_address_and_what_follows_from_its_type() {
+        let harness = Harness::new();
+        let created = harness.create(FRONT);
+        assert!(at(&created, "spec.clusterIP").starts_with("\"10.0.0."));
+        assert_eq!(at(&created, "spec.clusterIPs.0"), at(&created, "spec.clusterIP"));
+        assert_eq!(
+            at(&created, "spec.ports.0"),
+            r#"{"port":80,"protocol":"TCP","targetPort":80}"#
+        );
+        assert_eq!(at(&created, "spec.ipFamilies"), r#"["IPv4"]"#);
+        assert_eq!(at(&created, "spec.externalTrafficPolicy"), "nothing");
+        let exposed = harness.create(&of("{type: NodePort, ports: [{port: 80}]}"));
+        assert_eq!(at(&exposed, "spec.externalTrafficPolicy"), r#""Cluster""#);
+        assert_eq!(at(&exposed, "spec.ports.0.nodePort"), "30000");
+        let named = harness.create(&of("{type: ExternalName, externalName: example.com}"));
+        assert_eq!(at(&named, "spec.clusterIP"), "nothing");
+    }
+
+    #[test]
+    fn a_headless_service_without_selector_may_have_any_family() {
+        let created = Harness::new().create(&of("{clusterIP: None}"));
+        assert_eq!(at(&created, "spec.clusterIPs"), r#"["None"]"#);
+        assert_eq!(at(&created, "spec.ipFamilyPolicy"), r#""RequireDualStack""#);
+    }
+
+    #[test]
+    fn what_was_allocated_stays_until_the_type_drops_it() {
+        let harness = Harness::new();
+        let created = harness.create(&of("{type: NodePort, ports: [{port: 80}]}"));
+        let same = harness.update(&created, &of("{type: NodePort, ports: [{port: 80}]}"));
+        assert_eq!(at(&same, "spec.clusterIP"), at(&created, "spec.clusterIP"));
+        assert_eq!(
+            at(&same, "spec.ports.0.nodePort"),
+            at(&created, "spec.ports.0.nodePort")
+        );
+        let mut inner = created.clone();
+        inner.set_at(&["spec", "type"], "ClusterIP".into());
+        let text = holdfast_value::json::to_string(&inner);
+        let inner = harness.update(&created, &text);
+        assert_eq!(at(&inner, "spec.ports.0.nodePort"), "nothing");
+        assert_eq!(at(&inner, "spec.externalTrafficPolicy"), "nothing");
+        let named = harness.update(&inner, &of("{type: ExternalName, externalName: example.com}"));
+        assert_eq!(at(&named, "spec.clusterIP"), "nothing");
+    }
+
+    #[test]
+    fn addresses_are_taken_once_and_from_the_block() {
+        let harness = Harness::new();
+        let refused = |ip: &str| harness.errors(&of(&format!("{{clusterIP: {ip}, ports: [{{port: 80}}]}}")));
+        assert_eq!(
+            refused("192.168.9.9"),
+            [
+                "spec.clusterIPs: Invalid value: [\"192.168.9.9\"]: failed to allocate IP 192.168.9.9: the provided network \
+              does not match the current range"
+            ]
+        );
+        assert_eq!(
+            refused("nonsense"),
+            [
+                "spec.clusterIPs[0]: Invalid value: \"nonsense\": must be a valid IP address, (e.g. 10.9.8.7 or \
+              2001:db8::ffff)"
+            ]
+        );
+        assert_eq!(
+            harness.errors(&of("{type: NodePort, ports: [{port: 80, nodePort: 1}]}")),
+            [
+                "spec.ports[0].nodePort: Invalid value: 1: provided port is not in the valid range. The range of valid ports \
+              is 30000-32767"
+            ]
+        );
+    }
+
+    #[test]
+    fn several_ports_have_names() {
+        assert_eq!(
+            Harness::new().errors(&of("{ports: [{port: 80}, {port: 81, name: b}]}")),
+            ["spec.ports[0].name: Required value"]
+        );
+    }
+
+    #[test]
+    fn the_address_stays() {
+        let errors = Harness::new().update_errors(FRONT, &of("{clusterIP: 10.0.0.99, ports: [{port: 80}]}"));
+        assert_eq!(
+            errors,
+            [r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.99"]: may not change once set"#]
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! What the tests of kinds share: YAML in, an object in the form of its type out, and what is wrong with it as text.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime};
+
+use holdfast_resource::schema::{decode, with_defaults};
+use holdfast_resource::{
+    AdmissionPlugin, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal,
+    Registry, Resource, WriteContext,
+};
+use holdfast_value::{Limits, Value, yaml};
+
+use crate::{Config, admission, registry, tables};
+
+/// A set of kinds and the objects that they can look up.
+pub(crate) struct Harness {
+    registry: Registry,
+    types: holdfast_resource::schema::TypeTable,
+    objects: Vec<Value>,
+}
+
+impl Harness {
+    pub(crate) fn new() -> Self {
+        Self {
+            registry: registry(&Config::default()).unwrap(),
+            types: tables::types().unwrap(),
+            objects: Vec::new(),
+        }
+    }
+
+    /// Has an object stored.
+    pub(crate) fn with(mut self, text: &str) -> Self {
+        let object = self.read(text);
+        self.objects.push(object);
+        self
+    }
+
+    /// The object as it is stored before any write shapes it: typed, with all defaults, in the version that it is written
+    /// in.
+    pub(crate) fn read(&self, text: &str) -> Value {
+        let object = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
+        self.typed(&object)
+    }
+
+    fn typed(&self, object: &Value) -> Value {
+        let kind = kind_of(object);
+        let id = self.types.id_of_kind(&kind).unwrap();
+        let mut typed = decode(&self.types, id, object).unwrap().value;
+        typed.set_at(&["apiVersion"], kind.group_version.api_version().into());
+        typed.set_at(&["kind"], kind.kind.clone().into());
+        let mut typed = with_defaults(&self.types, id, &typed).unwrap_or(typed);
+        let version = kind.group_version.version.clone();
+        self.resource(&typed).strategy.default_fields(&version, &mut typed);
+        typed
+    }
+
+    fn resource(&self, object: &Value) -> &Resource {
+        let kind = kind_of(object);
+        let group_kind = GroupKind {
+            group: kind.group_version.group,
+            kind: kind.kind,
+        };
+        self.registry.kind(&group_kind).unwrap()
+    }
+
+    /// The object that a create of `text` stores.
+    pub(crate) fn create(&self, text: &str) -> Value {
+        let mut object = self.read(text);
+        self.prepare(&mut object, None, None).unwrap();
+        self.typed(&object)
+    }
+
+    /// What is wrong with a new object, each as text.
+    pub(crate) fn errors(&self, text: &str) -> Vec<String> {
+        let mut object = self.read(text);
+        match self.prepare(&mut object, None, None) {
+            Ok(()) => texts(&self.call(&object, None, None, |resource, context| {
+                resource.strategy.validate(context, &object)
+            })),
+            Err(Refusal::Invalid(errors)) => texts(&errors),
+            Err(refusal) => vec![format!("{refusal:?}")],
+        }
+    }
+
+    /// What is wrong with putting the object of `text` in the place of the stored one of `old`.
+    pub(crate) fn update_errors(&self, old: &str, text: &str) -> Vec<String> {
+        self.subresource_errors(None, old, text)
+    }
+
+    /// As [`Harness::update_errors`], by a write to a subresource.
+    pub(crate) fn subresource_errors(&self, subresource: Option<&str>, old: &str, text: &str) -> Vec<String> {
+        let old = self.create(old);
+        let mut object = self.read(text);
+        if let Some(uid) = old.at(&["metadata", "uid"]) {
+            object.set_at(&["metadata", "uid"], uid.clone());
+        }
+        match self.prepare(&mut object, Some(&old), subresource) {
+            Ok(()) => texts(&self.call(&object, Some(&old), subresource, |resource, context| {
+                resource.strategy.validate_update(context, &object, &old)
+            })),
+            Err(Refusal::Invalid(errors)) => texts(&errors),
+            Err(refusal) => vec![format!("{refusal:?}")],
+        }
+    }
+
+    /// The object that an update of what `old` created stores.
+    pub(crate) fn update(&self, old: &Value, text: &str) -> Value {
+        let mut object = self.read(text);
+        self.prepare(&mut object, Some(old), None).unwrap();
+        self.typed(&object)
+    }
+
+    /// What is said of a new object that is accepted.
+    pub(crate) fn warnings(&self, text: &str) -> Vec<String> {
+        let object = self.read(text);
+        self.call(&object, None, None, |resource, context| {
+            resource.strategy.warnings(context, &object, None)
+        })
+    }
+
+    /// What the plugin of that name makes of a create, or why it refuses it.
+    pub(crate) fn admit(&self, plugin: &str, text: &str) -> Result<Value, String> {
+        let plugins = admission::plugins();
+        let plugin: &dyn AdmissionPlugin = plugins.iter().find(|one| one.name() == plugin).unwrap().as_ref();
+        let mut object = self.read(text);
+        let shown = object.clone();
+        let result = self.call(&shown, None, None, |resource, context| {
+            plugin.mutate(context, resource, Some(&mut object), None)?;
+            plugin.validate(context, resource, Some(&object), None)
+        });
+        match result {
+            Ok(()) => Ok(object),
+            Err(Refusal::Forbidden { message, .. }) => Err(message),
+            Err(refusal) => Err(format!("{refusal:?}")),
+        }
+    }
+
+    fn prepare(&self, object: &mut Value, old: Option<&Value>, subresource: Option<&str>) -> Result<(), Refusal> {
+        let shown = object.clone();
+        self.call(&shown, old, subresource, |resource, context| match old {
+            Some(old) => resource.strategy.prepare_for_update(context, object, old),
+            None => {
+                object.set_at(&["metadata", "uid"], "11111111-2222-4333-8444-555555555555".into());
+                if let Some(status) = &resource.rules.initial_status {
+                    object.set_at(&["status"], status.clone());
+                }
+                resource.strategy.prepare_for_create(context, object)
+            }
+        })
+    }
+
+    fn call<T>(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        subresource: Option<&str>,
+        step: impl FnOnce(&Resource, &WriteContext<'_>) -> T,
+    ) -> T {
+        let resource = self.resource(object);
+        let context = WriteContext {
+            operation: if old.is_some() {
+                Operation::Update
+            } else {
+                Operation::Create
+            },
+            subresource,
+            namespace: if resource.namespaced() { "default" } else { "" },
+            name: object.str_at(&["metadata", "name"]).unwrap_or_default(),
+            user: "tester",
+            dry_run: false,
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
+            lookup: self,
+            outcome: RefCell::default(),
+        };
+        step(resource, &context)
+    }
+}
+
+impl Lookup for Harness {
+    fn get(&self, resource: &GroupResource, _namespace: &str, name: &str) -> Option<Value> {
+        let mut found = None;
+        self.list(resource, "", &mut |object| {
+            if object.str_at(&["metadata", "name"]) == Some(name) {
+                found = Some(object.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        found
+    }
+
+    fn list(&self, resource: &GroupResource, _namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
+        for object in &self.objects {
+            if self.resource(object).group_resource() == *resource && visit(object).is_break() {
+                return;
+            }
+        }
+    }
+}
+
+fn kind_of(object: &Value) -> GroupVersionKind {
+    GroupVersionKind {
+        group_version: GroupVersion::parse(object.str_at(&["apiVersion"]).unwrap()).unwrap(),
+        kind: object.str_at(&["kind"]).unwrap().into(),
+    }
+}
+
+fn texts(errors: &[FieldError]) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+/// What stands at a path of names and indices, such as `spec.containers.0.image`, as JSON.
+pub(crate) fn at(object: &Value, path: &str) -> String {
+    let found = path
+        .split('.')
+        .try_fold(object, |node, part| match part.parse::<usize>() {
+            Ok(index) => node.as_list()?.get(index),
+            Err(_) => node.get(part),
+        });
+    found.map_or_else(|| "nothing".to_owned(), holdfast_value::json::to_string)
+}
