@@ -5,10 +5,10 @@ use std::fmt;
 
 use holdfast_value::{Entry, Value};
 
-use super::items::{Groups, Positions, names};
+use super::items::{Groups, Name, Positions, all_differ, in_order, names, same_names};
 use super::to_set::{Ownership, SetWalk};
 use super::validate::scalar_error;
-use super::{Checked, Errors, Kind, Typed, ValidationErrors, deduce, first_kind, same, unusable};
+use super::{Checked, Errors, Kind, Typed, ValidationErrors, deduce, first_kind, identical, unusable};
 use crate::schema::{ListType, MapType, Scalar, Schema, Type, TypeRef};
 use crate::set::SetBuilder;
 use crate::{Filter, PathElement, Set};
@@ -80,7 +80,9 @@ impl Typed {
             errors: Errors::default(),
             valid: self.checked.min(newer.checked) >= Checked::Valid,
         };
-        walk.node(self.type_ref, &self.value, &newer.value);
+        if !(walk.valid && identical(&self.value, &newer.value)) {
+            walk.node(self.type_ref, &self.value, &newer.value);
+        }
         walk.errors.result().map(|()| Comparison {
             added: walk.added.builder.finish(),
             modified: walk.modified.finish(),
@@ -110,9 +112,6 @@ enum Side {
 impl<'a> Walk<'a> {
     /// Adds what differs below a node, and says whether the node is itself modified.
     fn node(&mut self, type_ref: TypeRef, older: &Value, newer: &Value) -> bool {
-        if self.valid && same(older, newer) {
-            return false;
-        }
         let of = self.schema.resolve(type_ref);
         if of.missing {
             self.errors.push(unusable(of));
@@ -163,14 +162,7 @@ impl<'a> Walk<'a> {
                 (None, None) => return false,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some((older, older_value)), Some((newer, newer_value))) => {
-                    let order = older.as_str().cmp(newer.as_str());
-                    if order.is_eq() && self.valid && same(older_value, newer_value) {
-                        (older_entries, newer_entries) = (&older_entries[1..], &newer_entries[1..]);
-                        continue;
-                    }
-                    order
-                }
+                (Some((older, _)), Some((newer, _))) => older.as_str().cmp(newer.as_str()),
             };
             let older_entry = older_entries.first().filter(|_| order.is_le());
             let newer_entry = newer_entries.first().filter(|_| order.is_ge());
@@ -204,6 +196,9 @@ impl<'a> Walk<'a> {
                 return false;
             }
         };
+        if same_names(&older_names, &newer_names) && all_differ(&older_names) {
+            return self.pairs(list, &older_names, older_items, newer_items);
+        }
         let groups = Groups::of(&older_names, &newer_names);
         let older_at = groups.positions(&groups.left);
         let newer_at = groups.positions(&groups.right);
@@ -243,9 +238,26 @@ impl<'a> Walk<'a> {
         false
     }
 
+    /// Compares lists whose items have the same names in the same order, each once.
+    fn pairs(&mut self, list: &'a ListType, names: &[Name<'_>], older: &[Value], newer: &[Value]) -> bool {
+        let added = self.added.builder.position();
+        let modified = self.modified.position();
+        let removed = self.removed.builder.position();
+        for ((name, older), newer) in names.iter().zip(older).zip(newer) {
+            self.both(|| list.element(name), list.element, older, newer);
+        }
+        if !in_order(names) {
+            self.added.builder.sort_level(added);
+            self.modified.sort_level(modified);
+            self.removed.builder.sort_level(removed);
+        }
+        false
+    }
+
     /// Adds what differs at a step that both values have.
     fn both(&mut self, element: impl Fn() -> PathElement, type_ref: TypeRef, older: &Value, newer: &Value) {
-        if self.valid && same(older, newer) {
+        // A look ahead costs less than to walk on with three sets open, and most parts of most objects are the same.
+        if self.valid && identical(older, newer) {
             return;
         }
         let before = self.errors.count();

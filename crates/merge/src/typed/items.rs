@@ -181,6 +181,11 @@ pub(super) fn names<'a>(list: &'a ListType, items: &'a [Value]) -> Result<Vec<Na
     Ok(names)
 }
 
+/// Whether both are the same names in the same order.
+pub(super) fn same_names<'n>(a: &[Name<'n>], b: &[Name<'n>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.compare(b).is_eq())
+}
+
 /// Whether the names ascend, each occurring once.
 pub(super) fn in_order(names: &[Name<'_>]) -> bool {
     names.windows(2).all(|pair| pair[0].compare(&pair[1]).is_lt())

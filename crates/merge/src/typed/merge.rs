@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use holdfast_value::{Entry, List, Map, Value};
 
-use super::items::{Groups, Name, all_differ, duplicate_errors, names};
+use super::items::{Groups, Name, all_differ, duplicate_errors, names, same_names};
 use super::validate::scalar_error;
 use super::{Checked, Errors, Kind, Typed, ValidationErrors, deduce, first_kind, identical, same, unusable};
 use crate::PathElement;
@@ -163,12 +163,7 @@ impl Walk<'_> {
                         .for_each(|error| self.errors.push(error));
                     return None;
                 }
-                let same_names = live_names.len() == config_names.len()
-                    && live_names
-                        .iter()
-                        .zip(&config_names)
-                        .all(|(live, config)| live.compare(config).is_eq());
-                match same_names {
+                match same_names(&live_names, &config_names) {
                     // The configuration has each name once, hence so has the live list.
                     true => self.pairs(list, &live_names, live_items, config_items),
                     false => self.items(list, (&live_names, live_items), (&config_names, config_items)),
