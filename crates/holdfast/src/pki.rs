@@ -63,6 +63,9 @@ impl Pki {
     /// addresses that the server goes by.
     pub(crate) fn ensure(folder: &Path, names: &Names, now: OffsetDateTime) -> Result<Self> {
         files::private_folder(folder)?;
+        // Two processes that start at once would mix their keys and certificates; the lock goes with the file.
+        let lock = fs::File::create(folder.join("lock")).and_then(|file| file.lock().map(|()| file));
+        let _lock = lock.with_context(|| format!("cannot lock {}", folder.display()))?;
         let pki = Self {
             authority: Pair::at(folder, "ca"),
             server: Pair::at(folder, "server"),

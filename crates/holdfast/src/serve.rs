@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use holdfast_kinds::{admission, tables};
 use holdfast_resource::Registry;
@@ -51,10 +51,6 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
 
-    files::private_folder(&flags.data_dir)?;
-    let pki = Pki::ensure(&flags.data_dir.join("pki"), &names(flags), OffsetDateTime::now_utc())?;
-    let tls = tls_files(flags, &pki).load()?;
-
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener = TcpListener::bind(address).await;
     let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
@@ -62,8 +58,18 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let reached = SocketAddr::new(reached_at(flags), port);
     let url = format!("https://{reached}");
     let kubeconfig = flags.data_dir.join("kubeconfig");
-    kubeconfig::write(&kubeconfig, &url, &pki)?;
 
+    // Certificates and the store wait for different things at a first start, and are made side by side.
+    files::private_folder(&flags.data_dir)?;
+    let certificates = {
+        let (folder, names) = (flags.data_dir.join("pki"), names(flags));
+        let (url, kubeconfig) = (url.clone(), kubeconfig.clone());
+        tokio::task::spawn_blocking(move || -> Result<Pki> {
+            let pki = Pki::ensure(&folder, &names, OffsetDateTime::now_utc())?;
+            kubeconfig::write(&kubeconfig, &url, &pki)?;
+            Ok(pki)
+        })
+    };
     let trigger = ShutdownTrigger::new();
     let shutdown = trigger.shutdown();
     let kinds = holdfast_kinds::Config {
@@ -75,9 +81,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     let store = open_store(&flags.data_dir, &registry)?;
     let service = service(flags, registry, Arc::clone(&store), reached, shutdown.clone())?;
-    write::start(&service.context)
-        .await
-        .context("cannot prepare the store")?;
+    let prepared = write::start(&service.context).await;
+    prepared.context("cannot prepare the store")?;
+    let pki = certificates.await.context("cannot make certificates")??;
+    let tls = tls_files(flags, &pki).load()?;
 
     let limits = Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
@@ -187,9 +194,16 @@ fn service(
             Anonymous::Health
         },
     };
-    let ending = shutdown.clone();
+    let (ending, stored) = (shutdown.clone(), Arc::clone(&store));
     let health = Health::new()
-        .with("etcd", Endpoint::ALL, || Ok(()))
+        .with("etcd", Endpoint::ALL, move || {
+            if stored.is_failing() {
+                Err("the last write to the store failed".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        // Nothing is served before the state in memory is complete.
         .with("informer-sync", &[Endpoint::Readyz], || Ok(()))
         .with("shutdown", &[Endpoint::Readyz], move || {
             if ending.is_ready() {
@@ -210,7 +224,7 @@ fn service(
         store,
         field_managers: FieldManagers::new(Arc::new(types)),
         trees: Trees::default(),
-        admission: AdmissionChain::new(admission::plugins()),
+        admission: admission_chain(flags)?,
         identifiers: Arc::new(RandomIdentifiers),
         clock: Arc::new(SystemClock),
         shutdown,
@@ -223,6 +237,21 @@ fn service(
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
             .with_openapi(Arc::new(documents)),
     }))
+}
+
+/// The admission plugins that the flags leave on. Names of plugins that do not exist here may be switched off, since
+/// kube-apiserver has more of them, but not on.
+fn admission_chain(flags: &Serve) -> Result<AdmissionChain> {
+    let all = AdmissionChain::new(admission::plugins());
+    let (on, off) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
+    if let Some(both) = on.iter().find(|name| off.contains(name)) {
+        bail!("the admission plugin {both} cannot be switched both on and off");
+    }
+    if let Some(unknown) = on.iter().find(|name| !all.names().any(|known| known == name.as_str())) {
+        let known: Vec<&str> = all.names().collect();
+        bail!("there is no admission plugin {unknown}; there are {}", known.join(", "));
+    }
+    Ok(all.without(off))
 }
 
 /// Tells a newcomer what to do next.

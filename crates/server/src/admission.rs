@@ -14,6 +14,18 @@ impl AdmissionChain {
         Self(plugins)
     }
 
+    /// The chain without the plugins of these names.
+    #[must_use]
+    pub fn without(mut self, names: &[String]) -> Self {
+        self.0.retain(|plugin| !names.iter().any(|name| name == plugin.name()));
+        self
+    }
+
+    /// The names of the plugins, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.0.iter().map(|plugin| plugin.name())
+    }
+
     /// Lets each plugin change the object. `object` is `None` for deletions, `old` for creations.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 
 use parking_lot::Mutex;
 
@@ -51,18 +51,43 @@ impl RequestBody {
     /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow.
     pub async fn read(self) -> Result<Bytes, ApiError> {
         let source = self.source.into_inner();
-        // A length that the client states is judged before anything is read.
-        if source.size_hint().lower() > MAX_REQUEST_BYTES as u64 {
-            return Err(ApiError::too_large(MAX_REQUEST_BYTES));
+        let read = tokio::time::timeout(self.read_timeout, collect(source)).await;
+        read.unwrap_or_else(|_| Err(ApiError::slow_body()))
+    }
+}
+
+/// How much more of a body that is too large is read and thrown away. Most clients read the answer only when all of the
+/// body is sent, and would see a broken connection instead.
+const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
+
+async fn collect(mut source: impl Body<Data = Bytes, Error = std::io::Error> + Unpin) -> Result<Bytes, ApiError> {
+    // A length that the client states is judged before anything is kept.
+    let stated = source.size_hint().lower();
+    let (mut first, mut rest, mut size) = (Bytes::new(), Vec::new(), 0);
+    while let Some(frame) = source.frame().await {
+        let frame = frame.map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        size += data.len();
+        if size > MAX_REQUEST_BYTES + MAX_DISCARDED_BYTES {
+            break;
         }
-        let whole = Limited::new(source, MAX_REQUEST_BYTES).collect();
-        match tokio::time::timeout(self.read_timeout, whole).await {
-            Err(_) => Err(ApiError::slow_body()),
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::too_large(MAX_REQUEST_BYTES)),
-            Ok(Err(error)) => Err(ApiError::bad_request(error.to_string())),
+        if size > MAX_REQUEST_BYTES || stated > MAX_REQUEST_BYTES as u64 {
+            (first, rest) = (Bytes::new(), Vec::new());
+        } else if first.is_empty() {
+            // Most bodies come in one piece, which is not copied.
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.reserve(usize::try_from(stated).unwrap_or_default().max(2 * first.len()));
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&data);
         }
     }
+    if size > MAX_REQUEST_BYTES {
+        return Err(ApiError::too_large(MAX_REQUEST_BYTES));
+    }
+    Ok(if rest.is_empty() { first } else { rest.into() })
 }
 
 /// The body of an answer.

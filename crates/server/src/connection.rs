@@ -148,7 +148,7 @@ impl Acceptor {
             let body_time = self.limits.body;
             async move {
                 let request = request.map(|body| RequestBody::new(body, body_time));
-                Ok::<_, Infallible>(service.respond(request, certificate.as_deref()).await)
+                Ok::<_, Infallible>(service.respond(request, certificate.as_ref()).await)
             }
         });
         let stream = TokioIo::new(stream);

@@ -30,7 +30,7 @@ pub struct ResourceRequest {
     /// The headers.
     pub headers: HeaderMap,
     /// Who asks.
-    pub user: User,
+    pub user: Arc<User>,
     /// The form of the answer.
     pub representation: Representation,
     /// The body, not read yet.

@@ -83,7 +83,10 @@ pub fn encoded(
 
 /// Plain text.
 pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
-    bytes(code, PLAIN_TEXT, text.into())
+    let mut response = bytes(code, PLAIN_TEXT, text.into());
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 /// The answer that tells the client of an error, as JSON or as YAML.

@@ -29,7 +29,7 @@ pub struct Incoming {
     /// The headers.
     pub headers: HeaderMap,
     /// Who asks.
-    pub user: User,
+    pub user: Arc<User>,
     /// The body, not read yet.
     pub body: RequestBody,
 }

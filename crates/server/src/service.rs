@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 use crate::ApiError;
@@ -31,6 +32,12 @@ pub struct Service {
     pub paths: Paths,
 }
 
+/// The header that names a request.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// The longest name that a client may give its request, in bytes.
+const MAX_AUDIT_ID: usize = 64;
+
 /// A request that takes longer is told of in the log, unless it is a watch.
 const SLOW: Duration = Duration::from_millis(500);
 
@@ -39,11 +46,12 @@ impl Service {
     pub async fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
-        certificate: Option<&User>,
+        certificate: Option<&Arc<User>>,
     ) -> Response {
         let started = Instant::now();
         let (head, body) = request.into_parts();
         let (method, uri) = (head.method.clone(), head.uri.clone());
+        let audit_id = self.audit_id(&head.headers);
         let info = RequestInfo::parse(&head.method, &head.uri);
         let errors = match &info {
             Ok(info) => Representation::of_errors(&head.headers, &info.query),
@@ -56,6 +64,7 @@ impl Service {
         };
         let mut response = outcome.unwrap_or_else(|error| response::error(&error, &errors));
         let headers = response.headers_mut();
+        headers.insert(AUDIT_ID, audit_id);
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
@@ -71,12 +80,21 @@ impl Service {
         response
     }
 
+    /// The name by which an audit log knows the request: the client's own, or a new one.
+    fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let sent = headers.get(AUDIT_ID).filter(|id| id.len() <= MAX_AUDIT_ID);
+        sent.cloned().unwrap_or_else(|| {
+            let id = self.context.identifiers.uid();
+            HeaderValue::from_maybe_shared(Bytes::from(id)).unwrap_or(HeaderValue::from_static("unknown"))
+        })
+    }
+
     async fn answer(
         self: &Arc<Self>,
         head: http::request::Parts,
         info: RequestInfo,
         body: RequestBody,
-        certificate: Option<&User>,
+        certificate: Option<&Arc<User>>,
     ) -> Result<Response, ApiError> {
         let user = self
             .authenticator
@@ -103,16 +121,18 @@ impl Service {
         // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
         // for good, when its outcome is known.
         let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
-        let answer = async move { router::serve_resource(&context, incoming, target).await };
+        // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer.
+        let answer = Box::pin(guarded(async move {
+            router::serve_resource(&context, incoming, target).await
+        }));
         if long {
-            return guarded(answer).await;
+            return answer.await;
         }
         let answer = async {
             if writes {
-                let task = tokio::spawn(guarded(answer));
-                task.await.unwrap_or_else(|_| Err(panicked()))
+                tokio::spawn(answer).await.unwrap_or_else(|_| Err(panicked()))
             } else {
-                guarded(answer).await
+                answer.await
             }
         };
         match tokio::time::timeout(limit, answer).await {

@@ -416,3 +416,30 @@ async fn the_end_comes_in_order() {
     assert!(TcpStream::connect(server.address).await.is_err());
     assert!(client.send(request(Method::GET, "/livez", "")).await.is_err());
 }
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_answered_and_not_cut_off() {
+    let mut client = Server::start().await.client().await;
+    let large = Bytes::from(vec![b' '; 4 << 20]);
+    let request = Request::post("/api/v1/namespaces/default/configmaps")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("authorization", format!("Bearer {ADMIN}"));
+    let request = request.body(Full::new(large)).unwrap();
+    let (code, _, body) = client.send(request).await.unwrap();
+    assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE, "{body}");
+    assert_eq!(client.get("/livez", "").await.0, 200);
+}
+
+#[tokio::test]
+async fn answers_bear_the_headers_that_proxies_and_logs_need() {
+    let mut client = Server::start().await.client().await;
+    let (_, headers, _) = client.get("/livez", "").await;
+    assert_eq!(headers["x-content-type-options"], "nosniff");
+    assert_eq!(headers["cache-control"], "no-cache, private");
+    assert_eq!(headers["audit-id"].len(), 36);
+    let mut named = request(Method::GET, "/livez", "");
+    named.headers_mut().insert("audit-id", "my-own-id".parse().unwrap());
+    let (_, headers, _) = client.send(named).await.unwrap();
+    assert_eq!(headers["audit-id"], "my-own-id");
+}

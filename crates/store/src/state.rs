@@ -247,6 +247,8 @@ pub struct State<X: Indexer> {
     /// The oldest revision that can be read or watched from.
     compacted: AtomicU64,
     closed: AtomicBool,
+    /// Whether the last attempt to store something failed.
+    failing: AtomicBool,
     /// Events of all tables; its ring also says what to trim next.
     all: Arc<Channel<X>>,
     tables: RwLock<HashMap<Key, Arc<Channel<X>>>>,
@@ -268,6 +270,7 @@ impl<X: Indexer> State<X> {
             visible: AtomicU64::new(FIRST),
             compacted: AtomicU64::new(FIRST),
             closed: AtomicBool::new(false),
+            failing: AtomicBool::new(false),
             all: Arc::new(Channel::new(0)),
             tables: RwLock::new(HashMap::new()),
             recent: Mutex::new(VecDeque::new()),
@@ -283,6 +286,11 @@ impl<X: Indexer> State<X> {
     /// The current revision.
     pub fn revision(&self) -> Revision {
         self.visible.load(Ordering::Acquire)
+    }
+
+    /// Whether the last attempt to store something failed; reads go on nevertheless.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Acquire)
     }
 
     /// The oldest revision at which the state can be had and after which events can be watched.
@@ -490,6 +498,11 @@ impl<X: Indexer> Publisher<X> {
     /// The state that this publishes to.
     pub fn state(&self) -> &Arc<State<X>> {
         &self.state
+    }
+
+    /// Notes whether the last attempt to store something failed.
+    pub fn set_failing(&self, failing: bool) {
+        self.state.failing.store(failing, Ordering::Release);
     }
 
     /// A draft on the current state.

@@ -75,6 +75,11 @@ impl<X: Indexer> Store<X> {
         self.state.revision()
     }
 
+    /// Whether the last attempt to store something failed; reads go on nevertheless.
+    pub fn is_failing(&self) -> bool {
+        self.state.is_failing()
+    }
+
     /// The oldest revision that can be read at or watched from.
     pub fn oldest_revision(&self) -> Revision {
         self.state.compacted()

@@ -8,6 +8,8 @@ mod tokens;
 pub use certificate::{CertificateError, user_of_certificate};
 pub use tokens::{TokenFile, TokenFileError};
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderMap};
 use smol_str::SmolStr;
 
@@ -41,20 +43,25 @@ impl Authenticator {
     ///
     /// # Errors
     /// 401 where there is no such user.
-    pub fn authenticate(&self, path: &str, headers: &HeaderMap, certificate: Option<&User>) -> Result<User, ApiError> {
+    pub fn authenticate(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+        certificate: Option<&Arc<User>>,
+    ) -> Result<Arc<User>, ApiError> {
         if let Some(token) = bearer_token(headers) {
             let user = self.tokens.user(token).ok_or_else(ApiError::unauthorized)?;
-            return Ok(user.clone());
+            return Ok(Arc::clone(user));
         }
         if let Some(user) = certificate {
-            return Ok(user.clone());
+            return Ok(Arc::clone(user));
         }
         let open = match self.anonymous {
             Anonymous::Everywhere => true,
             Anonymous::Health => HEALTH_PATHS.contains(&path),
         };
         if open {
-            Ok(anonymous())
+            Ok(Arc::new(anonymous()))
         } else {
             Err(ApiError::unauthorized())
         }
@@ -116,7 +123,7 @@ mod tests {
 
     #[test]
     fn an_unknown_token_is_refused_whatever_else_there_is() {
-        let certificate = User::default();
+        let certificate = Arc::new(User::default());
         let error = authenticator(Anonymous::Everywhere)
             .authenticate("/healthz", &headers("Bearer wrong"), Some(&certificate))
             .unwrap_err();

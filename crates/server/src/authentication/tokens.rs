@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
@@ -14,7 +15,7 @@ use crate::user::User;
 #[derive(Default)]
 pub struct TokenFile {
     // By the hash of the token: how long a comparison takes then tells nothing of tokens that are nearly right.
-    users: HashMap<[u8; 32], User>,
+    users: HashMap<[u8; 32], Arc<User>>,
 }
 
 /// A token file that cannot be read.
@@ -78,7 +79,7 @@ impl TokenFile {
                 groups: groups.map(SmolStr::new).collect(),
                 extra: Vec::new(),
             };
-            if users.insert(digest(token), authenticated(user)).is_some() {
+            if users.insert(digest(token), Arc::new(authenticated(user))).is_some() {
                 return Err(fail("repeats a token"));
             }
         }
@@ -86,7 +87,7 @@ impl TokenFile {
     }
 
     /// The user whose token this is.
-    pub fn user(&self, token: &str) -> Option<&User> {
+    pub fn user(&self, token: &str) -> Option<&Arc<User>> {
         self.users.get(&digest(token))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use holdfast_resource::{GroupResource, Resource, Verb};
 use holdfast_store::HistoryError;
 use holdfast_value::{SmolStr, Value};
@@ -30,9 +31,8 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
             observe(context, Arc::clone(resource));
         }
     }
-    for name in NAMESPACES {
-        create_namespace(context, name).await?;
-    }
+    // Made together, they are one write to the disk.
+    try_join_all(NAMESPACES.map(|name| create_namespace(context, name))).await?;
     Ok(())
 }
 

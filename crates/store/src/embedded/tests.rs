@@ -271,9 +271,11 @@ async fn a_failed_step_fails_its_writers_and_leaves_reads_and_later_writes() {
                 "{fault:?}"
             );
             assert_eq!((text(&store, "/a").as_deref(), store.revision()), (Some("kept"), 2));
+            assert!(store.is_failing());
         }
         faults.lock().step = None;
         assert_eq!(put(&store, "/b", "later").await.unwrap(), 3);
+        assert!(!store.is_failing());
         store.close().await.unwrap();
 
         let store = Store::open(Config::new(directory.path()), ()).unwrap();

@@ -175,10 +175,12 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }) {
             Ok(()) => {
                 self.dead.drain(..dead.len());
+                self.publisher.set_failing(false);
                 Ok(())
             }
             Err(error) => {
                 tracing::error!(%error, "a write to the store failed");
+                self.publisher.set_failing(true);
                 self.unsure = true;
                 // Tried at once, so that the next writers need not wait for it; tried again before the next step.
                 let _ = self.make_sure();
