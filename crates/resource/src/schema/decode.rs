@@ -237,7 +237,8 @@ impl Decoder<'_> {
         }
         let changed = self.value(&field.shape, value, place)?;
         let now = changed.as_ref().unwrap_or(value);
-        if field.omission == Omission::Never && !field.pointer && is_empty_collection(now) {
+        let is_collection = matches!(field.shape, Shape::List(_) | Shape::Map(_));
+        if field.omission == Omission::Never && is_collection && is_empty(now) {
             // Protobuf, in which the reference keeps objects, cannot tell an empty list from none.
             return Ok(Outcome::Replace(Value::Null));
         }
@@ -392,15 +393,6 @@ fn is_plain_quantity(text: &str) -> bool {
 fn time(text: &str, precision: Precision) -> Result<Option<Value>, DecodeError> {
     let canonical = Timestamp::parse(text, precision)?.text(precision);
     Ok((canonical != text).then_some(Value::String(canonical)))
-}
-
-/// Whether this is a list or a map with nothing in it.
-fn is_empty_collection(value: &Value) -> bool {
-    match value {
-        Value::List(list) => list.is_empty(),
-        Value::Map(map) => map.is_empty(),
-        _ => false,
-    }
 }
 
 /// Whether `omitempty` leaves the value out.

@@ -291,3 +291,17 @@ fn a_visitor_finds_values_of_a_type_wherever_they_stand() {
     assert_eq!(names, ["a", "b", "c", "d"]);
     assert_eq!(json::to_string(&pod).matches("image").count(), 4);
 }
+
+#[test]
+fn an_empty_struct_stays_and_an_empty_list_that_is_always_written_is_none() {
+    let policy = "io.k8s.api.networking.v1.NetworkPolicySpec";
+    assert_eq!(
+        decoded(policy, r#"{"podSelector":{}}"#).unwrap().0,
+        r#"{"podSelector":{}}"#
+    );
+    let role = "io.k8s.api.rbac.v1.Role";
+    assert_eq!(
+        decoded(role, r#"{"rules":[]}"#).unwrap().0,
+        r#"{"metadata":{},"rules":null}"#
+    );
+}
