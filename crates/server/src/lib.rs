@@ -18,6 +18,7 @@ pub mod objects;
 pub mod openapi;
 pub mod options;
 pub mod paths;
+mod protobuf;
 pub mod query;
 pub mod request;
 pub mod request_info;

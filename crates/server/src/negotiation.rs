@@ -4,8 +4,6 @@
 //! looks at bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and takes the
 //! first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
 
-use bytes::Bytes;
-use holdfast_value::{Value, json, yaml};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::ApiError;
@@ -19,6 +17,8 @@ pub enum Format {
     Json,
     /// `application/yaml`.
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`; of the built-in kinds alone.
+    Protobuf,
 }
 
 impl Format {
@@ -32,21 +32,23 @@ impl Format {
         match self {
             Self::Json => JSON,
             Self::Yaml => YAML,
+            Self::Protobuf => PROTOBUF,
         }
     }
 }
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The media types that messages name, as the reference does.
-pub const NAMED_TYPES: [&str; 3] = [JSON, YAML, "application/vnd.kubernetes.protobuf"];
+pub const NAMED_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
 
 /// The media types that messages of routes name which can be watched.
 pub const NAMED_WATCH_TYPES: [&str; 5] = [
     JSON,
     YAML,
-    "application/vnd.kubernetes.protobuf",
+    PROTOBUF,
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
@@ -99,7 +101,11 @@ impl Representation {
     /// The form in which errors are told: that of the answer that was asked for as far as it can be read, else JSON.
     pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
         let clauses = clauses(headers);
-        let accepted = clauses.iter().find_map(|clause| clause.format());
+        // There is no protobuf of what a clause asks to be shown that nobody can show.
+        let accepted = clauses.iter().find_map(|clause| {
+            let format = clause.format()?;
+            (format != Format::Protobuf || clause.view(format).is_some()).then_some(format)
+        });
         Self {
             format: accepted.unwrap_or_default(),
             view: View::Whole,
@@ -128,7 +134,7 @@ impl Representation {
         for clause in clauses(headers) {
             let Some(format) = clause.format() else { continue };
             let Some(view) = clause.view(format) else { continue };
-            if view != View::Whole && !views {
+            if (view != View::Whole || format == Format::Protobuf) && !views {
                 continue;
             }
             return Ok(Self { format, view, pretty });
@@ -232,6 +238,7 @@ impl Clause {
         match self.media_type.as_str() {
             JSON | "*/*" | "application/*" => Some(Format::Json),
             YAML => Some(Format::Yaml),
+            PROTOBUF => Some(Format::Protobuf),
             _ => None,
         }
     }
@@ -269,17 +276,6 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     })
 }
 
-/// The bytes of `value` in `format`. `pretty` indents JSON.
-pub fn encode(value: &Value, format: Format, pretty: bool) -> Bytes {
-    let mut out = Vec::with_capacity(1024);
-    match (format, pretty) {
-        (Format::Json, false) => json::write(value, &mut out),
-        (Format::Json, true) => json::write_pretty(value, "  ", &mut out),
-        (Format::Yaml, _) => yaml::write(value, &mut out),
-    }
-    out.into()
-}
-
 /// The content type of a body, without its parameters. Objects are read as JSON where there is none.
 ///
 /// # Errors
@@ -291,6 +287,8 @@ pub fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
         Ok(Format::Json)
     } else if bare.eq_ignore_ascii_case(YAML) {
         Ok(Format::Yaml)
+    } else if bare.eq_ignore_ascii_case(PROTOBUF) {
+        Ok(Format::Protobuf)
     } else {
         Err(ApiError::unsupported_body_type(&NAMED_TYPES))
     }
@@ -372,7 +370,14 @@ mod tests {
                 Some((Format::Yaml, View::Whole)),
             ),
             ("*/*, application/yaml", Some((Format::Yaml, View::Whole))),
-            ("application/vnd.kubernetes.protobuf,application/json", whole),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Some((Format::Protobuf, View::Whole)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json",
+                whole,
+            ),
             (
                 "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
                 Some((Format::Json, View::PartialObject(MetaVersion::V1Beta1))),

@@ -110,12 +110,29 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value) -> Ind
 
 /// The frames of one event that were encoded already, whole and in the storage version: as ADDED, MODIFIED and DELETED.
 #[derive(Default)]
-pub struct EventFrames([OnceLock<Bytes>; 3]);
+pub struct EventFrames {
+    json: [OnceLock<Bytes>; 3],
+    /// Apart, since few watch in protobuf and every event of the history would be as large.
+    protobuf: OnceLock<Box<[OnceLock<Bytes>; 3]>>,
+}
 
 impl EventFrames {
     /// The frame at `place` (0 to 2), made by `encode` where nobody has asked for it yet.
     pub fn get(&self, place: usize, encode: impl FnOnce() -> Bytes) -> Bytes {
-        self.0[place % 3].get_or_init(encode).clone()
+        self.json[place % 3].get_or_init(encode).clone()
+    }
+
+    /// The same in protobuf.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub fn get_protobuf<E>(&self, place: usize, encode: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
+        let frame = &self.protobuf.get_or_init(Box::default)[place % 3];
+        if let Some(known) = frame.get() {
+            return Ok(known.clone());
+        }
+        let made = encode()?;
+        Ok(frame.get_or_init(|| made).clone())
     }
 }
 

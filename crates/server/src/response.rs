@@ -1,6 +1,7 @@
 //! Answers: a status code, a content type, warnings and a body.
 
 use bytes::Bytes;
+use holdfast_proto::Messages;
 use holdfast_value::{Limits, json, yaml};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -10,6 +11,7 @@ use serde::Serialize;
 use crate::ApiError;
 use crate::body::ResponseBody;
 use crate::negotiation::{Format, Representation};
+use crate::protobuf;
 
 /// An answer to a request.
 pub type Response = http::Response<ResponseBody>;
@@ -30,7 +32,8 @@ pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Respon
 /// An answer of one document in the form that the client asked for: JSON with the members in their order, or YAML.
 ///
 /// # Errors
-/// 500 where the document has no JSON form, which is a fault of the server.
+/// 500 where the document has no JSON form, which is a fault of the server; 406 for protobuf, which documents are not
+/// negotiated in.
 pub fn document(
     code: StatusCode,
     representation: &Representation,
@@ -51,15 +54,18 @@ pub fn document(
             yaml::write(&value, &mut text);
             text
         }
+        (Format::Protobuf, _) => return Err(ApiError::not_acceptable("documents have no protobuf form")),
     };
     Ok(bytes(code, representation.format.content_type(), body))
 }
 
-/// An answer of JSON text that exists already, in the form that the client asked for: as it is, indented, or as YAML.
+/// An answer of one object whose JSON exists already, in the form that the client asked for: as it is, indented, as YAML,
+/// or in protobuf by `messages`.
 ///
 /// # Errors
-/// 500 where `text` is no JSON, which is a fault of the server.
+/// 500 where `text` is no JSON, which is a fault of the server; 406 where the object has no protobuf form.
 pub fn encoded(
+    messages: &Messages,
     code: StatusCode,
     representation: &Representation,
     text: impl Into<Bytes>,
@@ -77,6 +83,7 @@ pub fn encoded(
             yaml::write(&parse()?, &mut out);
             out.into()
         }
+        (Format::Protobuf, _) => protobuf::from_json(messages, &text)?.into(),
     };
     Ok(bytes(code, representation.format.content_type(), body))
 }
@@ -89,11 +96,14 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     response
 }
 
-/// The answer that tells the client of an error, as JSON or as YAML.
-pub fn error(error: &ApiError, representation: &Representation) -> Response {
+/// The answer that tells the client of an error, in the form that it asked for; in protobuf by `messages`.
+pub fn error(messages: &Messages, error: &ApiError, representation: &Representation) -> Response {
     let code = error.code();
-    // A Status is numbers and text, which always have a JSON form.
-    let response = document(code, representation, &error.document());
+    // A Status is numbers and text, which have any form.
+    let response = match representation.format {
+        Format::Protobuf => encoded(messages, code, representation, error.to_json()),
+        _ => document(code, representation, &error.document()),
+    };
     let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
     let details = error.status().details.as_ref();
     let retry_after = details.map_or(0, |details| details.retry_after_seconds);
@@ -131,6 +141,8 @@ pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -144,7 +156,9 @@ mod tests {
 
     #[test]
     fn an_error_with_advice_says_when_to_come_back() {
-        let response = error(&ApiError::too_large_resource_version(9, 1), &Representation::default());
+        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let refusal = ApiError::too_large_resource_version(9, 1);
+        let response = error(&messages, &refusal, &Representation::default());
         assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
         assert_eq!(response.headers()[header::RETRY_AFTER], "1");
     }

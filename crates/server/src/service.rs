@@ -62,7 +62,7 @@ impl Service {
             Ok(info) => self.answer(head, info, body, certificate).await,
             Err(error) => Err(error),
         };
-        let mut response = outcome.unwrap_or_else(|error| response::error(&error, &errors));
+        let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, audit_id);
         if !headers.contains_key(header::CACHE_CONTROL) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 
 use crate::admission::AdmissionChain;
@@ -37,6 +38,11 @@ impl Context {
     /// The resources that are served now.
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.load_full()
+    }
+
+    /// The protobuf messages of the types of the kinds.
+    pub fn messages(&self) -> &Messages {
+        self.field_managers.types().messages()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::ApiError;
 use crate::negotiation::{self, Format};
 use crate::objects;
 use crate::options::{DeleteOptions, ListOptions, WriteOptions};
+use crate::protobuf;
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
@@ -21,10 +22,11 @@ use crate::write::{self, Target, Written, decode};
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let options = read_options(&mut request).await?;
+    let options = read_options(context, &mut request).await?;
     let result = write::delete(context, target(&request, &options), options.clone()).await?;
     if result.removed && !request.served.resource.rules.delete_returns_object {
-        return response::encoded(StatusCode::OK, &request.representation, success(&request, &result));
+        let status = success(&request, &result);
+        return response::encoded(context.messages(), StatusCode::OK, &request.representation, status);
     }
     let mut answer = written(context, &request, &result)?;
     // The older way to ask for dependents to go first tells by the code that they are still there.
@@ -42,7 +44,7 @@ pub(super) async fn delete_collection(
     context: &Arc<Context>,
     mut request: ResourceRequest,
 ) -> Result<Response, ApiError> {
-    let options = read_options(&mut request).await?;
+    let options = read_options(context, &mut request).await?;
     let list_options = ListOptions::parse(&request.query)?;
     let selection = list::selection(&request, &list_options)?;
     let page = list::page(context, &request, &list_options, &selection).await?;
@@ -69,20 +71,21 @@ fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
 }
 
 /// The options: from the body where there is one, else from the query.
-async fn read_options(request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
+async fn read_options(context: &Context, request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
     let body = read_body(request).await?;
     if body.is_empty() {
         return DeleteOptions::parse(&request.query);
     }
     let format = negotiation::body_format(&request.headers)?;
-    let parsed = match format {
-        Format::Json => json::parse(&body, &Limits::REQUEST),
-        _ => yaml::parse(&body, &Limits::REQUEST),
-    };
     let unreadable = |why: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
     };
-    let object = parsed.map_err(|error| unreadable(&error))?;
+    let object = match format {
+        Format::Json => json::parse(&body, &Limits::REQUEST).map_err(|error| unreadable(&error))?,
+        Format::Yaml => yaml::parse(&body, &Limits::REQUEST).map_err(|error| unreadable(&error))?,
+        Format::Protobuf => protobuf::read(context.messages(), &body, ("v1", "DeleteOptions"))
+            .map_err(|error| ApiError::bad_request(error.to_string()))?,
+    };
     if !matches!(object, Value::Map(_)) {
         return Err(unreadable(&decode::not_an_object(&object)));
     }

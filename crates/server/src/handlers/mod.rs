@@ -38,7 +38,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     // Refusals warn too, so they become answers here.
     let errors = Representation::of_errors(&request.headers, &request.query);
     let answer = dispatch(context, request).await;
-    let mut answer = answer.unwrap_or_else(|error| response::error(&error, &errors));
+    let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
     response::add_warnings(answer.headers_mut(), &[deprecation.to_owned()]);
     Ok(answer)
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use holdfast_proto::Messages;
 use holdfast_resource::Resource;
 use holdfast_resource::table::Column;
 use holdfast_value::Value;
@@ -12,8 +13,9 @@ use smol_str::SmolStr;
 
 use super::list::Page;
 use crate::ApiError;
-use crate::negotiation::{MetaVersion, Representation, View};
+use crate::negotiation::{Format, MetaVersion, Representation, View};
 use crate::objects::{self, Entry};
+use crate::protobuf;
 use crate::query::Query;
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
@@ -116,7 +118,7 @@ pub(crate) fn entry(
     entry: &Entry,
 ) -> Result<Response, ApiError> {
     if representation.view == View::Whole {
-        return response::encoded(code, representation, shown.bytes(entry)?);
+        return response::encoded(context.messages(), code, representation, shown.bytes(entry)?);
     }
     object(context, shown, query, representation, code, &shown.tree(entry)?)
 }
@@ -134,7 +136,7 @@ pub(crate) fn object(
     object: &Value,
 ) -> Result<Response, ApiError> {
     let viewed = view(context, shown, query, representation.view, object)?;
-    response::encoded(code, representation, viewed)
+    response::encoded(context.messages(), code, representation, viewed)
 }
 
 /// One object as a view shows it, as JSON.
@@ -192,6 +194,10 @@ pub(crate) fn list(
         trees.push(shown.tree(entry)?);
     }
     let json = match representation.view {
+        View::Whole if representation.format == Format::Protobuf => {
+            let body = protobuf_list(context.messages(), shown, page, &trees)?;
+            return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
+        }
         View::Whole => list_of(
             &shown.list_kind,
             &shown.api_version,
@@ -227,7 +233,14 @@ pub(crate) fn list(
             &mut trees.into_iter(),
         )?,
     };
-    response::encoded(StatusCode::OK, representation, json)
+    response::encoded(context.messages(), StatusCode::OK, representation, json)
+}
+
+/// A list in protobuf, each item written once.
+fn protobuf_list(messages: &Messages, shown: &Shown, page: &Page, trees: &[Value]) -> Result<Vec<u8>, ApiError> {
+    let message = |tree| protobuf::message(messages, &shown.api_version, &shown.kind, tree);
+    let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
+    protobuf::list(messages, &shown.api_version, &shown.list_kind, &page.metadata(), &items)
 }
 
 fn list_of(kind: &str, api_version: &str, metadata: &str, items: impl Iterator<Item = Value>) -> Vec<u8> {

@@ -22,6 +22,8 @@ use crate::watch::{Bookmarks, Framing, WatchStream, error_frame, too_old};
 /// The media types that messages about watches name.
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
+const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+
 /// Answers a watch.
 ///
 /// # Errors
@@ -32,7 +34,8 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
     options.watch = true;
     let selection = selection(&request, &options)?;
     let wanted = revision(&options.resource_version)?;
-    if request.representation.format != Format::Json {
+    let format = request.representation.format;
+    if format == Format::Yaml {
         return Err(ApiError::not_acceptable(format!(
             "only the following media types are accepted: {STREAM_TYPES}"
         )));
@@ -59,8 +62,8 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
     let watcher = match context.store.watch(prefix, after) {
         Ok(watcher) => watcher,
         Err(HistoryError::Compacted { oldest, .. }) => {
-            let frame = error_frame(&too_old(after, oldest));
-            return Ok(stream(ResponseBody::from(frame)));
+            let frame = error_frame(context.messages(), format, &too_old(after, oldest));
+            return Ok(stream(format, ResponseBody::from(frame)));
         }
         Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
     };
@@ -69,6 +72,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         shown,
         selection,
         view: request.representation.view,
+        format,
         query: request.query,
         columns_told: false,
     };
@@ -83,7 +87,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         },
         end,
     };
-    Ok(stream(ResponseBody::stream(watch.frames())))
+    Ok(stream(format, ResponseBody::stream(watch.frames())))
 }
 
 /// How long the watch lasts: as the client says, or the least time and up to as much again, so that not all watches end at
@@ -110,8 +114,12 @@ fn duration(context: &Context, options: &ListOptions) -> Duration {
 /// A watch of a year is as long as anybody waits; larger numbers would overflow clocks.
 const MAX_SECONDS: u64 = 366 * 24 * 3600;
 
-fn stream(body: ResponseBody) -> Response {
-    let mut response = response::bytes(StatusCode::OK, Format::Json.content_type(), body);
+fn stream(format: Format, body: ResponseBody) -> Response {
+    let content_type = match format {
+        Format::Protobuf => PROTOBUF_STREAM,
+        _ => format.content_type(),
+    };
+    let mut response = response::bytes(StatusCode::OK, content_type, body);
     let no_cache = HeaderValue::from_static("no-cache, private");
     response.headers_mut().insert(header::CACHE_CONTROL, no_cache);
     response

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use holdfast_proto::{Messages, write_watch_event};
 use holdfast_store::EventKind;
 
 use crate::ApiError;
 use crate::handlers::representation::{self, Shown};
-use crate::negotiation::View;
+use crate::negotiation::{Format, View};
 use crate::objects::{Entry, Objects, Selection};
+use crate::protobuf;
 use crate::query::Query;
 use crate::state::Context;
 
@@ -45,6 +47,8 @@ pub(crate) struct Framing {
     pub(crate) selection: Selection,
     /// What is shown of an object.
     pub(crate) view: View,
+    /// How events are written: JSON or protobuf.
+    pub(crate) format: Format,
     /// The parameters of the request, some of which say what tables hold.
     pub(crate) query: Query,
     /// Whether the columns of a table were told already.
@@ -73,8 +77,15 @@ impl Framing {
             return self.left(event).map(Some);
         }
         if self.view == View::Whole && self.shown.stored_as_shown() {
-            let encode = || whole(event_type, event.current().bytes());
-            return Ok(Some(event.encodings().get(event_type as usize, encode)));
+            let (place, object) = (event_type as usize, event.current().bytes());
+            let frame = match self.format {
+                Format::Protobuf => {
+                    let encode = || self.frame(event_type.name(), object);
+                    event.encodings().get_protobuf(place, encode)?
+                }
+                _ => event.encodings().get(place, || json_frame(event_type.name(), object)),
+            };
+            return Ok(Some(frame));
         }
         self.object(event_type, event.current()).map(Some)
     }
@@ -91,7 +102,10 @@ impl Framing {
     }
 
     /// The frame of a bookmark at `revision`; the one behind the initial events says so.
-    pub(crate) fn bookmark(&self, revision: u64, after_initial_events: bool) -> Bytes {
+    ///
+    /// # Errors
+    /// Where it cannot be shown in this form.
+    pub(crate) fn bookmark(&self, revision: u64, after_initial_events: bool) -> Result<Bytes, ApiError> {
         let annotations = if after_initial_events {
             r#","annotations":{"k8s.io/initial-events-end":"true"}"#
         } else {
@@ -112,12 +126,16 @@ impl Framing {
                 format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}}}")
             }
         };
-        frame("BOOKMARK", object.as_bytes())
+        self.frame("BOOKMARK", object.as_bytes())
+    }
+
+    fn frame(&self, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
+        frame(self.context.messages(), self.format, event_type, object)
     }
 
     fn object(&mut self, event_type: EventType, entry: &Entry) -> Result<Bytes, ApiError> {
         if self.view == View::Whole {
-            return Ok(whole(event_type, &self.shown.bytes(entry)?));
+            return self.frame(event_type.name(), &self.shown.bytes(entry)?);
         }
         let tree = self.shown.tree(entry)?;
         self.viewed(event_type, &tree)
@@ -143,20 +161,30 @@ impl Framing {
             )?,
             view => representation::view(&self.context, &self.shown, &self.query, view, tree)?,
         };
-        Ok(frame(event_type.name(), &json))
+        self.frame(event_type.name(), &json)
     }
 }
 
 /// The frame of an error, after which the watch ends.
-pub(crate) fn error(error: &ApiError) -> Bytes {
-    frame("ERROR", &error.to_json())
+pub(crate) fn error(messages: &Messages, format: Format, error: &ApiError) -> Bytes {
+    // A Status has any form.
+    frame(messages, format, "ERROR", &error.to_json()).unwrap_or_default()
 }
 
-fn whole(event_type: EventType, object: &[u8]) -> Bytes {
-    frame(event_type.name(), object)
+/// The frame of an event that shows the object whose JSON is `object`.
+fn frame(messages: &Messages, format: Format, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
+    match format {
+        Format::Protobuf => {
+            let object = protobuf::from_json(messages, object)?;
+            let mut frame = Vec::new();
+            write_watch_event(event_type, &object, &mut frame);
+            Ok(frame.into())
+        }
+        _ => Ok(json_frame(event_type, object)),
+    }
 }
 
-fn frame(event_type: &str, object: &[u8]) -> Bytes {
+fn json_frame(event_type: &str, object: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(object.len() + 40);
     frame.extend_from_slice(b"{\"type\":\"");
     frame.extend_from_slice(event_type.as_bytes());

@@ -114,7 +114,7 @@ impl Run {
         }
         self.state = State::Changes;
         let bookmark = self.watch.bookmarks.after_initial_events;
-        bookmark.then(|| self.watch.framing.bookmark(self.watch.initial_revision, true))
+        bookmark.then(|| self.framed_bookmark(self.watch.initial_revision, true))
     }
 
     /// The next frame once there is one; `Some(None)` for what this watcher is not to see, `None` at the end.
@@ -151,15 +151,21 @@ impl Run {
                 Ok(frame) => frame,
                 Err(error) => Some(self.fail(&error)),
             },
-            Ok(None) => Some(self.watch.framing.bookmark(self.watch.watcher.progress(), false)),
+            Ok(None) => Some(self.framed_bookmark(self.watch.watcher.progress(), false)),
             Err(HistoryError::Compacted { requested, oldest }) => Some(self.fail(&too_old(requested, oldest))),
             Err(_) => None,
         }
     }
 
+    fn framed_bookmark(&mut self, revision: u64, after_initial_events: bool) -> Bytes {
+        let frame = self.watch.framing.bookmark(revision, after_initial_events);
+        frame.unwrap_or_else(|error| self.fail(&error))
+    }
+
     fn fail(&mut self, error: &ApiError) -> Bytes {
         self.state = State::Ended;
-        events::error(error)
+        let framing = &self.watch.framing;
+        events::error(framing.context.messages(), framing.format, error)
     }
 }
 

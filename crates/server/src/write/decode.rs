@@ -8,6 +8,7 @@ use super::typing::{KindType, Types};
 use crate::ApiError;
 use crate::negotiation::Format;
 use crate::options::FieldValidation;
+use crate::protobuf;
 
 /// How much of a body that cannot be read messages show.
 const SHOWN_BYTES: usize = 30;
@@ -39,14 +40,16 @@ pub(crate) fn object(
             beginning(bytes, format)
         ))
     };
-    let parsed = match format {
-        Format::Json => json::parse_with(bytes, &Limits::REQUEST, holdfast_value::Duplicates::Merge),
-        _ => yaml::parse_with_findings(bytes, &Limits::REQUEST),
+    let Parsed { value, findings } = match format {
+        Format::Json => json::parse_with(bytes, &Limits::REQUEST, holdfast_value::Duplicates::Merge)
+            .map_err(|error| unrecognised(&format_args!("couldn't get version/kind; json parse error: {error}")))?,
+        Format::Yaml => yaml::parse_with_findings(bytes, &Limits::REQUEST).map_err(|error| unrecognised(&error))?,
+        Format::Protobuf => Parsed {
+            value: protobuf::read(types.messages(), bytes, (kind_type.api_version(), kind))
+                .map_err(|error| unrecognised(&error))?,
+            findings: Vec::new(),
+        },
     };
-    let Parsed { value, findings } = parsed.map_err(|error| match format {
-        Format::Json => unrecognised(&format_args!("couldn't get version/kind; json parse error: {error}")),
-        _ => unrecognised(&error),
-    })?;
     let object = match value {
         Value::Map(_) => value,
         Value::Null => Value::empty_map(),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use holdfast_merge::{Schema, TypeRef};
+use holdfast_proto::Messages;
 use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_resource::{GroupVersionKind, Registry, Resource, TablePatchType, strategic_merge};
 use holdfast_value::{SmolStr, Value};
@@ -14,6 +15,7 @@ use crate::ApiError;
 
 /// The types of all kinds that are served.
 pub struct Types {
+    messages: Messages,
     kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<KindType>>>,
 }
 
@@ -71,7 +73,13 @@ impl Types {
                 kinds.insert(kind.kind.clone(), Arc::new(kind_type));
             }
         }
-        Self { kinds }
+        let messages = Messages::new(table);
+        Self { messages, kinds }
+    }
+
+    /// The protobuf messages of all types.
+    pub fn messages(&self) -> &Messages {
+        &self.messages
     }
 
     /// The type of the objects of `kind` in `api_version`.

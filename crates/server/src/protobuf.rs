@@ -1,0 +1,135 @@
+//! Objects in protobuf: bodies that are read, and answers that are made of the JSON of stored objects.
+
+use holdfast_proto::{DecodeError, Envelope, Messages, TAIL, write_envelope, write_list};
+use holdfast_resource::schema::TypeId;
+use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_value::{Limits, Value, json};
+use smol_str::SmolStr;
+
+use crate::ApiError;
+
+/// Reads the body of a request: an object in its envelope. Where the envelope tells no version or kind, it is of those
+/// that are `expected`. Of a kind that has no type nothing but version and kind are read, for the caller to refuse.
+///
+/// # Errors
+/// Where the bytes are no object.
+pub(crate) fn read(messages: &Messages, bytes: &[u8], expected: (&str, &str)) -> Result<Value, DecodeError> {
+    let envelope = Envelope::read(bytes)?;
+    let or = |text: &str, otherwise: &str| SmolStr::new(if text.is_empty() { otherwise } else { text });
+    let (api_version, kind) = (or(&envelope.api_version, expected.0), or(&envelope.kind, expected.1));
+    let mut object = match type_of(messages, &api_version, &kind) {
+        Some(of) => messages.decode(of, envelope.message, &Limits::REQUEST)?,
+        None => Value::empty_map(),
+    };
+    object.set_at(&["apiVersion"], api_version.into());
+    object.set_at(&["kind"], kind.into());
+    Ok(object)
+}
+
+/// The object that `text` is the JSON of, in its envelope.
+///
+/// # Errors
+/// 406 where objects of its kind have no protobuf form, 500 where it does not fit its type.
+pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let object = json::parse(text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()))?;
+    let (api_version, kind) = (text_at(&object, "apiVersion"), text_at(&object, "kind"));
+    let message = message(messages, api_version, kind, &object)?;
+    let mut out = Vec::with_capacity(message.len() + TAIL.len() + 64);
+    write_envelope(api_version, kind, &message, &mut out);
+    Ok(out)
+}
+
+/// The message of an object of that version and kind.
+///
+/// # Errors
+/// As [`from_json`].
+pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, ApiError> {
+    let of = type_of(messages, api_version, kind).ok_or_else(|| {
+        ApiError::not_acceptable(format!(
+            "object {kind} in {api_version} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message"
+        ))
+    })?;
+    encode(messages, of, object)
+}
+
+/// A list of that version and kind; `metadata` is the JSON of its `ListMeta`, `items` are the messages of its items.
+///
+/// # Errors
+/// 500 where the metadata do not fit their type.
+pub(crate) fn list(
+    messages: &Messages,
+    api_version: &str,
+    kind: &str,
+    metadata: &str,
+    items: &[Vec<u8>],
+) -> Result<Vec<u8>, ApiError> {
+    let metadata = json::parse(metadata.as_bytes(), &Limits::TRUSTED);
+    let metadata = metadata.map_err(|error| ApiError::internal(error.to_string()))?;
+    let list_meta = messages.types().id(LIST_META);
+    let list_meta = list_meta.ok_or_else(|| ApiError::internal("ListMeta has no type"))?;
+    let metadata = encode(messages, list_meta, &metadata)?;
+    let mut out = Vec::new();
+    write_list(api_version, kind, &metadata, items.iter().map(Vec::as_slice), &mut out);
+    Ok(out)
+}
+
+const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+
+fn encode(messages: &Messages, of: TypeId, value: &Value) -> Result<Vec<u8>, ApiError> {
+    let mut out = Vec::new();
+    let outcome = messages.encode(of, value, &mut out);
+    outcome.map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok(out)
+}
+
+fn type_of(messages: &Messages, api_version: &str, kind: &str) -> Option<TypeId> {
+    messages.types().id_of_kind(&GroupVersionKind {
+        group_version: GroupVersion::parse(api_version)?,
+        kind: SmolStr::new(kind),
+    })
+}
+
+fn text_at<'v>(object: &'v Value, name: &str) -> &'v str {
+    object.str_at(&[name]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn messages() -> Messages {
+        Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()))
+    }
+
+    #[test]
+    fn an_object_is_read_as_it_was_written() {
+        let (messages, text) = (
+            messages(),
+            br#"{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a"}}"#,
+        );
+        let bytes = from_json(&messages, text).unwrap();
+        assert!(bytes.starts_with(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap"));
+        let object = read(&messages, &bytes, ("v1", "ConfigMap")).unwrap();
+        assert_eq!(json::to_vec(&object), text);
+    }
+
+    #[test]
+    fn what_the_envelope_does_not_tell_is_what_is_expected() {
+        let messages = messages();
+        let object = read(&messages, b"k8s\0\x12\0", ("v1", "Pod")).unwrap();
+        assert_eq!(
+            (text_at(&object, "apiVersion"), text_at(&object, "kind")),
+            ("v1", "Pod")
+        );
+        let unknown = read(&messages, b"k8s\0\x0a\x06\x0a\x01v\x12\x01K", ("v1", "Pod")).unwrap();
+        assert_eq!(json::to_string(&unknown), r#"{"apiVersion":"v","kind":"K"}"#);
+    }
+
+    #[test]
+    fn a_kind_without_a_type_has_no_protobuf() {
+        let error = from_json(&messages(), br#"{"apiVersion":"example.com/v1","kind":"Bowl"}"#).unwrap_err();
+        assert_eq!(error.code(), http::StatusCode::NOT_ACCEPTABLE);
+    }
+}
