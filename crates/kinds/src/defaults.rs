@@ -44,6 +44,18 @@ pub(crate) fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) 
     }
 }
 
+/// Makes an empty list `null`: protobuf, in which the reference keeps built-in kinds, cannot tell the two apart, and the
+/// fields that are never left out show it.
+pub(crate) fn none_if_empty(object: &mut Value, path: &[&str]) {
+    if object
+        .at(path)
+        .and_then(Value::as_list)
+        .is_some_and(|list| list.is_empty())
+    {
+        object.set_at(path, Value::Null);
+    }
+}
+
 /// Whether a field is missing, `null`, or the zero value of its type.
 pub(crate) fn is_zero(value: Option<&Value>) -> bool {
     match value {

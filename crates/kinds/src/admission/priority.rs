@@ -60,8 +60,14 @@ impl AdmissionPlugin for Priority {
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let marked = |class: &Value| Field::root(class).child("globalDefault").is_true();
         let of_classes = is_of(context, resource, GROUP, "priorityclasses");
+        let of_system = SYSTEM_CLASSES.iter().any(|(name, _)| *name == context.name);
+        if of_classes && of_system && context.operation == Operation::Delete {
+            return Err(Refusal::forbidden(
+                "this is a system priority class and cannot be deleted",
+            ));
+        }
+        let marked = |class: &Value| Field::root(class).child("globalDefault").is_true();
         let Some(class) = object.filter(|class| of_classes && marked(class)) else {
             return Ok(());
         };

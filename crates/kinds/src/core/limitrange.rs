@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
-use crate::defaults::change_items;
+use crate::defaults::{change_items, none_if_empty};
 use crate::validation::resources::{quantity, validate_name};
 use crate::validation::{Errors, report};
 
@@ -23,6 +23,16 @@ impl Strategy for LimitRange {
         };
         let of_containers = |item: &Value| item.str_at(&["type"]) == Some("Container");
         change_items(spec, "limits", of_containers, default_limits);
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        none_if_empty(object, &["spec", "limits"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+        none_if_empty(object, &["spec", "limits"]);
+        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

@@ -109,7 +109,9 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
         }
         let hard = spec.child("hard");
         for (name, _) in hard.entries() {
+            let standard = STANDARD.contains(&name) || STANDARD_TOO.contains(&name);
             let fits = match scope {
+                _ if !standard => true,
                 "BestEffort" => name == "pods",
                 "VolumeAttributesClass" => true,
                 _ => OF_PODS.contains(&name),

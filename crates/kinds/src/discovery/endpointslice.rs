@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::validate_labels;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::defaults::none_if_empty;
 use crate::validation::addresses::endpoint_address;
 use crate::validation::ports::PROTOCOLS;
 use crate::validation::{Errors, immutable, one_of, optional_text, report};
@@ -22,6 +23,18 @@ const HINTS: usize = 8;
 const TOPOLOGIES: usize = 16;
 
 impl Strategy for EndpointSlice {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        none_if_empty(object, &["endpoints"]);
+        none_if_empty(object, &["ports"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+        none_if_empty(object, &["endpoints"]);
+        none_if_empty(object, &["ports"]);
+        Ok(())
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();

@@ -1,9 +1,10 @@
 //! Roles and ClusterRoles.
 
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
-use holdfast_resource::{Field, FieldError, Scope, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Scope, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::defaults::none_if_empty;
 use crate::validation::Errors;
 
 /// What only Roles, or ClusterRoles, do.
@@ -12,6 +13,16 @@ pub(crate) struct Role {
 }
 
 impl Strategy for Role {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        none_if_empty(object, &["rules"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+        none_if_empty(object, &["rules"]);
+        Ok(())
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();

@@ -61,7 +61,8 @@ impl Strategy for StorageClass {
     }
 }
 
-fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
+/// Checks what is passed on to the driver.
+pub(super) fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     if parameters.len() > PARAMETERS {
         let detail = format!("must have at most {PARAMETERS} items");
         errors.push(FieldError {

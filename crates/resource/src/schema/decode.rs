@@ -13,7 +13,7 @@ use crate::schema::base64;
 use crate::schema::quantity::{Quantity, QuantityError};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::times::{self, Precision, TimeError, Timestamp};
-use crate::schema::{Field, Omission, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
+use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
 
 /// An object in the form of its type.
 #[derive(Clone, Debug)]
@@ -237,11 +237,6 @@ impl Decoder<'_> {
         }
         let changed = self.value(&field.shape, value, place)?;
         let now = changed.as_ref().unwrap_or(value);
-        let is_collection = matches!(field.shape, Shape::List(_) | Shape::Map(_));
-        if field.omission == Omission::Never && is_collection && is_empty(now) {
-            // Protobuf, in which the reference keeps objects, cannot tell an empty list from none.
-            return Ok(Outcome::Replace(Value::Null));
-        }
         Ok(match (self.table.leaves_out(field, now), changed) {
             (true, _) => Outcome::Drop,
             (false, Some(value)) => Outcome::Replace(value),

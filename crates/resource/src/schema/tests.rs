@@ -293,7 +293,7 @@ fn a_visitor_finds_values_of_a_type_wherever_they_stand() {
 }
 
 #[test]
-fn an_empty_struct_stays_and_an_empty_list_that_is_always_written_is_none() {
+fn what_is_empty_and_always_written_stays_as_it_was_sent() {
     let policy = "io.k8s.api.networking.v1.NetworkPolicySpec";
     assert_eq!(
         decoded(policy, r#"{"podSelector":{}}"#).unwrap().0,
@@ -302,6 +302,6 @@ fn an_empty_struct_stays_and_an_empty_list_that_is_always_written_is_none() {
     let role = "io.k8s.api.rbac.v1.Role";
     assert_eq!(
         decoded(role, r#"{"rules":[]}"#).unwrap().0,
-        r#"{"metadata":{},"rules":null}"#
+        r#"{"metadata":{},"rules":[]}"#
     );
 }
