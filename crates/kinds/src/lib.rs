@@ -10,6 +10,7 @@
 //! table of its group's `mod.rs`.
 
 pub mod admission;
+mod apiextensions;
 mod apps;
 mod autoscaling;
 mod batch;
@@ -82,8 +83,9 @@ fn keep_in_served_version(resource: &mut Resource) {
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 13] = [
+const GROUPS: [(&str, GroupStrategies); 14] = [
     ("", core::strategy),
+    ("apiextensions.k8s.io", apiextensions::strategy),
     ("apps", apps::strategy),
     ("autoscaling", autoscaling::strategy),
     ("batch", batch::strategy),

@@ -2,7 +2,8 @@
 //!
 //! Each trace is replayed against a map of objects. Writes whose meaning is the business of other crates (server-side apply
 //! to an object that is there, strategic merge, selectors) are passed over. Of an answer the object is compared without
-//! what the server's write path adds to metadata, a refusal by its causes.
+//! what the server's write path adds to metadata, a refusal by its causes. What does not agree yet is printed
+//! (`SHOW=400`, `FILTER=pods`); the tests ask that no fewer writes agree than did.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
 
@@ -580,6 +581,7 @@ fn writes_of_server_side_apply_are_answered_as_the_reference_does() {
     let filter = std::env::var("FILTER").unwrap_or_default();
     let (passed, all) = replay(&shared.join("traces/ssa"), &filter, shown());
     println!("ssa: {passed} of {all} writes");
+    assert!(!filter.is_empty() || passed >= 207, "{passed} of {all}");
 }
 
 #[test]
@@ -591,4 +593,5 @@ fn writes_of_each_kind_are_answered_as_the_reference_does() {
     let filter = std::env::var("FILTER").unwrap_or_default();
     let (passed, all) = replay(&shared.join("traces/kinds"), &filter, shown());
     println!("kinds: {passed} of {all} writes");
+    assert!(!filter.is_empty() || passed >= 760, "{passed} of {all}");
 }

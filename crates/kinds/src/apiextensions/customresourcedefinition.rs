@@ -1,0 +1,110 @@
+//! CustomResourceDefinitions: their defaults, and the status that they begin with.
+//!
+//! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
+
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::defaults::{is_zero, set_missing};
+use crate::validation::{Errors, immutable};
+
+/// What only CustomResourceDefinitions do.
+pub(crate) struct CustomResourceDefinition;
+
+impl Strategy for CustomResourceDefinition {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        let stored = storage_version(object);
+        let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
+            return;
+        };
+        let conversion = || {
+            let mut conversion = Value::empty_map();
+            conversion.set_at(&["strategy"], "None".into());
+            conversion
+        };
+        set_missing(spec, "conversion", conversion);
+        let kind = spec.str_at(&["names", "kind"]).unwrap_or_default().to_owned();
+        if !kind.is_empty() {
+            for (name, made) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
+                if is_zero(spec.at(&["names", name])) {
+                    spec.set_at(&["names", name], made.into());
+                }
+            }
+        }
+        if let Some(stored) = stored
+            && is_zero(object.at(&["status", "storedVersions"]))
+        {
+            object.set_at(&["status", "storedVersions"], vec![stored].into());
+        }
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let stored: Vec<Value> = storage_version(object).into_iter().collect();
+        let mut status = Value::empty_map();
+        status.set_at(&["storedVersions"], stored.into());
+        status.set_at(&["conditions"], Value::Null);
+        let mut names = Value::empty_map();
+        for name in ["plural", "kind"] {
+            names.set_at(&[name], "".into());
+        }
+        status.set_at(&["acceptedNames"], names);
+        object.set_at(&["status"], status);
+        Ok(())
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        if context.subresource.is_none() {
+            let (root, old_root) = (Field::root(object), Field::root(old));
+            let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
+            for part in ["scope", "group"] {
+                immutable(&spec.child(part), &old_spec.child(part), &mut errors);
+            }
+        }
+        errors
+    }
+}
+
+/// The name of the version that objects are kept in.
+fn storage_version(definition: &Value) -> Option<Value> {
+    let versions = definition.at(&["spec", "versions"])?.as_list()?;
+    let stored = versions
+        .iter()
+        .find(|version| version.get("storage").and_then(Value::as_bool) == Some(true))?;
+    stored.get("name").cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const GADGETS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: gadgets, kind: Gadget}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+";
+
+    #[test]
+    fn names_and_stored_versions_follow_from_what_is_given() {
+        let created = Harness::new().create(GADGETS);
+        assert_eq!(
+            at(&created, "spec.names"),
+            r#"{"kind":"Gadget","listKind":"GadgetList","plural":"gadgets","singular":"gadget"}"#
+        );
+        assert_eq!(at(&created, "spec.conversion"), r#"{"strategy":"None"}"#);
+        assert_eq!(at(&created, "status.storedVersions"), r#"["v1"]"#);
+    }
+
+    #[test]
+    fn scope_and_group_stay() {
+        assert_eq!(
+            Harness::new().update_errors(GADGETS, &GADGETS.replace("Namespaced", "Cluster")),
+            [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]
+        );
+    }
+}

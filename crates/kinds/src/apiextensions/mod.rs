@@ -1,0 +1,17 @@
+//! The kinds of the group `apiextensions.k8s.io`.
+
+mod customresourcedefinition;
+
+use std::sync::Arc;
+
+use holdfast_resource::Strategy;
+
+use crate::config::Config;
+
+/// What the kind behind a resource of this group does beyond the generic behaviour.
+pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
+    match resource {
+        "customresourcedefinitions" => Some(Arc::new(customresourcedefinition::CustomResourceDefinition)),
+        _ => None,
+    }
+}
