@@ -103,10 +103,11 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
         return;
     }
     let set: HashSet<&str> = scopes.slice().iter().filter_map(Value::as_str).collect();
-    for scope in scopes.slice().iter().filter_map(Value::as_str) {
-        if !SCOPES.contains(&scope) {
-            errors.push(scopes.invalid("unsupported scope"));
-        }
+    // Each of these errors shows all scopes, so one of a sort is enough.
+    if set.iter().any(|scope| !SCOPES.contains(scope)) {
+        errors.push(scopes.invalid("unsupported scope"));
+    }
+    for scope in SCOPES.iter().copied().filter(|scope| set.contains(scope)) {
         let hard = spec.child("hard");
         for (name, _) in hard.entries() {
             let standard = STANDARD.contains(&name) || STANDARD_TOO.contains(&name);
@@ -116,8 +117,9 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
                 "VolumeAttributesClass" => true,
                 _ => OF_PODS.contains(&name),
             };
-            if SCOPES.contains(&scope) && !fits {
+            if !fits {
                 errors.push(scopes.invalid("unsupported scope applied to resource"));
+                break;
             }
         }
     }

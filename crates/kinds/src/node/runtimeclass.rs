@@ -1,13 +1,15 @@
 //! RuntimeClasses: <https://kubernetes.io/docs/concepts/containers/runtime-class/>.
 
+use std::collections::HashSet;
+
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::validate_labels;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_value::{Value, json};
 
 use crate::core::pod_spec::validate_tolerations;
 use crate::validation::resources::validate_overhead;
-use crate::validation::{Errors, immutable, required_text, same};
+use crate::validation::{Errors, immutable, required_text};
 
 /// What only RuntimeClasses do.
 pub(crate) struct RuntimeClass;
@@ -24,9 +26,9 @@ impl Strategy for RuntimeClass {
         validate_labels(&scheduling.child("nodeSelector"), &mut errors);
         let tolerations = scheduling.child("tolerations");
         validate_tolerations(&tolerations, &mut errors);
-        for (at, toleration) in tolerations.items().enumerate() {
-            let earlier = &tolerations.slice()[..at];
-            if earlier.iter().any(|other| same(Some(other), toleration.value())) {
+        let mut seen = HashSet::new();
+        for toleration in tolerations.items() {
+            if !seen.insert(toleration.value().map(json::to_string)) {
                 errors.push(toleration.duplicate());
             }
         }

@@ -1,6 +1,6 @@
 //! CSINodes: which storage drivers run on a node.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
@@ -46,16 +46,17 @@ impl Strategy for CsiNode {
         let mut errors = Errors::new();
         // Drivers come and go; one that stays does not change.
         let drivers = spec.child("drivers");
-        for before in old_spec.child("drivers").items() {
-            let changed = |now: &Field<'_, '_>| {
-                now.child("name").text() == before.child("name").text() && !same(now.value(), before.value())
-            };
-            errors.extend(
-                drivers
-                    .items()
-                    .filter(changed)
-                    .map(|_| drivers.invalid("field is immutable")),
-            );
+        let by_name: HashMap<&str, &Value> = drivers
+            .slice()
+            .iter()
+            .filter_map(|driver| Some((driver.str_at(&["name"])?, driver)))
+            .collect();
+        let changed = |before: Field<'_, '_>| {
+            let now = by_name.get(before.child("name").text());
+            now.is_some_and(|now| !same(Some(now), before.value()))
+        };
+        if old_spec.child("drivers").items().any(changed) {
+            errors.push(drivers.invalid("field is immutable"));
         }
         errors.extend(self.validate(context, object));
         errors

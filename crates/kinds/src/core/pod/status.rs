@@ -1,6 +1,11 @@
 //! What may change in the status of a Pod.
 
+use std::collections::HashSet;
+
 use holdfast_resource::Field;
+use holdfast_value::Value;
+
+use crate::defaults::is_zero;
 
 use crate::validation::addresses::address;
 use crate::validation::{Errors, immutable, same};
@@ -37,18 +42,21 @@ fn validate_restarts(new: &Field<'_, '_>, old: &Field<'_, '_>, policy: &str, err
     if policy == "Always" {
         return;
     }
-    for before in old.items() {
-        let (state, name) = (before.child("state"), before.child("name").text());
-        let ended = state.child("terminated");
-        let failed = ended.child("exitCode").number().unwrap_or_default() != 0;
-        if !ended.is_set() || (failed && policy == "OnFailure") {
-            continue;
-        }
-        for now in new.items().filter(|now| now.child("name").text() == name) {
-            let state = now.child("state");
-            if !state.child("terminated").is_set() {
-                errors.push(state.forbidden("may not be transitioned to non-terminated state"));
-            }
+    let may_run_again = |before: &Value| {
+        let ended = before.at(&["state", "terminated"]).filter(|ended| !ended.is_null());
+        let failed = ended.is_some_and(|ended| !is_zero(ended.get("exitCode")));
+        ended.is_none() || failed && policy == "OnFailure"
+    };
+    let ended: HashSet<&str> = old
+        .slice()
+        .iter()
+        .filter(|before| !may_run_again(before))
+        .filter_map(|before| before.str_at(&["name"]))
+        .collect();
+    for now in new.items().filter(|now| ended.contains(now.child("name").text())) {
+        let state = now.child("state");
+        if !state.child("terminated").is_set() {
+            errors.push(state.forbidden("may not be transitioned to non-terminated state"));
         }
     }
 }

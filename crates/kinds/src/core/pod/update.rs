@@ -1,9 +1,9 @@
 //! What may change in a Pod once it is there, and what its subresources may change.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use holdfast_resource::{Field, FieldError};
-use holdfast_value::{Map, Value};
+use holdfast_value::{Map, Value, json};
 
 use super::qos;
 use crate::core::pod_spec::{validate_container_updates, validate_tolerations};
@@ -63,12 +63,11 @@ fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
     let without_seconds = |toleration: &Value| {
         let mut toleration = toleration.clone();
         toleration.remove_at(&["tolerationSeconds"]);
-        toleration
+        json::to_string(&toleration)
     };
-    let kept: Vec<Value> = new.slice().iter().map(without_seconds).collect();
+    let kept: HashSet<String> = new.slice().iter().map(without_seconds).collect();
     for before in old.slice() {
-        let before = without_seconds(before);
-        if !kept.iter().any(|now| same(Some(now), Some(&before))) {
+        if !kept.contains(&without_seconds(before)) {
             errors.push(new.forbidden("existing toleration can not be modified except its tolerationSeconds"));
             return;
         }
@@ -167,12 +166,14 @@ pub(super) fn only_ephemeral_containers(object: &mut Value, old: &Value) {
 pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     let (containers, before) = (spec.child("ephemeralContainers"), old_spec.child("ephemeralContainers"));
+    let by_name: HashMap<&str, &Value> = containers
+        .slice()
+        .iter()
+        .filter_map(|container| Some((container.str_at(&["name"])?, container)))
+        .collect();
     for earlier in before.items() {
         let name = earlier.child("name").text();
-        let now = containers.items().find_map(|container| {
-            let value = container.value()?;
-            (value.str_at(&["name"]) == Some(name)).then_some(value)
-        });
+        let now = by_name.get(name).copied();
         let fault = match now {
             None => "removed",
             Some(now) if !same(Some(now), earlier.value()) => "changed",
@@ -212,10 +213,11 @@ pub(super) fn only_resources(object: &mut Value, old: &Value) {
             continue;
         }
         let Some(spec) = object.at_mut(&["spec"]) else { return };
-        let parts = |container: &Value| {
-            let name = container.get("name");
-            asked.iter().find(|other| other.get("name") == name).cloned()
-        };
+        let by_name: HashMap<&str, &Value> = asked
+            .iter()
+            .filter_map(|other| Some((other.str_at(&["name"])?, other)))
+            .collect();
+        let parts = |container: &Value| by_name.get(container.str_at(&["name"])?).copied();
         change_items(
             spec,
             list,
@@ -292,6 +294,13 @@ fn merge_keys(term: &mut Value, part: &str, operator: &str, labels: &Map) {
         return;
     }
     let keys = term.get(part).and_then(Value::as_list).cloned().unwrap_or_default();
+    let place = ["labelSelector", "matchExpressions"];
+    let mut expressions: Vec<Value> = term
+        .at(&place)
+        .and_then(Value::as_list)
+        .map(|list| list.to_vec())
+        .unwrap_or_default();
+    let known = expressions.len();
     for key in &keys {
         let Some((name, value)) = key.as_str().and_then(|key| Some((key, labels.get(key)?))) else {
             continue;
@@ -300,12 +309,9 @@ fn merge_keys(term: &mut Value, part: &str, operator: &str, labels: &Map) {
         expression.insert("key", name);
         expression.insert("operator", operator);
         expression.insert("values", Value::from(vec![value.clone()]));
-        let mut expressions: Vec<Value> = term
-            .at(&["labelSelector", "matchExpressions"])
-            .and_then(Value::as_list)
-            .map(|list| list.to_vec())
-            .unwrap_or_default();
         expressions.push(expression.into());
-        term.set_at(&["labelSelector", "matchExpressions"], expressions.into());
+    }
+    if expressions.len() > known {
+        term.set_at(&place, expressions.into());
     }
 }

@@ -294,6 +294,14 @@ fn validate_ephemeral(source: &Field<'_, '_>, errors: &mut Errors) {
 pub(super) fn validate_mounts(container: &Field<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
     let mut paths = HashSet::new();
     let devices = container.child("volumeDevices");
+    let of_devices = |part: &str| -> HashSet<&str> {
+        devices
+            .slice()
+            .iter()
+            .filter_map(|device| device.str_at(&[part]))
+            .collect()
+    };
+    let (device_names, device_paths) = (of_devices("name"), of_devices("devicePath"));
     for mount in container.child("volumeMounts").items() {
         let (name, path) = (mount.child("name"), mount.child("mountPath"));
         if name.text().is_empty() {
@@ -308,13 +316,10 @@ pub(super) fn validate_mounts(container: &Field<'_, '_>, volumes: &Volumes<'_>, 
         if !paths.insert(path.text()) {
             errors.push(path.invalid_text("must be unique"));
         }
-        if devices.items().any(|device| device.child("name").text() == name.text()) {
+        if device_names.contains(name.text()) {
             errors.push(name.invalid("must not already exist in volumeDevices"));
         }
-        if devices
-            .items()
-            .any(|device| device.child("devicePath").text() == path.text())
-        {
+        if device_paths.contains(path.text()) {
             errors.push(path.invalid("must not already exist as a path in volumeDevices"));
         }
         let (sub_path, expression) = (mount.child("subPath"), mount.child("subPathExpr"));

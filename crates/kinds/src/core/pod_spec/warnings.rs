@@ -1,6 +1,6 @@
 //! What clients are told of pod specifications that are accepted but unlikely to do what their writers want.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use holdfast_resource::Field;
 use holdfast_value::Value;
@@ -199,25 +199,17 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
         }
     }
     let mut ports = HashSet::new();
+    let mut first_of = HashMap::new();
     let list = container.child("ports");
-    for (index, port) in list.items().enumerate() {
-        let identity = (
-            port.child("containerPort").number(),
-            port.child("protocol").text(),
-            port.child("hostIP").text(),
-            port.child("hostPort").number(),
-        );
-        if !ports.insert(identity) {
-            let earlier = list.items().take(index).find(|other| {
-                other.child("containerPort").number() == identity.0 && other.child("protocol").text() == identity.1
-            });
-            if let Some(earlier) = earlier {
-                warnings.push(format!(
-                    "{}: duplicate port definition with {}",
-                    port.path(),
-                    earlier.path()
-                ));
-            }
+    for port in list.items() {
+        let (number, protocol) = (port.child("containerPort").number(), port.child("protocol").text());
+        let on_host = (port.child("hostIP").text(), port.child("hostPort").number());
+        let earlier = first_of
+            .entry((number, protocol))
+            .or_insert_with(|| port.path())
+            .clone();
+        if !ports.insert((number, protocol, on_host)) {
+            warnings.push(format!("{}: duplicate port definition with {earlier}", port.path()));
         }
     }
 }

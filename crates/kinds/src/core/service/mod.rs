@@ -3,6 +3,7 @@
 mod allocation;
 mod validation;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
@@ -263,23 +264,18 @@ fn keep_allocated(object: &mut Value, old: &Value) {
 }
 
 fn keep_node_ports(object: &mut Value, old: &Value) {
-    let before: Vec<Value> = old
-        .at(&["spec", "ports"])
-        .and_then(Value::as_list)
-        .map(|list| list.to_vec())
-        .unwrap_or_default();
-    let used: Vec<Value> = Field::root(object)
-        .child("spec")
-        .child("ports")
-        .slice()
+    let identity = |port: &Value| {
+        let number = port.get("port").and_then(Value::as_i64);
+        (number, port.str_at(&["protocol"]).map(str::to_owned))
+    };
+    let before: HashMap<_, i64> = ports_of(old)
         .iter()
-        .filter_map(|port| port.get("nodePort").cloned())
+        .filter_map(|port| Some((identity(port), port.get("nodePort")?.as_i64()?)))
         .collect();
+    let used = node_ports(object);
     let earlier = |port: &Value| {
-        let alike =
-            |other: &&Value| other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol");
-        let found = before.iter().find(alike)?.get("nodePort")?;
-        (!is_zero(Some(found)) && !used.contains(found)).then(|| found.clone())
+        let found = *before.get(&identity(port))?;
+        (found != 0 && !used.contains(&found)).then_some(found)
     };
     let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
         return;
@@ -287,7 +283,7 @@ fn keep_node_ports(object: &mut Value, old: &Value) {
     let asks = |port: &Value| is_zero(port.get("nodePort")) && earlier(port).is_some();
     change_items(spec, "ports", asks, |port| {
         if let Some(found) = earlier(port) {
-            port.set_at(&["nodePort"], found);
+            port.set_at(&["nodePort"], found.into());
         }
     });
 }
@@ -314,7 +310,8 @@ fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
     if takes_node_ports(&old_sort) && !takes_node_ports(&new_sort) {
         let before = node_ports(old);
         if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
-            let asks = |port: &Value| port.get("nodePort").is_some_and(|number| before.contains(number));
+            let number = |port: &Value| port.get("nodePort").and_then(Value::as_i64);
+            let asks = |port: &Value| number(port).is_some_and(|number| before.contains(&number));
             change_items(spec, "ports", asks, |port| {
                 port.remove_at(&["nodePort"]);
             });
@@ -338,10 +335,18 @@ fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
     }
 }
 
-fn node_ports(object: &Value) -> Vec<Value> {
-    let ports = object.at(&["spec", "ports"]).and_then(Value::as_list);
-    let ports = ports.map_or(&[][..], |list| list);
-    ports.iter().filter_map(|port| port.get("nodePort").cloned()).collect()
+fn ports_of(object: &Value) -> &[Value] {
+    object
+        .at(&["spec", "ports"])
+        .and_then(Value::as_list)
+        .map_or(&[], |list| list)
+}
+
+fn node_ports(object: &Value) -> HashSet<i64> {
+    let numbers = ports_of(object)
+        .iter()
+        .filter_map(|port| port.get("nodePort")?.as_i64());
+    numbers.collect()
 }
 
 #[cfg(test)]

@@ -128,7 +128,11 @@ fn validate_addresses(spec: &Field<'_, '_>, headless: bool, ipv4: bool, errors: 
     let ip = spec.child("clusterIP");
     if ip.text().is_empty() && !ips.is_empty() {
         errors.push(ips.invalid("must be empty when `clusterIP` is not specified"));
-    } else if !ips.is_empty() && ips.slice()[0].as_str() != Some(ip.text()) {
+    } else if ips
+        .slice()
+        .first()
+        .is_some_and(|first| first.as_str() != Some(ip.text()))
+    {
         errors.push(ips.invalid("first value must match `clusterIP`"));
     }
     let policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
