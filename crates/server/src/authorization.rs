@@ -49,8 +49,13 @@ pub fn check(authorizer: &dyn Authorizer, user: &User, request: &RequestInfo, me
     if authorizer.allows(user, request) {
         return Ok(());
     }
+    Err(refused_as(user, &request.verb, request, method))
+}
+
+/// The refusal of a request, of which the message says that `user` cannot do `verb`.
+pub(crate) fn refused_as(user: &User, verb: &str, request: &RequestInfo, method: &Method) -> ApiError {
     let Some(target) = &request.resource else {
-        return Err(ApiError::forbidden_path(&user.name, method, &request.path));
+        return ApiError::forbidden_path(&user.name, method, &request.path);
     };
     let resource = GroupResource {
         group: target.group.clone(),
@@ -63,10 +68,10 @@ pub fn check(authorizer: &dyn Authorizer, user: &User, request: &RequestInfo, me
         format!("in the namespace \"{}\"", target.namespace)
     };
     let why = format!(
-        "User \"{}\" cannot {} resource \"{}{below}{}\" in API group \"{}\" {place}",
-        user.name, request.verb, target.resource, target.subresource, target.group
+        "User \"{}\" cannot {verb} resource \"{}{below}{}\" in API group \"{}\" {place}",
+        user.name, target.resource, target.subresource, target.group
     );
-    Err(ApiError::forbidden(&resource, &target.name, why))
+    ApiError::forbidden(&resource, &target.name, why)
 }
 
 #[cfg(test)]

@@ -388,10 +388,10 @@ impl ListOptions {
             if !not_older {
                 errors.push(FieldError::not_supported(&field, rule, &["NotOlderThan"]));
             }
-            if !self.continue_token.is_empty() {
-                let detail = "resourceVersionMatch is forbidden when continue is provided";
-                errors.push(FieldError::forbidden(&field, detail));
-            }
+        }
+        if !self.continue_token.is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden(&field, detail));
         }
         errors
     }

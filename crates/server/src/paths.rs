@@ -105,8 +105,8 @@ impl Paths {
             ["version", ..] => Err(ApiError::unknown_resource()),
             ["api"] if aggregated::is_wanted(&headers) => Ok(self.discovery.respond(registry, Root::Core, &headers)),
             ["apis"] if aggregated::is_wanted(&headers) => Ok(self.discovery.respond(registry, Root::Groups, &headers)),
-            ["api"] => document.any(&ApiVersions::new(&registry, &self.address)),
-            ["apis"] => document.any(&ApiGroupList::new(&registry)),
+            ["api"] => document.any_format(&ApiVersions::new(&registry, &self.address)),
+            ["apis"] => document.any_format(&ApiGroupList::new(&registry)),
             ["apis", group] => match ApiGroup::new(&registry, group) {
                 Some(group) => document.any(&group),
                 None => Ok(page_not_found()),
@@ -161,6 +161,11 @@ impl Document<'_> {
     /// The document in any form that objects are served in.
     fn any(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         negotiation::check_acceptable(self.headers, &NAMED_TYPES)?;
+        self.any_format(document)
+    }
+
+    /// The document at a path whose route takes any Accept header, so that negotiation alone refuses.
+    fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = Representation::of_document(self.headers, self.query)?;
         response::document(StatusCode::OK, &representation, document)
     }

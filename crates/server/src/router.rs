@@ -118,9 +118,13 @@ impl Place {
             _ => true,
         };
         let known = target.subresource.is_empty() || served.version().subresource(&target.subresource).is_some();
-        if !scope_fits || !known || !target.rest.is_empty() {
+        let version = served.version();
+        let named =
+            target.name.is_empty() || !target.subresource.is_empty() || version.verbs.iter().any(names_an_object);
+        if !scope_fits || !known || !named || !target.rest.is_empty() {
             return Err(ApiError::unknown_resource());
         }
+        check_name(&target.name)?;
         Ok(Self {
             served: served.clone(),
             namespace,
@@ -146,8 +150,12 @@ impl Place {
                 self.served.version().verbs.contains(&verb) && (reads || !everywhere) && self.addresses(verb)
             }
         };
+        let verbs = &self.served.version().verbs;
         if allowed {
             Ok(verb)
+        } else if verb == Verb::Watch && self.subresource.is_empty() && verbs.contains(&Verb::List) {
+            let resource = self.served.resource.group_resource();
+            Err(ApiError::method_not_supported(&resource, verb.name()))
         } else {
             Err(ApiError::method_not_allowed())
         }
@@ -157,8 +165,26 @@ impl Place {
     fn addresses(&self, verb: Verb) -> bool {
         match verb {
             Verb::Create | Verb::List | Verb::DeleteCollection => self.name.is_empty(),
-            Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => !self.name.is_empty(),
             Verb::Watch => true,
+            verb => names_an_object(&verb) && !self.name.is_empty(),
         }
     }
+}
+
+/// Whether the verb is one of single objects.
+fn names_an_object(verb: &Verb) -> bool {
+    matches!(verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete)
+}
+
+/// Refuses names that no object can have because they mean something in paths.
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let why = match name {
+        "." => "may not be '.'",
+        ".." => "may not be '..'",
+        name if name.contains('%') => "may not contain '%'",
+        _ => return Ok(()),
+    };
+    Err(ApiError::bad_request(format!(
+        "Name parameter invalid: {name:?}: {why}"
+    )))
 }

@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 use crate::ApiError;
-use crate::authentication::Authenticator;
+use crate::authentication::{Authenticator, impersonate};
 use crate::authorization::{self, Authorizer};
 use crate::body::{RequestBody, ResponseBody};
 use crate::negotiation::Representation;
@@ -99,7 +99,9 @@ impl Service {
         let user = self
             .authenticator
             .authenticate(&info.path, &head.headers, certificate)?;
-        authorization::check(self.authorizer.as_ref(), &user, &info, &head.method)?;
+        let authorizer = self.authorizer.as_ref();
+        let user = impersonate(user, &head.headers, authorizer, &info, &head.method)?;
+        authorization::check(authorizer, &user, &info, &head.method)?;
         let incoming = Incoming {
             method: head.method,
             info,

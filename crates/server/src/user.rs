@@ -18,6 +18,9 @@ pub struct User {
 /// The group of everybody who was authenticated.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
+/// The group of everybody who was not.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+
 /// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 

@@ -326,6 +326,20 @@ async fn what_is_not_there_is_told_in_the_ways_of_the_reference() {
 }
 
 #[tokio::test]
+async fn names_that_mean_something_in_paths_are_refused() {
+    let mut client = Server::start().await.client().await;
+    for (name, why) in [
+        ("%2e%2e", "\\\"..\\\": may not be '..'"),
+        ("a%252Eb", "\\\"a%2Eb\\\": may not contain '%'"),
+    ] {
+        let path = format!("/api/v1/namespaces/n/configmaps/{name}");
+        let (code, _, body) = client.get(&path, ADMIN).await;
+        assert_eq!(code, 400);
+        assert!(body.contains(&format!("Name parameter invalid: {why}")), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn methods_that_a_path_does_not_have_are_refused() {
     let server = Server::start().await;
     let mut client = Client::http2(server.connect(b"h2", None).await.unwrap()).await;
@@ -334,6 +348,17 @@ async fn methods_that_a_path_does_not_have_are_refused() {
         (Method::OPTIONS, "/api/v1/namespaces/a/pods/b", 405),
         (Method::POST, "/apis/apps/v1/deployments", 405),
         (Method::PUT, "/api/v1/namespaces/a/pods", 405),
+        (Method::GET, "/api/v1/componentstatuses?watch=1", 405),
+        (
+            Method::GET,
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            405,
+        ),
+        (
+            Method::GET,
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/a",
+            404,
+        ),
         (Method::POST, "/version", 405),
         (Method::POST, "/apis/apps", 200),
         (Method::HEAD, "/healthz", 200),

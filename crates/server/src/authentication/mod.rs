@@ -3,9 +3,11 @@
 //! A token comes before a certificate. A token that is not known is refused even where a certificate would do.
 
 mod certificate;
+mod impersonation;
 mod tokens;
 
 pub use certificate::{CertificateError, user_of_certificate};
+pub use impersonation::impersonate;
 pub use tokens::{TokenFile, TokenFileError};
 
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use http::header::{self, HeaderMap};
 use smol_str::SmolStr;
 
 use crate::ApiError;
-use crate::user::{AUTHENTICATED, User};
+use crate::user::{AUTHENTICATED, UNAUTHENTICATED, User};
 
 /// Finds out who makes a request.
 #[derive(Default)]
@@ -72,7 +74,7 @@ impl Authenticator {
 fn anonymous() -> User {
     User {
         name: SmolStr::new_static("system:anonymous"),
-        groups: vec![SmolStr::new_static("system:unauthenticated")],
+        groups: vec![SmolStr::new_static(UNAUTHENTICATED)],
         ..User::default()
     }
 }
