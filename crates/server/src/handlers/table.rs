@@ -66,7 +66,7 @@ pub(super) fn table(
         let cells: Vec<Value> = columns.iter().map(|column| column.cell(&object, now)).collect();
         json::write(&cells.into(), &mut bytes);
         match include {
-            IncludeObject::Nothing => {}
+            IncludeObject::Nothing => bytes.extend_from_slice(b",\"object\":null"),
             IncludeObject::Metadata => {
                 bytes.extend_from_slice(b",\"object\":");
                 bytes.extend_from_slice(&objects::encode_answer(&partial(&object, version)));
