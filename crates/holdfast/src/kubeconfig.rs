@@ -11,8 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use crate::files;
 use crate::pki::Pki;
 
-/// Writes the administrator's kubeconfig of the server at `url`, unless it is there already as it should be.
-pub(crate) fn write(path: &Path, url: &str, pki: &Pki) -> Result<()> {
+/// Writes the administrator's kubeconfig of the server at `url`, unless it is there already as it should be. Clients trust
+/// the server by the certificates in `authority`.
+pub(crate) fn write(path: &Path, url: &str, authority: &Path, pki: &Pki) -> Result<()> {
     let encoded = |path: &Path| -> Result<String> {
         let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(STANDARD.encode(text))
@@ -38,7 +39,7 @@ contexts:
     cluster: holdfast
     user: holdfast-admin
 ",
-        authority = encoded(&pki.authority.certificate)?,
+        authority = encoded(authority)?,
         certificate = encoded(&pki.administrator.certificate)?,
         key = encoded(&pki.administrator.key)?,
     );
@@ -46,4 +47,28 @@ contexts:
         return Ok(());
     }
     files::write_private(path, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pki::Names;
+
+    #[test]
+    fn the_kubeconfig_holds_all_that_a_client_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let pki = Pki::ensure(folder.path(), &Names::default(), time::OffsetDateTime::now_utc()).unwrap();
+        let path = folder.path().join("kubeconfig");
+        write(&path, "https://127.0.0.1:6443", &pki.authority.certificate, &pki).unwrap();
+        let flags = crate::remote::AccessFlags {
+            kubeconfig: Some(path),
+            ..Default::default()
+        };
+        let access = crate::remote::Access::of(&flags).unwrap();
+        assert_eq!(access.server, "https://127.0.0.1:6443");
+        assert_eq!(access.authority, fs::read(&pki.authority.certificate).ok());
+        let read = |path: &Path| fs::read(path).unwrap();
+        let administrator = (read(&pki.administrator.certificate), read(&pki.administrator.key));
+        assert_eq!(access.certificate, Some(administrator));
+    }
 }

@@ -64,9 +64,12 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let certificates = {
         let (folder, names) = (flags.data_dir.join("pki"), names(flags));
         let (url, kubeconfig) = (url.clone(), kubeconfig.clone());
+        // A certificate that was brought along is what its clients know the server by.
+        let brought = flags.tls_cert_file.clone();
         tokio::task::spawn_blocking(move || -> Result<Pki> {
             let pki = Pki::ensure(&folder, &names, OffsetDateTime::now_utc())?;
-            kubeconfig::write(&kubeconfig, &url, &pki)?;
+            let authority = brought.as_ref().unwrap_or(&pki.authority.certificate);
+            kubeconfig::write(&kubeconfig, &url, authority, &pki)?;
             Ok(pki)
         })
     };

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use holdfast_value::{Limits, Value, yaml};
 
-use access::{Access, AccessFlags};
+pub(crate) use access::{Access, AccessFlags};
 use client::Client;
 use resource::Resource;
 
