@@ -52,6 +52,19 @@ impl Resource {
         }
     }
 
+    /// The kind as refusals of its objects name it: by the group that they are stored in, which for events is the core
+    /// group whichever way they came.
+    pub fn stored_kind(&self) -> GroupKind {
+        let stored = self
+            .storage
+            .as_ref()
+            .and_then(|storage| GroupVersion::parse(&storage.api_version));
+        GroupKind {
+            group: stored.map_or_else(|| self.group.clone(), |version| version.group),
+            kind: self.kind.clone(),
+        }
+    }
+
     /// What is known of `version`, if the resource is served in it.
     pub fn version(&self, version: &str) -> Option<&ResourceVersion> {
         self.versions

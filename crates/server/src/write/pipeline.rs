@@ -236,14 +236,14 @@ impl<'a> Pipeline<'a> {
     /// What the client is told of a refusal.
     pub(super) fn refusal(&self, refusal: Refusal, name: &str) -> ApiError {
         let resource = self.resource();
-        ApiError::refusal(refusal, &resource.group_resource(), &resource.group_kind(), name)
+        ApiError::refusal(refusal, &resource.group_resource(), &resource.stored_kind(), name)
     }
 
     fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
         if errors.is_empty() {
             return Ok(());
         }
-        Err(ApiError::invalid(&self.resource().group_kind(), name, &errors))
+        Err(ApiError::invalid(&self.resource().stored_kind(), name, &errors))
     }
 
     /// An object of the version of the request, in its storage version.

@@ -11,7 +11,7 @@ const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
 /// The order in which annotations write keys; where two types share keys they agree on it.
-const KEY_ORDER: [&str; 46] = [
+const KEY_ORDER: [&str; 39] = [
     "type",
     "status",
     "lastTransitionTime",
@@ -22,14 +22,7 @@ const KEY_ORDER: [&str; 46] = [
     "resource",
     "containerResource",
     "external",
-    "scaleUp",
-    "scaleDown",
-    "stabilizationWindowSeconds",
-    "selectPolicy",
-    "policies",
-    "tolerance",
     "value",
-    "periodSeconds",
     "target",
     "metricName",
     "metricSelector",
@@ -90,7 +83,7 @@ pub(super) fn to_v1(mut object: Value) -> Value {
     }
     annotate(&mut object, METRICS, &others.into());
     let behavior = object.remove_at(&["spec", "behavior"]).unwrap_or_default();
-    annotate(&mut object, BEHAVIOR, &behavior);
+    annotate_behavior(&mut object, &behavior);
     let current = take_list(&mut object, &["status", "currentMetrics"]);
     let used = current.iter().filter(|metric| is_cpu(metric));
     let percentage = used
@@ -122,7 +115,7 @@ pub(super) fn to_v2(mut object: Value) -> Value {
         object.set_at(&["spec", "metrics"], metrics.into());
     }
     if let Some(behavior @ Value::Map(_)) = annotated(&object, BEHAVIOR) {
-        object.set_at(&["spec", "behavior"], behavior);
+        object.set_at(&["spec", "behavior"], with_lower_names(&behavior));
     }
     let mut current: Vec<Value> = annotated_list(&object, CURRENT_METRICS)
         .iter()
@@ -178,6 +171,74 @@ fn annotate(object: &mut Value, annotation: &str, value: &Value) {
     write_ordered(value, &mut text);
     if let Ok(text) = String::from_utf8(text) {
         object.set_at(&["metadata", "annotations", annotation], text.into());
+    }
+}
+
+/// The reference writes a behavior with the names that its source has, and what is not set as `null`.
+fn annotate_behavior(object: &mut Value, behavior: &Value) {
+    const RULES: [&str; 4] = ["stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"];
+    const POLICY: [&str; 3] = ["type", "value", "periodSeconds"];
+    if is_zero(Some(behavior)) {
+        return;
+    }
+    let mut text = String::new();
+    write_named(behavior, &["scaleUp", "scaleDown"], &mut text, |_, rules, text| {
+        write_named(rules, &RULES, text, |name, value, text| match (name, value) {
+            ("policies", Value::List(policies)) => {
+                text.push('[');
+                for (at, policy) in policies.iter().enumerate() {
+                    text.push_str(if at == 0 { "" } else { "," });
+                    write_named(policy, &POLICY, text, |_, value, text| {
+                        text.push_str(&json::to_string(value))
+                    });
+                }
+                text.push(']');
+            }
+            _ => text.push_str(&json::to_string(value)),
+        });
+    });
+    object.set_at(&["metadata", "annotations", BEHAVIOR], text.into());
+}
+
+/// Writes the fields `names` of a map, each with a capital letter at its start; `null` for what is no map.
+fn write_named(map: &Value, names: &[&str], text: &mut String, field: impl Fn(&str, &Value, &mut String)) {
+    if map.as_map().is_none() {
+        text.push_str("null");
+        return;
+    }
+    for (at, name) in names.iter().enumerate() {
+        text.push(if at == 0 { '{' } else { ',' });
+        text.push('"');
+        text.push_str(&name[..1].to_ascii_uppercase());
+        text.push_str(&name[1..]);
+        text.push_str("\":");
+        match map.get(name) {
+            Some(value) => field(name, value, text),
+            None => text.push_str("null"),
+        }
+    }
+    text.push('}');
+}
+
+/// The same with lower letters at the start of names, and without what is `null`.
+fn with_lower_names(value: &Value) -> Value {
+    match value {
+        Value::Map(map) => {
+            let set = map.iter().filter(|(_, value)| !value.is_null());
+            let lower = |key: &str| {
+                let mut key = key.to_owned();
+                if let Some(first) = key.get_mut(..1) {
+                    first.make_ascii_lowercase();
+                }
+                key
+            };
+            let entries: Map = set
+                .map(|(key, value)| (lower(key).into(), with_lower_names(value)))
+                .collect();
+            entries.into()
+        }
+        Value::List(list) => Value::List(list.iter().map(with_lower_names).collect()),
+        other => other.clone(),
     }
 }
 
@@ -453,6 +514,23 @@ mod tests {
             back.str_at(&["metadata", "annotations", CURRENT_METRICS]).unwrap(),
             r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":42,"currentAverageValue":"0"}}]"#
         );
+    }
+
+    #[test]
+    fn a_behavior_is_written_with_the_names_of_the_reference() {
+        let mut v2 = read(V2);
+        let behavior =
+            r#"{"scaleUp":{"selectPolicy":"Max","policies":[{"type":"Pods","value":4,"periodSeconds":15}]}}"#;
+        v2.set_at(&["spec", "behavior"], read(behavior));
+        let v1 = to_v1(v2.clone());
+        assert_eq!(
+            v1.str_at(&["metadata", "annotations", BEHAVIOR]).unwrap(),
+            concat!(
+                r#"{"ScaleUp":{"StabilizationWindowSeconds":null,"SelectPolicy":"Max","Policies":"#,
+                r#"[{"Type":"Pods","Value":4,"PeriodSeconds":15}],"Tolerance":null},"ScaleDown":null}"#
+            )
+        );
+        assert_eq!(to_v2(v1), v2);
     }
 
     #[test]
