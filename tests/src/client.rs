@@ -20,6 +20,7 @@ use crate::server::{ADMIN_TOKEN, Server};
 
 /// One connection.
 pub struct Connection {
+    token: Option<&'static str>,
     sender: SendRequest<Full<Bytes>>,
 }
 
@@ -28,6 +29,7 @@ pub struct Connection {
 pub struct Target {
     address: SocketAddr,
     connector: TlsConnector,
+    token: Option<&'static str>,
 }
 
 impl Target {
@@ -47,7 +49,13 @@ impl Target {
         Ok(Self {
             address: server.address,
             connector: TlsConnector::from(Arc::new(config)),
+            token: Some(ADMIN_TOKEN),
         })
+    }
+
+    /// The same without credentials.
+    pub fn anonymous(self) -> Self {
+        Self { token: None, ..self }
     }
 
     /// A new connection.
@@ -63,7 +71,10 @@ impl Target {
             .await?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        Ok(Connection { sender })
+        Ok(Connection {
+            token: self.token,
+            sender,
+        })
     }
 }
 
@@ -114,8 +125,10 @@ impl Connection {
             .uri(path)
             .header("host", "localhost")
             .header("accept", "application/json")
-            .header("user-agent", "holdfast-tests")
-            .header("authorization", format!("Bearer {ADMIN_TOKEN}"));
+            .header("user-agent", "holdfast-tests");
+        if let Some(token) = self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
         if !body.is_empty() {
             request = request.header("content-type", media_type);
         }

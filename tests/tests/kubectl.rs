@@ -1,0 +1,284 @@
+//! The daily work of an unmodified `kubectl` against the real binary. Where there is no kubectl on the path, each test says
+//! so and is passed over; it comes from the Kubernetes project, not from a registry of Rust.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use conformance::{Binary, Server};
+
+const DEPLOYMENT: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  replicas: 3
+  selector:
+    matchLabels: {app: web}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers:
+      - name: web
+        image: registry.example.com/web:1.0.0
+"#;
+
+/// A kubectl that speaks to a server of its own, with a cache of its own.
+struct Kubectl {
+    server: Server,
+}
+
+impl Kubectl {
+    /// `None` where there is no kubectl.
+    fn start() -> Option<Self> {
+        if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
+            println!("passed over: there is no kubectl on the path");
+            return None;
+        }
+        let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+        Some(Self { server })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .env("KUBECONFIG", self.server.kubeconfig())
+            .env("HOME", self.server.data_dir())
+            .arg(format!("--server=https://{}", self.server.address))
+            .args(arguments);
+        command
+    }
+
+    fn output(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// What it prints where it must succeed.
+    fn says(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.output(arguments, input);
+        assert!(
+            output.status.success(),
+            "kubectl {arguments:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    /// What it complains of where it must fail.
+    fn refuses(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.output(arguments, input);
+        assert!(
+            !output.status.success(),
+            "kubectl {arguments:?} succeeded: {}",
+            text(&output.stdout)
+        );
+        text(&output.stderr)
+    }
+
+    fn field(&self, object: &str, path: &str) -> String {
+        self.says(&["get", object, "-o", &format!("jsonpath={path}")], "")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn script(folder: &Path, name: &str, body: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn two_managers_apply_one_deployment() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let apply = |manager: &str, more: &'static [&'static str]| {
+        let manager = format!("--field-manager={manager}");
+        let mut arguments = vec!["apply", "--server-side", "-f", "-"];
+        arguments.extend(more);
+        (arguments.iter().map(|word| (*word).to_owned()).chain([manager])).collect::<Vec<_>>()
+    };
+    let says = |arguments: Vec<String>, input: &str| {
+        kubectl.says(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), input)
+    };
+    let refuses = |arguments: Vec<String>, input: &str| {
+        kubectl.refuses(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), input)
+    };
+
+    assert_eq!(
+        says(apply("alpha", &[]), DEPLOYMENT),
+        "deployment.apps/web serverside-applied\n"
+    );
+
+    // Another manager that wants another value is refused, and told whose field it is.
+    let other = DEPLOYMENT.replace("replicas: 3", "replicas: 5");
+    let conflict = refuses(apply("bravo", &[]), &other);
+    assert!(
+        conflict.contains("conflict with \"alpha\": .spec.replicas"),
+        "{conflict}"
+    );
+    assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "3");
+
+    // By force it takes the field over.
+    says(apply("bravo", &["--force-conflicts"]), &other);
+    assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "5");
+
+    // The first manager gives the same value and shares the field from then on.
+    says(apply("alpha", &[]), &other);
+    let shared = refuses(apply("alpha", &[]), DEPLOYMENT);
+    assert!(shared.contains("conflict with \"bravo\": .spec.replicas"), "{shared}");
+
+    // What one of two owners leaves out stays; what the last one leaves out returns to its default.
+    let without = DEPLOYMENT.replace("  replicas: 3\n", "");
+    says(apply("bravo", &[]), &without);
+    assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "5");
+    says(apply("alpha", &[]), &without);
+    assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "1");
+}
+
+#[test]
+fn client_side_apply_diff_and_edit() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    assert_eq!(
+        kubectl.says(&["apply", "-f", "-"], DEPLOYMENT),
+        "deployment.apps/web created\n"
+    );
+    assert_eq!(
+        kubectl.says(&["apply", "-f", "-"], DEPLOYMENT),
+        "deployment.apps/web unchanged\n"
+    );
+
+    let other = DEPLOYMENT.replace("1.0.0", "2.0.0");
+    let output = kubectl.output(&["diff", "-f", "-"], &other);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let diff = text(&output.stdout);
+    assert!(
+        diff.contains("-        image: registry.example.com/web:1.0.0") || diff.contains("1.0.0"),
+        "{diff}"
+    );
+    assert_eq!(
+        kubectl.field("deployment/web", "{.spec.template.spec.containers[0].image}"),
+        "registry.example.com/web:1.0.0"
+    );
+
+    assert_eq!(
+        kubectl.says(&["apply", "-f", "-"], &other),
+        "deployment.apps/web configured\n"
+    );
+    assert_eq!(
+        kubectl.field("deployment/web", "{.spec.template.spec.containers[0].image}"),
+        "registry.example.com/web:2.0.0"
+    );
+
+    let editor = script(
+        &kubectl.server.data_dir(),
+        "editor",
+        r#"sed -i 's/web:2\.0\.0/web:3.0.0/' "$1""#,
+    );
+    let edit = kubectl
+        .command(&["edit", "deployment/web"])
+        .env("KUBE_EDITOR", editor)
+        .output()
+        .unwrap();
+    assert!(edit.status.success(), "{}", text(&edit.stderr));
+    assert_eq!(
+        kubectl.field("deployment/web", "{.spec.template.spec.containers[0].image}"),
+        "registry.example.com/web:3.0.0"
+    );
+}
+
+#[test]
+fn get_prints_tables_names_and_objects() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
+
+    let table = kubectl.says(&["get", "deployments"], "");
+    let mut lines = table.lines();
+    let head: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+    assert_eq!(head, ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
+    let row: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+    assert_eq!(row[..4], ["web", "0/3", "0", "0"]);
+
+    assert_eq!(
+        kubectl.says(&["get", "deploy", "-o", "name"], ""),
+        "deployment.apps/web\n"
+    );
+    let yaml = kubectl.says(&["get", "deployment", "web", "-o", "yaml"], "");
+    assert!(yaml.starts_with("apiVersion: apps/v1\nkind: Deployment\n"), "{yaml}");
+    let namespaces = kubectl.says(&["get", "namespaces", "-o", "name"], "");
+    for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+        assert!(namespaces.contains(&format!("namespace/{name}\n")), "{namespaces}");
+    }
+}
+
+#[test]
+fn scale_label_wait_and_delete() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
+
+    assert_eq!(
+        kubectl.says(&["scale", "deployment/web", "--replicas=7"], ""),
+        "deployment.apps/web scaled\n"
+    );
+    assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "7");
+
+    kubectl.says(&["label", "deployment/web", "tier=front"], "");
+    assert_eq!(
+        kubectl.says(&["get", "deployments", "-l", "tier=front", "-o", "name"], ""),
+        "deployment.apps/web\n"
+    );
+    assert_eq!(
+        kubectl.says(&["get", "deployments", "-l", "tier=back", "-o", "name"], ""),
+        ""
+    );
+
+    kubectl.says(
+        &[
+            "wait",
+            "deployment/web",
+            "--for=jsonpath={.spec.replicas}=7",
+            "--timeout=20s",
+        ],
+        "",
+    );
+    let says = kubectl.says(&["delete", "deployment", "web", "--timeout=20s"], "");
+    assert!(says.starts_with("deployment.apps \"web\" deleted"), "{says}");
+    let gone = kubectl.refuses(&["get", "deployment", "web"], "");
+    assert_eq!(
+        gone,
+        "Error from server (NotFound): deployments.apps \"web\" not found\n"
+    );
+}
+
+#[test]
+fn explain_tells_of_fields_and_their_types() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let says = kubectl.says(&["explain", "deployment.spec.replicas"], "");
+    assert!(says.contains("FIELD: replicas <integer>"), "{says}");
+    let says = kubectl.says(&["explain", "pods.spec.containers"], "");
+    assert!(says.contains("image\t<string>"), "{says}");
+    assert!(says.contains("DESCRIPTION:"), "{says}");
+}
+
+#[test]
+fn a_misspelt_field_is_refused() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let misspelt = DEPLOYMENT.replace("replicas:", "replica:");
+    let refusal = kubectl.refuses(&["create", "-f", "-"], &misspelt);
+    assert!(refusal.contains("unknown field \"spec.replica\""), "{refusal}");
+}

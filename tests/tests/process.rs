@@ -1,0 +1,132 @@
+//! What the process promises its supervisor: data outlives it, it ends when asked, and no two share a directory.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use bytes::Bytes;
+use conformance::{Binary, Server, Target};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const APPLY: &str = "application/apply-patch+yaml";
+
+fn config_map(name: &str, value: &str) -> Bytes {
+    Bytes::from(format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{value: {value}}}\n"
+    ))
+}
+
+fn resource_version(object: &[u8]) -> u64 {
+    let object: serde_json::Value = serde_json::from_slice(object).unwrap();
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+async fn apply(target: &Target, name: &str, value: &str) -> Bytes {
+    let path = format!("{CONFIG_MAPS}/{name}?fieldManager=tests");
+    let mut connection = target.connect().await.unwrap();
+    connection
+        .send(Method::PATCH, &path, APPLY, config_map(name, value))
+        .await
+        .unwrap()
+}
+
+async fn get(target: &Target, name: &str) -> Bytes {
+    let mut connection = target.connect().await.unwrap();
+    connection
+        .send(Method::GET, &format!("{CONFIG_MAPS}/{name}"), "", Bytes::new())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn objects_outlive_a_restart_and_a_kill() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let before = apply(&Target::of(&server).unwrap(), "kept", "1").await;
+
+    let server = server.restart(&[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    assert_eq!(get(&target, "kept").await, before);
+    let second = apply(&target, "second", "x").await;
+    assert!(resource_version(&second) > resource_version(&before));
+
+    let server = server.kill_and_restart(&[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    assert_eq!(get(&target, "kept").await, before);
+    assert_eq!(get(&target, "second").await, second);
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_from_its_version_after_a_restart() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let first = apply(&target, "seen", "1").await;
+    apply(&target, "seen", "2").await;
+
+    let server = server.restart(&[]).unwrap();
+    let url = format!("{CONFIG_MAPS}?watch=true&resourceVersion={}", resource_version(&first));
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut events = connection
+        .open(Method::GET, &url, "", Bytes::new())
+        .await
+        .unwrap()
+        .into_body();
+    let event = events.frame().await.unwrap().unwrap().into_data().unwrap();
+    let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
+    assert_eq!(event["type"], "MODIFIED");
+    assert_eq!(event["object"]["data"]["value"], "2");
+}
+
+#[tokio::test]
+async fn watches_end_cleanly_when_the_server_is_asked_to_end() {
+    let mut server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let url = format!("{CONFIG_MAPS}?watch=true");
+    let answer = connection.open(Method::GET, &url, "", Bytes::new()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+
+    server.terminate();
+    // A stream that was cut off rather than ended would be an error here.
+    answer.into_body().collect().await.unwrap();
+    assert_eq!(server.wait_for_end(Duration::from_secs(20)).unwrap(), Some(0));
+}
+
+#[tokio::test]
+async fn a_second_process_on_the_same_directory_is_refused() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let second = server
+        .binary()
+        .command()
+        .arg(format!("--data-dir={}", server.data_dir().display()))
+        .arg("--secure-port=0")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!second.status.success());
+    let complaint = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        complaint.contains(&server.data_dir().display().to_string()),
+        "{complaint}"
+    );
+    assert!(get_status(&server, "/readyz").await.is_success());
+}
+
+#[tokio::test]
+async fn who_brings_no_credentials_is_not_answered() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().anonymous().connect().await.unwrap();
+    let (status, body) = connection
+        .ask(Method::GET, CONFIG_MAPS, "", Bytes::new())
+        .await
+        .unwrap();
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["reason"], "Unauthorized");
+}
+
+async fn get_status(server: &Server, path: &str) -> StatusCode {
+    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    connection.ask(Method::GET, path, "", Bytes::new()).await.unwrap().0
+}
