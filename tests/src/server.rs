@@ -1,7 +1,7 @@
 //! A server of our own to test or to measure: the real binary on a data directory that goes away with it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +15,10 @@ pub const ADMIN_TOKEN: &str = "admintoken";
 /// The users that the traces name, in kube-apiserver's format.
 const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n";
 
-/// How long a server may take until it listens.
+/// The file, beside the data directory, that a server writes when it is ready and takes away at its end.
+const READY: &str = "ready";
+
+/// How long a server may take until it is ready.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running server. It is ended when this is dropped.
@@ -72,11 +75,10 @@ impl Binary {
 }
 
 impl Server {
-    /// Starts `binary` on a new data directory and a free port, with further flags, and waits until it accepts
-    /// connections.
+    /// Starts `binary` on a new data directory and a free port, with further flags, and waits until it is ready.
     ///
     /// # Errors
-    /// Where it ends or does not listen; the end of its log is part of the error.
+    /// Where it ends or does not become ready; the end of its log is part of the error.
     pub fn start(binary: &Binary, more: &[&str]) -> Result<Self> {
         let folder = TempDir::new().context("a folder for the server's data")?;
         Self::start_on(folder, binary, more)
@@ -109,12 +111,15 @@ impl Server {
     fn start_on(folder: TempDir, binary: &Binary, more: &[&str]) -> Result<Self> {
         let tokens = folder.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).context("token file")?;
+        // A killed server leaves the file behind.
+        let _ = std::fs::remove_file(folder.path().join(READY));
         let address = free_address()?;
         let child = binary
             .command()
             .arg(format!("--data-dir={}", folder.path().join("data").display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
             .arg(format!("--secure-port={}", address.port()))
+            .arg(format!("--ready-file={}", folder.path().join(READY).display()))
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -127,19 +132,17 @@ impl Server {
             address,
             folder,
         };
-        server.wait_until_listening()?;
+        server.wait_until_ready()?;
         Ok(server)
     }
 
-    fn wait_until_listening(&mut self) -> Result<()> {
+    fn wait_until_ready(&mut self) -> Result<()> {
         let end = Instant::now() + START_LIMIT;
-        while TcpStream::connect(self.address).is_err() {
+        while !self.folder.path().join(READY).exists() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the server ended with {status}:\n{}", self.log_tail());
             }
-            if Instant::now() > end {
-                bail!("the server does not listen:\n{}", self.log_tail());
-            }
+            ensure!(Instant::now() < end, "the server is not ready:\n{}", self.log_tail());
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())

@@ -15,7 +15,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 fn config_map(name: &str, value: &str) -> Bytes {
     Bytes::from(format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{value: {value}}}\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{value: \"{value}\"}}\n"
     ))
 }
 
