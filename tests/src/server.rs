@@ -233,6 +233,9 @@ impl Server {
 
     /// Asks it to end, and waits; kills it if it takes too long.
     pub fn end(&mut self) {
+        if !self.running() {
+            return;
+        }
         self.terminate();
         if self.wait_for_end(Duration::from_secs(10)).is_err() {
             let _ = self.child.kill();

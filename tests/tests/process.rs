@@ -96,6 +96,7 @@ async fn watches_end_cleanly_when_the_server_is_asked_to_end() {
 #[tokio::test]
 async fn a_second_process_on_the_same_directory_is_refused() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let kubeconfig = std::fs::read(server.kubeconfig()).unwrap();
     let second = server
         .binary()
         .command()
@@ -109,6 +110,11 @@ async fn a_second_process_on_the_same_directory_is_refused() {
     assert!(
         complaint.contains(&server.data_dir().display().to_string()),
         "{complaint}"
+    );
+    assert_eq!(
+        std::fs::read(server.kubeconfig()).unwrap(),
+        kubeconfig,
+        "the first one's kubeconfig is left alone"
     );
     assert!(get_status(&server, "/readyz").await.is_success());
 }

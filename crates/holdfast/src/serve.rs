@@ -59,8 +59,19 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let url = format!("https://{reached}");
     let kubeconfig = flags.data_dir.join("kubeconfig");
 
-    // Certificates and the store wait for different things at a first start, and are made side by side.
+    let trigger = ShutdownTrigger::new();
+    let shutdown = trigger.shutdown();
+    let kinds = holdfast_kinds::Config {
+        service_cidr: flags.service_cluster_ip_range,
+        node_ports: flags.service_node_port_range.clone(),
+        allow_privileged: flags.allow_privileged,
+    };
+    let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+    let registry = Arc::new(ArcSwap::from_pointee(registry));
+    // The store's lock comes first: nothing in the directory is written while another process has it.
     files::private_folder(&flags.data_dir)?;
+    let store = open_store(&flags.data_dir, &registry)?;
+    // Certificates and the first objects wait for different things at a first start, and are made side by side.
     let certificates = {
         let (folder, names) = (flags.data_dir.join("pki"), names(flags));
         let (url, kubeconfig) = (url.clone(), kubeconfig.clone());
@@ -73,16 +84,6 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
             Ok(pki)
         })
     };
-    let trigger = ShutdownTrigger::new();
-    let shutdown = trigger.shutdown();
-    let kinds = holdfast_kinds::Config {
-        service_cidr: flags.service_cluster_ip_range,
-        node_ports: flags.service_node_port_range.clone(),
-        allow_privileged: flags.allow_privileged,
-    };
-    let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
-    let registry = Arc::new(ArcSwap::from_pointee(registry));
-    let store = open_store(&flags.data_dir, &registry)?;
     let service = service(flags, registry, Arc::clone(&store), reached, shutdown.clone())?;
     let prepared = write::start(&service.context).await;
     prepared.context("cannot prepare the store")?;
