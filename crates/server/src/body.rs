@@ -13,7 +13,6 @@ use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-
 use parking_lot::Mutex;
 
 use crate::ApiError;
@@ -22,11 +21,16 @@ use crate::ApiError;
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 
 /// The body of a request, not read yet.
+///
+/// Where it is dropped unread, as when a request is refused by its path, a small rest is read in the background: an
+/// HTTP/1.1 connection can be used again only when all of the body has come.
 pub struct RequestBody {
     /// Behind a lock that is never contended, so that a request can be shared between threads while it is handled.
-    source: Mutex<http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>>,
+    source: Mutex<Option<Source>>,
     read_timeout: Duration,
 }
+
+type Source = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
 
 impl RequestBody {
     /// The body `source`; reading it may take `read_timeout` in all.
@@ -35,8 +39,12 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let source = Mutex::new(source.map_err(std::io::Error::other).boxed_unsync());
-        Self { source, read_timeout }
+        // Most requests have no body, which needs no place of its own.
+        let source = (!source.is_end_stream()).then(|| source.map_err(std::io::Error::other).boxed_unsync());
+        Self {
+            source: Mutex::new(source),
+            read_timeout,
+        }
     }
 
     /// A body of these bytes.
@@ -50,9 +58,37 @@ impl RequestBody {
     /// # Errors
     /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow.
     pub async fn read(self) -> Result<Bytes, ApiError> {
-        let source = self.source.into_inner();
+        let Some(source) = self.source.lock().take() else {
+            return Ok(Bytes::new());
+        };
         let read = tokio::time::timeout(self.read_timeout, collect(source)).await;
         read.unwrap_or_else(|_| Err(ApiError::slow_body()))
+    }
+}
+
+/// How much of a body that nobody wants is read, and for how long, before the connection is given up.
+const MAX_UNWANTED_BYTES: u64 = 256 * 1024;
+const UNWANTED_TIMEOUT: Duration = Duration::from_millis(500);
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let Some(source) = self.source.get_mut().take() else {
+            return;
+        };
+        let small = source.size_hint().lower() <= MAX_UNWANTED_BYTES;
+        if let (true, Ok(runtime)) = (small, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(UNWANTED_TIMEOUT, discard(source)));
+        }
+    }
+}
+
+async fn discard(mut source: Source) {
+    let mut size = 0;
+    while let Some(Ok(frame)) = source.frame().await {
+        size += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if size > MAX_UNWANTED_BYTES {
+            return;
+        }
     }
 }
 

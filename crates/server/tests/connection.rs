@@ -468,3 +468,15 @@ async fn answers_bear_the_headers_that_proxies_and_logs_need() {
     let (_, headers, _) = client.send(named).await.unwrap();
     assert_eq!(headers["audit-id"], "my-own-id");
 }
+
+#[tokio::test]
+async fn a_body_that_nobody_reads_does_not_end_the_connection() {
+    let mut client = Server::start().await.client().await;
+    for _ in 0..50 {
+        let request = Request::post("/api/v1/gadgets").header("host", "localhost");
+        let request = request.header("authorization", format!("Bearer {ADMIN}"));
+        let request = request.body(Full::new(Bytes::from(vec![b' '; 100_000]))).unwrap();
+        let (code, _, _) = client.send(request).await.unwrap();
+        assert_eq!(code, StatusCode::NOT_FOUND);
+    }
+}
