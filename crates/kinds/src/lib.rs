@@ -6,7 +6,7 @@
 //! shapes what is about to be stored, and says what is wrong with it. [`registry`] puts both together; [`admission`]
 //! holds the checks that all writes pass.
 //!
-//! To add a kind's own behaviour: write its file with a [`Strategy`](holdfast_resource::Strategy) and name it in the
+//! To add a kind's own behaviour: write its file with a [`Strategy`] and name it in the
 //! table of its group's `mod.rs`.
 
 pub mod admission;

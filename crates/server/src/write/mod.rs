@@ -2,7 +2,7 @@
 //!
 //! Next object → reset what this write does not touch → types and defaults → ownership → storage version → mutating
 //! admission → preparation → validation → validating admission → encode once → commit with a guard. Everything up to the
-//! commit is one run without a pause over one snapshot ([`Pipeline`]); the commit alone waits. When another writer was
+//! commit is one run without a pause over one snapshot (`pipeline.rs`); the commit alone waits. When another writer was
 //! faster, the run starts over from the object as it is then.
 
 mod change;
