@@ -61,6 +61,16 @@ pub(crate) fn at_most_count(status: &Field<'_, '_>, names: &[&str], most: &str, 
     }
 }
 
+/// Reports a count of collisions that is below the `old` one: names tried before stay tried.
+pub(crate) fn collisions_only_grow(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let collisions = status.child("collisionCount");
+    if let Some(before) = old.child("collisionCount").number()
+        && collisions.number().unwrap_or_default() < before
+    {
+        errors.push(collisions.invalid("cannot be decremented"));
+    }
+}
+
 /// What is said of a workload whose name its Pods take on.
 pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings: &mut Vec<String>) {
     let faults = dns_label(context.name);

@@ -8,8 +8,8 @@ use crate::core::pod_spec::{Template, default_template};
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
-    SelectorRules, at_most_count, immutable_selector, validate_counts, validate_selector_and_template,
-    workload_warnings,
+    SelectorRules, at_most_count, collisions_only_grow, immutable_selector, validate_counts,
+    validate_selector_and_template, workload_warnings,
 };
 
 /// What only Deployments do.
@@ -130,12 +130,7 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
     let of_all = ["updatedReplicas", "readyReplicas", "availableReplicas"];
     at_most_count(status, &of_all, "replicas", "status.replicas", errors);
     at_most_count(status, &["availableReplicas"], "readyReplicas", "readyReplicas", errors);
-    let collisions = status.child("collisionCount");
-    if let Some(before) = old.child("collisionCount").number()
-        && collisions.number().unwrap_or_default() < before
-    {
-        errors.push(collisions.invalid("cannot be decremented"));
-    }
+    collisions_only_grow(status, old, errors);
 }
 
 #[cfg(test)]

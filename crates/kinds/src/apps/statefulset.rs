@@ -10,7 +10,8 @@ use crate::core::pod_spec::{Template, default_template};
 use crate::defaults::{change_items, set_missing, set_missing_at};
 use crate::validation::{Errors, numbers, optional_text, same};
 use crate::workload::{
-    SelectorRules, at_most_count, validate_counts, validate_selector_and_template, workload_warnings,
+    SelectorRules, at_most_count, collisions_only_grow, validate_counts, validate_selector_and_template,
+    workload_warnings,
 };
 
 /// What only StatefulSets do.
@@ -195,12 +196,7 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
         "status.readyReplicas",
         errors,
     );
-    let collisions = status.child("collisionCount");
-    if let Some(before) = old.child("collisionCount").number()
-        && collisions.number().unwrap_or_default() < before
-    {
-        errors.push(collisions.invalid("cannot be decremented"));
-    }
+    collisions_only_grow(status, old, errors);
 }
 
 #[cfg(test)]
