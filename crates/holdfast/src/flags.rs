@@ -64,8 +64,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
 
-    /// Whether requests without credentials are made as system:anonymous; those about health always are
-    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+    /// Whether requests without credentials are made as system:anonymous
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) anonymous_auth: bool,
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn booleans_are_written_as_kube_apiserver_takes_them() {
         let anonymous = |arguments: &[&str]| Arguments::try_parse_from(arguments).unwrap().serve.anonymous_auth;
-        assert!(!anonymous(&["holdfast"]));
+        assert!(anonymous(&["holdfast"]));
         assert!(anonymous(&["holdfast", "--anonymous-auth"]));
         assert!(anonymous(&["holdfast", "--anonymous-auth=true"]));
         assert!(!anonymous(&["holdfast", "--anonymous-auth=false"]));

@@ -10,9 +10,10 @@ use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use holdfast_kinds::{admission, tables};
 use holdfast_resource::Registry;
+use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::admission::AdmissionChain;
-use holdfast_server::authentication::{Anonymous, Authenticator, TokenFile};
-use holdfast_server::authorization::BuiltInRules;
+use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile, Tokens};
+use holdfast_server::authorization::{Authorizer, Chain, PublicPaths};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health};
 use holdfast_server::objects::{Objects, Store};
@@ -189,15 +190,8 @@ fn service(
     reached: SocketAddr,
     shutdown: Shutdown,
 ) -> Result<Arc<Service>> {
-    let tokens = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
-    let authenticator = Authenticator {
-        tokens: tokens.unwrap_or_default(),
-        anonymous: if flags.anonymous_auth {
-            Anonymous::Everywhere
-        } else {
-            Anonymous::Health
-        },
-    };
+    let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
+    let tokens = Tokens::new([Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>]);
     let (ending, stored) = (shutdown.clone(), Arc::clone(&store));
     let health = Health::new()
         .with("etcd", Endpoint::ALL, move || {
@@ -228,6 +222,8 @@ fn service(
         store,
         field_managers: FieldManagers::new(Arc::new(types)),
         trees: Trees::default(),
+        authorizer: Arc::new(Chain::new([Arc::new(PublicPaths) as Arc<dyn Authorizer>])),
+        tokens: Arc::new(tokens),
         admission: admission_chain(flags)?,
         identifiers: Arc::new(RandomIdentifiers),
         clock: Arc::new(SystemClock),
@@ -236,8 +232,10 @@ fn service(
     };
     Ok(Arc::new(Service {
         context: Arc::new(context),
-        authenticator,
-        authorizer: Arc::new(BuiltInRules),
+        authenticator: Authenticator {
+            anonymous: flags.anonymous_auth,
+        },
+        impersonation: Impersonation::default(),
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
             .with_openapi(Arc::new(documents)),
     }))

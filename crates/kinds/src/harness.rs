@@ -4,12 +4,14 @@
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use holdfast_resource::access::{Access, AlwaysAllow, TokenAuthenticator, TokenError, TokenUser, User};
 use holdfast_resource::schema::{decode, with_defaults};
 use holdfast_resource::{
     AdmissionPlugin, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal,
-    Registry, Resource, WriteContext,
+    Registry, Resource, Virtual, WriteContext,
 };
 use holdfast_value::{Limits, Value, yaml};
 
@@ -20,6 +22,7 @@ pub(crate) struct Harness {
     registry: Registry,
     types: holdfast_resource::schema::TypeTable,
     objects: Vec<Value>,
+    user: User,
 }
 
 impl Harness {
@@ -28,6 +31,11 @@ impl Harness {
             registry: registry(&Config::default()).unwrap(),
             types: tables::types().unwrap(),
             objects: Vec::new(),
+            user: User {
+                name: "tester".into(),
+                groups: vec!["system:authenticated".into()],
+                ..User::default()
+            },
         }
     }
 
@@ -55,6 +63,35 @@ impl Harness {
         let version = kind.group_version.version.clone();
         self.resource(&typed).strategy.default_fields(&version, &mut typed);
         typed
+    }
+
+    /// What stands at `path` of the answer to a POST of a virtual kind, or why there is none.
+    pub(crate) fn answer(&self, text: &str, path: &str) -> Result<String, Vec<String>> {
+        let object = self.read(text);
+        let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
+        let answer = self.ask(version.unwrap(), kind.unwrap(), |kind, context| {
+            kind.create(context, object.clone())
+        });
+        match answer {
+            Ok(answer) => Ok(at(&answer, path)),
+            Err(Refusal::Invalid(errors)) => Err(texts(&errors)),
+            Err(refusal) => Err(vec![format!("{refusal:?}")]),
+        }
+    }
+
+    /// Asks a virtual kind.
+    pub(crate) fn ask<T>(
+        &self,
+        api_version: &str,
+        kind: &str,
+        ask: impl FnOnce(&dyn Virtual, &WriteContext<'_>) -> T,
+    ) -> T {
+        let mut object = Value::empty_map();
+        object.set_at(&["apiVersion"], api_version.into());
+        object.set_at(&["kind"], kind.into());
+        self.call(&object, None, None, |resource, context| {
+            ask(resource.strategy.virtual_resource("").unwrap(), context)
+        })
     }
 
     fn resource(&self, object: &Value) -> &Resource {
@@ -169,13 +206,32 @@ impl Harness {
             subresource,
             namespace: if resource.namespaced() { "default" } else { "" },
             name: object.str_at(&["metadata", "name"]).unwrap_or_default(),
-            user: "tester",
+            user: &self.user,
+            access: Access {
+                authorizer: &AlwaysAllow,
+                tokens: &TesterToken,
+            },
             dry_run: false,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
             lookup: self,
             outcome: RefCell::default(),
         };
         step(resource, &context)
+    }
+}
+
+/// Knows one token: `tester`, of the user who makes the requests.
+struct TesterToken;
+
+impl TokenAuthenticator for TesterToken {
+    fn authenticate(&self, token: &str, _audiences: &[&str]) -> Result<TokenUser, TokenError> {
+        if token != "tester" {
+            return Err(TokenError::Unknown);
+        }
+        Ok(TokenUser {
+            user: Arc::new(Harness::new().user),
+            audiences: vec!["here".into()],
+        })
     }
 }
 

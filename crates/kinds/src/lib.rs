@@ -12,6 +12,8 @@
 pub mod admission;
 mod apiextensions;
 mod apps;
+mod authentication;
+mod authorization;
 mod autoscaling;
 mod batch;
 mod config;
@@ -83,10 +85,12 @@ fn keep_in_served_version(resource: &mut Resource) {
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 14] = [
+const GROUPS: [(&str, GroupStrategies); 16] = [
     ("", core::strategy),
     ("apiextensions.k8s.io", apiextensions::strategy),
     ("apps", apps::strategy),
+    ("authentication.k8s.io", authentication::strategy),
+    ("authorization.k8s.io", authorization::strategy),
     ("autoscaling", autoscaling::strategy),
     ("batch", batch::strategy),
     ("coordination.k8s.io", coordination::strategy),

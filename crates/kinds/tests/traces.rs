@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_kinds::{Config, admission, registry, tables};
+use holdfast_resource::access::{Access, User};
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
 use holdfast_resource::schema::{TypeTable, decode, with_defaults};
 use holdfast_resource::{
@@ -187,7 +188,8 @@ impl World {
             subresource: target.subresource.as_deref(),
             namespace: &target.namespace,
             name: &name,
-            user: "traces",
+            user: &User::server(),
+            access: Access::UNCHECKED,
             dry_run: false,
             now: SystemTime::UNIX_EPOCH,
             lookup: &self.objects,
@@ -642,7 +644,8 @@ fn exercise(world: &World, target: &Target, object: &Value, old: &Value) {
             subresource,
             namespace: "ns",
             name: "a",
-            user: "tester",
+            user: &User::server(),
+            access: Access::UNCHECKED,
             dry_run: true,
             now: SystemTime::UNIX_EPOCH,
             lookup: &world.objects,

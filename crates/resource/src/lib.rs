@@ -7,6 +7,7 @@
 //!
 //! Invariant: nothing here does I/O. What a strategy needs of other objects it asks of a [`Lookup`].
 
+pub mod access;
 mod field;
 mod field_error;
 pub mod metadata;
@@ -31,4 +32,6 @@ pub use resource::{
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, strategic_merge,
 };
-pub use strategy::{AdmissionPlugin, ConversionError, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext};
+pub use strategy::{
+    AdmissionPlugin, ConversionError, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext,
+};

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use holdfast_value::Value;
 
+use crate::access::{Access, User};
 use crate::{FieldError, GroupResource, Resource};
 
 /// What a kind adds to the generic behaviour. Each method is one step of the way of a write; its default does nothing.
@@ -85,6 +86,13 @@ pub trait Strategy: Send + Sync {
         let _ = (context, object);
     }
 
+    /// What answers at once for the resource itself (`subresource` is empty) or for a subresource of it, in place of
+    /// something that is stored.
+    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
+        let _ = subresource;
+        None
+    }
+
     /// Whether [`Strategy::observe`] wants to see the objects of the kind.
     fn observes(&self) -> bool {
         false
@@ -94,6 +102,48 @@ pub trait Strategy: Send + Sync {
     /// kind can keep count of what its objects hold, such as allocated addresses.
     fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
         let _ = (old, new);
+    }
+
+    /// Is told that changes were missed: all objects are shown again as they are now, as at start, and what is not among
+    /// them is gone.
+    fn observe_anew(&self) {}
+}
+
+/// What is answered at once and never stored: a review, a request for a token, the state of a component.
+///
+/// The verbs stand in the descriptor as for any resource; those that a kind does not have here are never asked. Objects
+/// come in the version of the request, typed, with their defaults and with the namespace of the address.
+pub trait Virtual: Send + Sync {
+    /// The answer to a POST of `object`: the whole object that the client is shown.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn create(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+        let _ = object;
+        Err(Refusal::Internal(format!("{} cannot be created", context.name)))
+    }
+
+    /// The answer to a GET of the object of that name.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal> {
+        let _ = context;
+        Err(Refusal::Internal(format!("{name} cannot be read")))
+    }
+
+    /// The objects that a list shows.
+    ///
+    /// # Errors
+    /// Why there is no list.
+    fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Refusal> {
+        let _ = context;
+        Ok(Vec::new())
+    }
+
+    /// The kind that a refusal of an invalid object names, where it is not that of the object.
+    fn named_when_invalid(&self) -> Option<&'static str> {
+        None
     }
 }
 
@@ -128,8 +178,10 @@ pub struct WriteContext<'a> {
     pub namespace: &'a str,
     /// The name of the object; for a create by generateName, the name made up for it.
     pub name: &'a str,
-    /// The name of the user who writes.
-    pub user: &'a str,
+    /// The user who writes.
+    pub user: &'a User,
+    /// What users may do, and whose tokens are.
+    pub access: Access<'a>,
     /// Whether nothing will be stored.
     pub dry_run: bool,
     /// The time of the write.
@@ -159,6 +211,14 @@ pub trait Lookup {
 
     /// Shows each object of the resource in `namespace` (in all where it is empty) until `visit` breaks off.
     fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>);
+
+    /// Whether the store takes writes, as far as is known.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn storage_health(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A write that is refused, in the terms of the API's Status; the server makes the message's frame.

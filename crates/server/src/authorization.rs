@@ -1,43 +1,106 @@
 //! May they: whether a user may do what a request asks.
 
+use std::sync::Arc;
+
+use holdfast_resource::GroupResource;
+use holdfast_resource::access::{AccessTarget, Attributes, Decision, UserRules, Verdict};
+pub use holdfast_resource::access::{AlwaysAllow, AlwaysDeny, Authorizer};
 use http::Method;
 
 use crate::ApiError;
 use crate::request_info::RequestInfo;
 use crate::user::{AUTHENTICATED, MASTERS, User};
-use holdfast_resource::GroupResource;
 
-/// Decides whether requests may be made.
-pub trait Authorizer: Send + Sync {
-    /// Whether `user` may make the request.
-    fn allows(&self, user: &User, request: &RequestInfo) -> bool;
+/// Members of `system:masters` may do everything, whatever else is decided.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Masters;
+
+impl Authorizer for Masters {
+    fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Decision {
+        Decision::of(if user.is_in(MASTERS) {
+            Verdict::Allow
+        } else {
+            Verdict::NoOpinion
+        })
+    }
+
+    fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
+        // Masters are bound to a role of their own as well, which lists what they may do.
+        UserRules::default()
+    }
 }
 
-/// The rules that hold without any that a cluster adds: members of `system:masters` may do everything, everybody may ask
-/// for the server's health and version, and whoever was authenticated may read what is served.
+/// Paths that anybody may read, and those that say what is served, which whoever was authenticated may read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BuiltInRules;
+pub struct PublicPaths;
 
-/// Paths that anybody may read.
-const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
-
-/// Paths that whoever was authenticated may read: those that say what is served.
-const DISCOVERY_PATHS: [&str; 3] = ["/api", "/apis", "/openapi"];
-
-impl Authorizer for BuiltInRules {
-    fn allows(&self, user: &User, request: &RequestInfo) -> bool {
-        if user.is_in(MASTERS) {
-            return true;
-        }
-        if request.is_resource() || request.verb != "get" {
-            return false;
-        }
+impl Authorizer for PublicPaths {
+    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
+        const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+        const DISCOVERY: [&str; 3] = ["/api", "/apis", "/openapi"];
+        let AccessTarget::Path(path) = attributes.target else {
+            return Decision::NO_OPINION;
+        };
         let below = |root: &&str| {
-            let rest = request.path.strip_prefix(*root);
+            let rest = path.strip_prefix(*root);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        PUBLIC_PATHS.contains(&request.path.as_str())
-            || (user.is_in(AUTHENTICATED) && DISCOVERY_PATHS.iter().any(below))
+        let open = PUBLIC.contains(&path) || (user.is_in(AUTHENTICATED) && DISCOVERY.iter().any(below));
+        Decision::of(if open && attributes.verb == "get" {
+            Verdict::Allow
+        } else {
+            Verdict::NoOpinion
+        })
+    }
+
+    fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
+        UserRules::default()
+    }
+}
+
+/// Authorizers that are asked in turn, until one allows or denies.
+pub struct Chain(Vec<Arc<dyn Authorizer>>);
+
+impl Chain {
+    /// A chain of `authorizers`; [`Masters`] come before all of them.
+    pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Self {
+        let masters: Arc<dyn Authorizer> = Arc::new(Masters);
+        Self(std::iter::once(masters).chain(authorizers).collect())
+    }
+}
+
+impl Authorizer for Chain {
+    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
+        let mut said: Option<Arc<str>> = None;
+        for authorizer in &self.0 {
+            let decision = authorizer.authorize(user, attributes);
+            if decision.verdict != Verdict::NoOpinion {
+                return decision;
+            }
+            said = match (said, decision.reason) {
+                (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
+                (before, reason) => before.or(reason),
+            };
+        }
+        Decision {
+            verdict: Verdict::NoOpinion,
+            reason: said,
+        }
+    }
+
+    fn rules(&self, user: &User, namespace: &str) -> UserRules {
+        let mut all = UserRules::default();
+        for authorizer in &self.0 {
+            let UserRules {
+                rules,
+                incomplete,
+                errors,
+            } = authorizer.rules(user, namespace);
+            all.rules.extend(rules);
+            all.incomplete |= incomplete;
+            all.errors.extend(errors);
+        }
+        all
     }
 }
 
@@ -46,20 +109,41 @@ impl Authorizer for BuiltInRules {
 /// # Errors
 /// 403.
 pub fn check(authorizer: &dyn Authorizer, user: &User, request: &RequestInfo, method: &Method) -> Result<(), ApiError> {
-    if authorizer.allows(user, request) {
+    let attributes = request.attributes();
+    let decision = authorizer.authorize(user, &attributes);
+    if decision.allows() {
         return Ok(());
     }
-    Err(refused_as(user, &request.verb, request, method))
+    let path_verb = method.as_str().to_ascii_lowercase();
+    let attributes = match attributes.target {
+        AccessTarget::Path(_) => Attributes {
+            verb: &path_verb,
+            ..attributes
+        },
+        AccessTarget::Resource(_) => attributes,
+    };
+    Err(refused(user, &attributes, decision.reason()))
 }
 
-/// The refusal of a request, of which the message says that `user` cannot do `verb`.
-pub(crate) fn refused_as(user: &User, verb: &str, request: &RequestInfo, method: &Method) -> ApiError {
-    let Some(target) = &request.resource else {
-        return ApiError::forbidden_path(&user.name, method, &request.path);
+/// The refusal of what `attributes` say. `reason` is what the authorizer says about it; may be empty.
+pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
+    let (verb, user) = (attributes.verb, &user.name);
+    let because = |said: String| {
+        if reason.is_empty() {
+            said
+        } else {
+            format!("{said}: {reason}")
+        }
+    };
+    let target = match attributes.target {
+        AccessTarget::Path(path) => {
+            return ApiError::forbidden_path(because(format!("User \"{user}\" cannot {verb} path \"{path}\"")));
+        }
+        AccessTarget::Resource(target) => target,
     };
     let resource = GroupResource {
-        group: target.group.clone(),
-        resource: target.resource.clone(),
+        group: target.group.into(),
+        resource: target.resource.into(),
     };
     let below = if target.subresource.is_empty() { "" } else { "/" };
     let place = if target.namespace.is_empty() {
@@ -67,11 +151,11 @@ pub(crate) fn refused_as(user: &User, verb: &str, request: &RequestInfo, method:
     } else {
         format!("in the namespace \"{}\"", target.namespace)
     };
-    let why = format!(
-        "User \"{}\" cannot {verb} resource \"{}{below}{}\" in API group \"{}\" {place}",
-        user.name, target.resource, target.subresource, target.group
-    );
-    ApiError::forbidden(&resource, &target.name, why)
+    let why = because(format!(
+        "User \"{user}\" cannot {verb} resource \"{}{below}{}\" in API group \"{}\" {place}",
+        target.resource, target.subresource, target.group
+    ));
+    ApiError::forbidden(&resource, target.name, why)
 }
 
 #[cfg(test)]
@@ -86,17 +170,18 @@ mod tests {
         }
     }
 
-    fn ask(user: &User, method: &str, uri: &str) -> Result<(), String> {
+    fn ask(authorizer: &dyn Authorizer, user: &User, method: &str, uri: &str) -> Result<(), String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let request = RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap();
-        check(&BuiltInRules, user, &request, &method).map_err(|error| error.to_string())
+        check(authorizer, user, &request, &method).map_err(|error| error.to_string())
     }
 
     #[test]
     fn masters_may_do_everything() {
         let admin = user("admin", &[MASTERS]);
-        assert!(ask(&admin, "DELETE", "/api/v1/namespaces/a/pods").is_ok());
-        assert!(ask(&admin, "GET", "/metrics").is_ok());
+        let chain = Chain::new([Arc::new(AlwaysDeny) as Arc<dyn Authorizer>]);
+        assert!(ask(&chain, &admin, "DELETE", "/api/v1/namespaces/a/pods").is_ok());
+        assert!(ask(&chain, &admin, "GET", "/metrics").is_ok());
     }
 
     #[test]
@@ -107,6 +192,11 @@ mod tests {
                 "GET",
                 "/api/v1/namespaces/default/pods",
                 "pods is forbidden: User \"alice\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"",
+            ),
+            (
+                "GET",
+                "/api/v1/nodes?fieldSelector=metadata.name%3Da",
+                "nodes \"a\" is forbidden: User \"alice\" cannot list resource \"nodes\" in API group \"\" at the cluster scope",
             ),
             (
                 "GET",
@@ -130,21 +220,20 @@ mod tests {
             ),
         ];
         for (method, uri, message) in cases {
-            assert_eq!(ask(&alice, method, uri).unwrap_err(), message);
+            assert_eq!(ask(&Masters, &alice, method, uri).unwrap_err(), message);
         }
     }
 
     #[test]
-    fn discovery_is_for_the_authenticated_and_health_for_all() {
-        let alice = user("alice", &[AUTHENTICATED]);
-        let nobody = user("system:anonymous", &["system:unauthenticated"]);
-        for path in ["/api", "/apis/apps/v1", "/openapi/v3"] {
-            assert!(ask(&alice, "GET", path).is_ok(), "{path}");
-            assert!(ask(&nobody, "GET", path).is_err(), "{path}");
-        }
-        assert!(ask(&alice, "GET", "/apiserver").is_err());
-        for path in ["/livez", "/readyz", "/healthz", "/version"] {
-            assert!(ask(&nobody, "GET", path).is_ok(), "{path}");
-        }
+    fn a_chain_goes_on_until_somebody_decides_and_tells_all_reasons() {
+        let alice = user("alice", &[]);
+        let deny = || Arc::new(AlwaysDeny) as Arc<dyn Authorizer>;
+        let allow = || Arc::new(AlwaysAllow) as Arc<dyn Authorizer>;
+        assert!(ask(&Chain::new([deny(), allow()]), &alice, "GET", "/api").is_ok());
+        assert_eq!(
+            ask(&Chain::new([deny(), deny()]), &alice, "GET", "/api").unwrap_err(),
+            "forbidden: User \"alice\" cannot get path \"/api\": Everything is forbidden.\nEverything is forbidden."
+        );
+        assert_eq!(Chain::new([allow()]).rules(&alice, "n").rules.len(), 2);
     }
 }

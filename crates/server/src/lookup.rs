@@ -14,6 +14,8 @@ pub struct SnapshotLookup<'a> {
     pub registry: &'a Registry,
     /// The objects.
     pub snapshot: &'a Snapshot,
+    /// Whether the last write to the store failed.
+    pub failing: bool,
 }
 
 impl Lookup for SnapshotLookup<'_> {
@@ -36,5 +38,12 @@ impl Lookup for SnapshotLookup<'_> {
                 return;
             }
         }
+    }
+
+    fn storage_health(&self) -> Result<(), String> {
+        if self.failing {
+            return Err("the last write to the store failed".to_owned());
+        }
+        Ok(())
     }
 }

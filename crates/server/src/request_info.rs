@@ -3,6 +3,9 @@
 //! This is what access rules judge, so it says the same of every path as kube-apiserver does
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>).
 
+use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_resource::metadata::formats::path_segment;
+use holdfast_resource::selector::FieldSelector;
 use http::Method;
 use smol_str::SmolStr;
 
@@ -21,6 +24,8 @@ pub struct RequestInfo {
     pub resource: Option<ResourcePath>,
     /// The parameters behind the path.
     pub query: Query,
+    /// The one name that the field selector of a list or watch asks for; access rules judge by it as by that of a get.
+    pub selected_name: SmolStr,
 }
 
 /// The parts of the path of a resource.
@@ -74,6 +79,7 @@ impl RequestInfo {
             verb: SmolStr::from(method.as_str().to_ascii_lowercase()),
             resource: None,
             query: Query::parse(uri.query().unwrap_or_default()),
+            selected_name: SmolStr::default(),
         };
         info.read_resource(method)?;
         Ok(info)
@@ -82,6 +88,29 @@ impl RequestInfo {
     /// Whether this is about a resource.
     pub fn is_resource(&self) -> bool {
         self.resource.is_some()
+    }
+
+    /// What access rules judge.
+    pub fn attributes(&self) -> Attributes<'_> {
+        let target = match &self.resource {
+            None => AccessTarget::Path(&self.path),
+            Some(target) => AccessTarget::Resource(ResourceTarget {
+                group: &target.group,
+                version: &target.version,
+                resource: &target.resource,
+                subresource: &target.subresource,
+                namespace: &target.namespace,
+                name: if target.name.is_empty() {
+                    &self.selected_name
+                } else {
+                    &target.name
+                },
+            }),
+        };
+        Attributes {
+            verb: &self.verb,
+            target,
+        }
     }
 
     fn read_resource(&mut self, method: &Method) -> Result<(), ApiError> {
@@ -129,6 +158,9 @@ impl RequestInfo {
                 other => other,
             };
         }
+        if target.name.is_empty() && matches!(verb, "list" | "watch") {
+            self.selected_name = selected_name(&self.query);
+        }
         self.verb = SmolStr::new(verb);
         self.resource = Some(target);
         Ok(())
@@ -143,6 +175,20 @@ fn method_verb(method: &Method) -> &'static str {
         "PATCH" => "patch",
         "DELETE" => "delete",
         _ => "",
+    }
+}
+
+/// The name that a field selector asks for, if it asks for one that can stand in a path.
+fn selected_name(query: &Query) -> SmolStr {
+    let Some(text) = query.get("fieldSelector").filter(|text| !text.is_empty()) else {
+        return SmolStr::default();
+    };
+    let selector = FieldSelector::parse(text).ok();
+    let name = selector.as_ref().and_then(FieldSelector::name).unwrap_or_default();
+    if path_segment(name).is_empty() {
+        SmolStr::new(name)
+    } else {
+        SmolStr::default()
     }
 }
 
@@ -215,6 +261,32 @@ mod tests {
             .resource
             .unwrap();
         assert_eq!((target.resource.as_str(), target.name.as_str()), ("configmaps", "a.b"));
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_judged_by_it() {
+        let name = |uri: &str| match parse("GET", uri).attributes().target {
+            AccessTarget::Resource(target) => target.name.to_owned(),
+            AccessTarget::Path(path) => path.to_owned(),
+        };
+        assert_eq!(
+            name("/api/v1/pods?fieldSelector=metadata.name%3Da,spec.nodeName%3Db"),
+            "a"
+        );
+        assert_eq!(name("/api/v1/pods?watch=1&fieldSelector=metadata.name%3D%3Da"), "a");
+        for selector in [
+            "metadata.name!%3Da",
+            "metadata.namespace%3Da",
+            "metadata.name%3Da/b",
+            "%3D%3D",
+        ] {
+            assert_eq!(
+                name(&format!("/api/v1/pods?fieldSelector={selector}")),
+                "",
+                "{selector}"
+            );
+        }
+        assert_eq!(name("/api/v1/namespaces/n/pods/b?fieldSelector=metadata.name%3Da"), "b");
     }
 
     #[test]

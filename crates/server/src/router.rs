@@ -154,8 +154,8 @@ impl Place {
         if allowed {
             Ok(verb)
         } else if verb == Verb::Watch && self.subresource.is_empty() && verbs.contains(&Verb::List) {
-            let resource = self.served.resource.group_resource();
-            Err(ApiError::method_not_supported(&resource, verb.name()))
+            // What can be listed but not watched refuses in its own words.
+            Ok(verb)
         } else {
             Err(ApiError::method_not_allowed())
         }

@@ -9,8 +9,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 use crate::ApiError;
-use crate::authentication::{Authenticator, impersonate};
-use crate::authorization::{self, Authorizer};
+use crate::authentication::{Authenticator, Impersonation};
+use crate::authorization;
 use crate::body::{RequestBody, ResponseBody};
 use crate::negotiation::Representation;
 use crate::paths::Paths;
@@ -26,8 +26,8 @@ pub struct Service {
     pub context: Arc<Context>,
     /// Who asks.
     pub authenticator: Authenticator,
-    /// May they.
-    pub authorizer: Arc<dyn Authorizer>,
+    /// In whose name they ask.
+    pub impersonation: Impersonation,
     /// What stands at the paths that are no resources.
     pub paths: Paths,
 }
@@ -98,9 +98,11 @@ impl Service {
     ) -> Result<Response, ApiError> {
         let user = self
             .authenticator
-            .authenticate(&info.path, &head.headers, certificate)?;
-        let authorizer = self.authorizer.as_ref();
-        let user = impersonate(user, &head.headers, authorizer, &info, &head.method)?;
+            .authenticate(self.context.tokens.as_ref(), &head.headers, certificate)?;
+        let authorizer = self.context.authorizer.as_ref();
+        let user = self
+            .impersonation
+            .judge(user, &head.headers, authorizer, &info.attributes())?;
         authorization::check(authorizer, &user, &info, &head.method)?;
         let incoming = Incoming {
             method: head.method,

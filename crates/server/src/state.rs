@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
+use holdfast_resource::access::{Access, Authorizer, TokenAuthenticator};
 
 use crate::admission::AdmissionChain;
 use crate::objects::Store;
@@ -24,6 +25,10 @@ pub struct Context {
     pub trees: Trees,
     /// What every write passes through.
     pub admission: AdmissionChain,
+    /// What users may do.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Whose bearer tokens are.
+    pub tokens: Arc<dyn TokenAuthenticator>,
     /// Where uids and the ends of generated names come from.
     pub identifiers: Arc<dyn Identifiers>,
     /// The time of day.
@@ -38,6 +43,14 @@ impl Context {
     /// The resources that are served now.
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.load_full()
+    }
+
+    /// What users may do, and whose tokens are.
+    pub fn access(&self) -> Access<'_> {
+        Access {
+            authorizer: self.authorizer.as_ref(),
+            tokens: self.tokens.as_ref(),
+        }
     }
 
     /// The protobuf messages of the types of the kinds.

@@ -6,7 +6,7 @@
 use std::fmt::{self, Write as _};
 
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
 
@@ -250,9 +250,8 @@ impl ApiError {
     }
 
     /// 403: the path, which is no resource, is not for this user.
-    pub fn forbidden_path(user: &str, method: &Method, path: &str) -> Self {
-        let verb = method.as_str().to_ascii_lowercase();
-        let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
+    pub fn forbidden_path(why: impl fmt::Display) -> Self {
+        let message = format!("forbidden: {why}");
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(Details::default()))
     }
 

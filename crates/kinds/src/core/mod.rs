@@ -1,5 +1,6 @@
 //! The kinds of the core group.
 
+mod componentstatus;
 mod configmap;
 mod endpoints;
 pub(crate) mod event;
@@ -27,6 +28,7 @@ use crate::config::Config;
 pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
     let config = || config.clone();
     Some(match resource {
+        "componentstatuses" => Arc::new(componentstatus::ComponentStatus),
         "configmaps" => Arc::new(configmap::ConfigMap),
         "endpoints" => Arc::new(endpoints::Endpoints),
         "events" => Arc::new(event::Event { of_own_group: false }),

@@ -7,11 +7,12 @@ mod impersonation;
 mod tokens;
 
 pub use certificate::{CertificateError, user_of_certificate};
-pub use impersonation::impersonate;
-pub use tokens::{TokenFile, TokenFileError};
+pub use impersonation::Impersonation;
+pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
 
 use std::sync::Arc;
 
+use holdfast_resource::access::TokenAuthenticator;
 use http::header::{self, HeaderMap};
 use smol_str::SmolStr;
 
@@ -19,50 +20,32 @@ use crate::ApiError;
 use crate::user::{AUTHENTICATED, UNAUTHENTICATED, User};
 
 /// Finds out who makes a request.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Authenticator {
-    /// The bearer tokens that are known.
-    pub tokens: TokenFile,
-    /// For which requests without credentials the user `system:anonymous` may stand in.
-    pub anonymous: Anonymous,
+    /// Whether the user `system:anonymous` stands in where there are no credentials.
+    pub anonymous: bool,
 }
-
-/// For which requests without credentials the user `system:anonymous` may stand in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Anonymous {
-    /// For those about health alone, so that probes need no credentials.
-    #[default]
-    Health,
-    /// For all.
-    Everywhere,
-}
-
-/// The paths that [`Anonymous::Health`] opens.
-const HEALTH_PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 impl Authenticator {
-    /// The user who makes a request: that of its token, or that of the connection's client certificate.
+    /// The user who makes a request: that of its token, which `tokens` knows, or that of the connection's client
+    /// certificate.
     ///
     /// # Errors
     /// 401 where there is no such user.
     pub fn authenticate(
         &self,
-        path: &str,
+        tokens: &dyn TokenAuthenticator,
         headers: &HeaderMap,
         certificate: Option<&Arc<User>>,
     ) -> Result<Arc<User>, ApiError> {
         if let Some(token) = bearer_token(headers) {
-            let user = self.tokens.user(token).ok_or_else(ApiError::unauthorized)?;
-            return Ok(Arc::clone(user));
+            let known = tokens.authenticate(token, &[]);
+            return known.map(|known| known.user).map_err(|_| ApiError::unauthorized());
         }
         if let Some(user) = certificate {
             return Ok(Arc::clone(user));
         }
-        let open = match self.anonymous {
-            Anonymous::Everywhere => true,
-            Anonymous::Health => HEALTH_PATHS.contains(&path),
-        };
-        if open {
+        if self.anonymous {
             Ok(Arc::new(anonymous()))
         } else {
             Err(ApiError::unauthorized())
@@ -101,24 +84,20 @@ mod tests {
 
     use super::*;
 
-    fn authenticator(anonymous: Anonymous) -> Authenticator {
-        Authenticator {
-            tokens: TokenFile::parse("secret,alice,alice-uid,\"devs\"\n").unwrap(),
-            anonymous,
-        }
-    }
-
-    fn headers(authorization: &'static str) -> HeaderMap {
+    fn ask(
+        anonymous: bool,
+        authorization: &'static str,
+        certificate: Option<&Arc<User>>,
+    ) -> Result<Arc<User>, ApiError> {
+        let tokens = TokenFile::parse("secret,alice,alice-uid,\"devs\"\n").unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static(authorization));
-        headers
+        Authenticator { anonymous }.authenticate(&tokens, &headers, certificate)
     }
 
     #[test]
     fn a_known_token_names_its_user() {
-        let user = authenticator(Anonymous::Health)
-            .authenticate("/api", &headers("bearer secret"), None)
-            .unwrap();
+        let user = ask(false, "bearer secret", None).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "alice-uid"));
         assert_eq!(user.groups, ["devs", "system:authenticated"]);
     }
@@ -126,9 +105,7 @@ mod tests {
     #[test]
     fn an_unknown_token_is_refused_whatever_else_there_is() {
         let certificate = Arc::new(User::default());
-        let error = authenticator(Anonymous::Everywhere)
-            .authenticate("/healthz", &headers("Bearer wrong"), Some(&certificate))
-            .unwrap_err();
+        let error = ask(true, "Bearer wrong", Some(&certificate)).unwrap_err();
         assert_eq!(
             (error.code().as_u16(), error.to_string().as_str()),
             (401, "Unauthorized")
@@ -136,13 +113,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_ask_for_health_alone() {
+    fn what_is_no_token_counts_as_no_credentials() {
         for text in ["Bearer ", "Basic YTpi"] {
-            let ask = |anonymous, path| authenticator(anonymous).authenticate(path, &headers(text), None);
-            assert_eq!(ask(Anonymous::Health, "/livez").unwrap().name, "system:anonymous");
-            assert!(ask(Anonymous::Health, "/livez/ping").is_err());
-            assert!(ask(Anonymous::Health, "/api").is_err());
-            assert!(ask(Anonymous::Everywhere, "/api").is_ok());
+            assert_eq!(ask(true, text, None).unwrap().name, "system:anonymous");
+            assert!(ask(false, text, None).is_err());
         }
+    }
+
+    #[test]
+    fn a_certificate_stands_in_for_a_token() {
+        let certificate = Arc::new(User {
+            name: "node".into(),
+            ..User::default()
+        });
+        assert_eq!(ask(false, "Basic YTpi", Some(&certificate)).unwrap().name, "node");
     }
 }

@@ -5,11 +5,15 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use holdfast_resource::access::{TokenAuthenticator, TokenError, TokenUser};
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
 use super::authenticated;
 use crate::user::User;
+
+/// The audience of the tokens that this server takes: what others ask for who let it review a token.
+pub const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 /// The tokens of a file.
 #[derive(Default)]
@@ -92,6 +96,46 @@ impl TokenFile {
     }
 }
 
+impl TokenAuthenticator for TokenFile {
+    /// A token of the file is good for whatever audience it is asked for, as long as that is this server's.
+    fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
+        let user = self.user(token).ok_or(TokenError::Unknown)?;
+        let asked = audiences.is_empty() || audiences.contains(&AUDIENCE);
+        if !asked {
+            return Err(TokenError::Unknown);
+        }
+        Ok(TokenUser {
+            user: Arc::clone(user),
+            audiences: vec![SmolStr::new_static(AUDIENCE)],
+        })
+    }
+}
+
+/// Authenticators of tokens that are asked in turn, until one knows the token.
+#[derive(Default)]
+pub struct Tokens(Vec<Arc<dyn TokenAuthenticator>>);
+
+impl Tokens {
+    /// Those authenticators, in their order.
+    pub fn new(authenticators: impl IntoIterator<Item = Arc<dyn TokenAuthenticator>>) -> Self {
+        Self(authenticators.into_iter().collect())
+    }
+}
+
+impl TokenAuthenticator for Tokens {
+    fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
+        let mut refusal = TokenError::Unknown;
+        for authenticator in &self.0 {
+            match authenticator.authenticate(token, audiences) {
+                Err(TokenError::Unknown) => {}
+                Err(refused) => refusal = refused,
+                known => return known,
+            }
+        }
+        Err(refusal)
+    }
+}
+
 fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
@@ -148,6 +192,21 @@ mod tests {
         assert_eq!(groups("t3"), "one system:authenticated");
         assert!(file.user("t").is_none());
         assert!(file.user("").is_none());
+    }
+
+    #[test]
+    fn tokens_of_several_sources_are_tried_in_turn() {
+        let file = |text| Arc::new(TokenFile::parse(text).unwrap()) as Arc<dyn TokenAuthenticator>;
+        let tokens = Tokens::new([file("a,ann,1"), file("b,bob,2")]);
+        let name = |token, audiences: &[&str]| {
+            tokens
+                .authenticate(token, audiences)
+                .map(|known| known.user.name.clone())
+        };
+        assert_eq!(name("b", &[]).unwrap(), "bob");
+        assert_eq!(name("a", &["x", AUDIENCE]).unwrap(), "ann");
+        assert_eq!(name("a", &["x"]).unwrap_err(), TokenError::Unknown);
+        assert_eq!(name("c", &[]).unwrap_err().to_string(), "invalid bearer token");
     }
 
     #[test]

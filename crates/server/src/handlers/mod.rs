@@ -9,6 +9,7 @@ pub(crate) mod representation;
 mod scale;
 mod table;
 mod update;
+mod virtual_resource;
 mod watch;
 
 use std::sync::Arc;
@@ -44,6 +45,15 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
 }
 
 async fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    if request
+        .served
+        .resource
+        .strategy
+        .virtual_resource(&request.subresource)
+        .is_some()
+    {
+        return virtual_resource::handle(context, request).await;
+    }
     if request.served.resource.storage.is_none() {
         return Err(unsupported(&request));
     }

@@ -193,15 +193,31 @@ pub(crate) fn list(
     for entry in &page.entries {
         trees.push(shown.tree(entry)?);
     }
+    list_of_trees(context, shown, query, representation, &page.metadata(), trees)
+}
+
+/// The answer that shows a list of `trees`, which are in the version that is shown; `metadata` is that of the list, as
+/// JSON.
+///
+/// # Errors
+/// 406 for a view that lists do not have.
+pub(crate) fn list_of_trees(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    metadata: &str,
+    trees: Vec<Value>,
+) -> Result<Response, ApiError> {
     let json = match representation.view {
         View::Whole if representation.format == Format::Protobuf => {
-            let body = protobuf_list(context.messages(), shown, page, &trees)?;
+            let body = protobuf_list(context.messages(), shown, metadata, &trees)?;
             return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
         }
         View::Whole => list_of(
             &shown.list_kind,
             &shown.api_version,
-            &page.metadata(),
+            metadata,
             trees.into_iter().map(|mut tree| {
                 if let Some(map) = tree.as_map_mut() {
                     map.remove("kind");
@@ -213,7 +229,7 @@ pub(crate) fn list(
         View::PartialList(version) => list_of(
             "PartialObjectMetadataList",
             version.api_version(),
-            &page.metadata(),
+            metadata,
             trees.iter().map(|tree| partial(tree, version)),
         ),
         View::PartialObject(_) => {
@@ -223,24 +239,18 @@ pub(crate) fn list(
                 shown.list_kind
             )));
         }
-        View::Table(version) => super::table::table(
-            context,
-            shown,
-            query,
-            version,
-            &page.metadata(),
-            true,
-            &mut trees.into_iter(),
-        )?,
+        View::Table(version) => {
+            super::table::table(context, shown, query, version, metadata, true, &mut trees.into_iter())?
+        }
     };
     response::encoded(context.messages(), StatusCode::OK, representation, json)
 }
 
 /// A list in protobuf, each item written once.
-fn protobuf_list(messages: &Messages, shown: &Shown, page: &Page, trees: &[Value]) -> Result<Vec<u8>, ApiError> {
+fn protobuf_list(messages: &Messages, shown: &Shown, metadata: &str, trees: &[Value]) -> Result<Vec<u8>, ApiError> {
     let message = |tree| protobuf::message(messages, &shown.api_version, &shown.kind, tree);
     let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
-    protobuf::list(messages, &shown.api_version, &shown.list_kind, &page.metadata(), &items)
+    protobuf::list(messages, &shown.api_version, &shown.list_kind, metadata, &items)
 }
 
 fn list_of(kind: &str, api_version: &str, metadata: &str, items: impl Iterator<Item = Value>) -> Vec<u8> {

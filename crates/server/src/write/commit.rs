@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::Operation;
+use holdfast_resource::{Operation, Virtual, WriteContext};
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::{SmolStr, Value};
 
 use super::deletion::{self, Deletion};
 use super::outcome::Outcome;
 use super::pipeline::{self, Action, Pipeline, Prepared};
-use super::{Change, Target, metadata};
+use super::{Change, Target, metadata, tracking};
 use crate::ApiError;
 use crate::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Objects, Snapshot};
@@ -87,6 +87,50 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
         }
         Err(Failure::Refused(error)) => Err(error),
     }
+}
+
+/// What a kind that is not stored has to say to what `ask` asks of it, seen by the state as it is now.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) fn ask<T>(
+    context: &Context,
+    target: &Target,
+    operation: Operation,
+    ask: impl FnOnce(&Pipeline<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let snapshot = context.store.snapshot();
+    run(context, target, &snapshot, |pipeline| {
+        let call = pipeline.call(operation, &target.name);
+        let answer = ask(pipeline, &call)?;
+        call.outcome().stored();
+        Ok(answer)
+    })
+}
+
+/// The answer of `kind` to a POST of `object`, which is decoded, typed and has its defaults. Nothing is stored.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) fn answer(
+    context: &Context,
+    target: &Target,
+    kind: &dyn Virtual,
+    mut object: Value,
+) -> Result<Value, ApiError> {
+    pipeline::check_namespace(&mut object, &target.namespace)?;
+    ask(context, target, Operation::Create, |pipeline, call| {
+        let refuse = |refusal| pipeline.refusal_of_answer(refusal, kind);
+        let (resource, admission) = (pipeline.resource(), &context.admission);
+        tracking::update(pipeline, None, &mut object);
+        admission
+            .mutate(call, resource, Some(&mut object), None)
+            .map_err(refuse)?;
+        admission
+            .validate(call, resource, Some(&object), None)
+            .map_err(refuse)?;
+        kind.create(call, object).map_err(refuse)
+    })
 }
 
 /// Changes the object that `target` names, or creates it where the change may.
@@ -184,6 +228,7 @@ fn run<T>(
     let lookup = SnapshotLookup {
         registry: &target.registry,
         snapshot,
+        failing: context.store.is_failing(),
     };
     let (version, kind) = (&target.body_version, &target.body_kind);
     let kind_type = context.field_managers.types().kind(version, kind);

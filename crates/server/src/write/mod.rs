@@ -24,7 +24,7 @@ use holdfast_resource::{Registry, ScaleFields};
 use smol_str::SmolStr;
 
 pub(crate) use change::Change;
-pub(crate) use commit::{Shape, Written, create, delete, update};
+pub(crate) use commit::{Shape, Written, answer, ask, create, delete, update};
 pub(crate) use pipeline::check_place;
 pub use start::{NAMESPACES, start};
 pub use tracking::FieldManagers;
@@ -34,6 +34,7 @@ pub use typing::Types;
 use crate::handlers::representation::Shown;
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
+use crate::user::User;
 
 /// What a write is about.
 pub(crate) struct Target {
@@ -55,8 +56,8 @@ pub(crate) struct Target {
     pub(crate) namespace: SmolStr,
     /// The name; empty for a POST.
     pub(crate) name: SmolStr,
-    /// The name of the user who writes.
-    pub(crate) user: SmolStr,
+    /// The user who writes.
+    pub(crate) user: Arc<User>,
     /// The name of the field manager.
     pub(crate) manager: SmolStr,
     /// Whether nothing is to be stored.
@@ -82,7 +83,7 @@ impl Target {
             reset_fields: reset_fields.clone(),
             namespace: request.namespace.clone(),
             name: request.name.clone(),
-            user: request.user.name.clone(),
+            user: Arc::clone(&request.user),
             manager: tracking::manager_name(&options.field_manager, request.user_agent()),
             dry_run: options.dry_run,
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
-use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{
+    FieldError, FieldPath, GroupKind, GroupVersion, Operation, Refusal, Resource, Virtual, WriteContext,
+};
 use holdfast_value::{SmolStr, Value};
 
 use super::change::{Change, Next};
@@ -43,7 +45,7 @@ pub(super) struct Prepared {
 }
 
 /// One run of a write.
-pub(super) struct Pipeline<'a> {
+pub(crate) struct Pipeline<'a> {
     pub(super) context: &'a Context,
     pub(super) target: &'a Target,
     pub(super) snapshot: &'a Snapshot,
@@ -226,6 +228,7 @@ impl<'a> Pipeline<'a> {
             namespace: &self.target.namespace,
             name,
             user: &self.target.user,
+            access: self.context.access(),
             dry_run: self.target.dry_run,
             now: self.now,
             lookup: self.lookup,
@@ -237,6 +240,19 @@ impl<'a> Pipeline<'a> {
     pub(super) fn refusal(&self, refusal: Refusal, name: &str) -> ApiError {
         let resource = self.resource();
         ApiError::refusal(refusal, &resource.group_resource(), &resource.stored_kind(), name)
+    }
+
+    /// What the client is told of a refusal by a kind that is answered and not stored.
+    pub(crate) fn refusal_of_answer(&self, refusal: Refusal, answering: &dyn Virtual) -> ApiError {
+        let (resource, body) = (self.resource(), &self.target.body_kind);
+        let group = GroupVersion::parse(&self.target.body_version).map(|version| version.group);
+        let kind = GroupKind {
+            group: group.unwrap_or_default(),
+            kind: answering
+                .named_when_invalid()
+                .map_or_else(|| body.clone(), SmolStr::new_static),
+        };
+        ApiError::refusal(refusal, &resource.group_resource(), &kind, &self.target.name)
     }
 
     fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {

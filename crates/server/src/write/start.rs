@@ -13,12 +13,12 @@ use crate::ApiError;
 use crate::handlers::representation::Shown;
 use crate::objects;
 use crate::state::Context;
+use crate::user::User;
 
 /// The namespaces that exist from the start.
 pub const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Who makes them.
-const USER: &str = "system:apiserver";
 const MANAGER: &str = "kube-apiserver";
 
 /// Shows the kinds what is stored, keeps on showing them what changes, and creates the namespaces that are missing.
@@ -61,8 +61,8 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
                         resource.strategy.observe(before.as_ref(), now.as_ref());
                     }
                     Err(HistoryError::Compacted { oldest, .. }) => {
-                        tracing::error!(resource = %resource.group_resource(), "changes were missed");
-                        after = oldest;
+                        tracing::error!(resource = %resource.group_resource(), oldest, "changes were missed");
+                        after = show_anew(&context, &resource, storage.prefix.as_str());
                         break;
                     }
                     Err(_) => return,
@@ -70,6 +70,16 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
             }
         }
     });
+}
+
+/// Shows a kind that missed changes its objects as they are now, and says at which revision that is.
+fn show_anew(context: &Context, resource: &Resource, prefix: &str) -> u64 {
+    let snapshot = context.store.snapshot();
+    resource.strategy.observe_anew();
+    for entry in snapshot.range(prefix.as_bytes()) {
+        resource.strategy.observe(None, Some(&objects::tree(entry)));
+    }
+    snapshot.revision()
 }
 
 async fn create_namespace(context: &Arc<Context>, name: &str) -> Result<(), ApiError> {
@@ -110,7 +120,7 @@ async fn create_namespace(context: &Arc<Context>, name: &str) -> Result<(), ApiE
         reset_fields: version.reset_fields.clone(),
         namespace: SmolStr::default(),
         name: SmolStr::default(),
-        user: SmolStr::new_static(USER),
+        user: Arc::new(User::server()),
         manager: SmolStr::new_static(MANAGER),
         dry_run: false,
         registry,

@@ -53,8 +53,8 @@ impl FieldManagers {
         if let Some(manager) = self.managers.read().get(&address) {
             return Some(Arc::clone(manager));
         }
-        let manager = if target.scale.is_some() {
-            self.make_for_scale(target)?
+        let manager = if target.body_kind != shown.resource.kind {
+            self.make_for_body(target)?
         } else {
             self.make(&shown.resource, &shown.api_version, &target.subresource)
         };
@@ -63,7 +63,8 @@ impl FieldManagers {
         Some(manager)
     }
 
-    fn make_for_scale(&self, target: &Target) -> Option<FieldManager> {
+    /// The field manager of a subresource that takes objects of another kind, such as a Scale.
+    fn make_for_body(&self, target: &Target) -> Option<FieldManager> {
         let (version, kind) = (&target.body_version, &target.body_kind);
         let kind_type = self.types.kind(version, kind)?;
         let (schema, merge_type) = kind_type.merge_type();

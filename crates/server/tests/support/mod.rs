@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_server::admission::AdmissionChain;
-use holdfast_server::authentication::{Authenticator, TokenFile};
-use holdfast_server::authorization::BuiltInRules;
+use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
+use holdfast_server::authorization::Chain;
 use holdfast_server::body::{RequestBody, ResponseBody};
 use holdfast_server::health::Health;
 use holdfast_server::objects::{Objects, Store};
@@ -73,6 +73,8 @@ impl Server {
             store: Arc::new(store),
             field_managers: FieldManagers::new(Arc::new(types)),
             trees: Trees::default(),
+            authorizer: Arc::new(Chain::new([])),
+            tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
             admission: AdmissionChain::new(holdfast_kinds::admission::plugins()),
             identifiers: Arc::new(RandomIdentifiers),
             clock: Arc::new(SystemClock),
@@ -82,11 +84,8 @@ impl Server {
         write::start(&context).await.unwrap();
         let service = Service {
             context,
-            authenticator: Authenticator {
-                tokens: TokenFile::parse("token,admin,uid,system:masters").unwrap(),
-                ..Authenticator::default()
-            },
-            authorizer: Arc::new(BuiltInRules),
+            authenticator: Authenticator { anonymous: false },
+            impersonation: Impersonation::default(),
             paths: Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock)),
         };
         Self {

@@ -1,0 +1,45 @@
+//! SelfSubjectReview: who the asker is to the server, which is what `kubectl auth whoami` shows.
+
+use holdfast_resource::{Refusal, Strategy, Virtual, WriteContext};
+use holdfast_value::Value;
+
+use super::user_info;
+use crate::time::time_text;
+
+/// What SelfSubjectReviews do.
+pub(super) struct SelfSubjectReview;
+
+impl Strategy for SelfSubjectReview {
+    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
+        subresource.is_empty().then_some(self)
+    }
+}
+
+impl Virtual for SelfSubjectReview {
+    fn create(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+        // The answer is an object of its own, of which the question shows nothing.
+        let mut answer = Value::empty_map();
+        for field in ["kind", "apiVersion"] {
+            answer.set_at(&[field], object.get(field).cloned().unwrap_or_default());
+        }
+        answer.set_at(&["metadata", "creationTimestamp"], time_text(context.now));
+        answer.set_at(&["status", "userInfo"], user_info(context.user));
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn the_answer_says_who_asks_and_nothing_of_the_question() {
+        let review = "{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview, metadata: {name: x}}";
+        let answer = |path| Harness::new().answer(review, path).unwrap();
+        assert_eq!(
+            answer("status"),
+            r#"{"userInfo":{"groups":["system:authenticated"],"username":"tester"}}"#
+        );
+        assert_eq!(answer("metadata"), r#"{"creationTimestamp":"2001-09-09T01:46:40Z"}"#);
+    }
+}

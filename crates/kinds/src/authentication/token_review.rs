@@ -1,0 +1,71 @@
+//! TokenReview: whose a bearer token is.
+
+use holdfast_resource::{Field, Refusal, Strategy, Virtual, WriteContext};
+use holdfast_value::{List, Map, Value};
+
+use super::user_info;
+
+/// What TokenReviews do.
+pub(super) struct TokenReview;
+
+impl Strategy for TokenReview {
+    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
+        subresource.is_empty().then_some(self)
+    }
+}
+
+impl Virtual for TokenReview {
+    fn create(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
+        let root = Field::root(&object);
+        let spec = root.child("spec");
+        let token = spec.child("token").text();
+        if token.is_empty() {
+            let why = "token is required for TokenReview in authentication";
+            return Err(Refusal::BadRequest(why.to_owned()));
+        }
+        let audiences: Vec<&str> = spec
+            .child("audiences")
+            .slice()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let mut status = Map::new();
+        match context.access.tokens.authenticate(token, &audiences) {
+            Ok(known) => {
+                status.insert("authenticated", Value::Bool(true));
+                status.insert("user", user_info(&known.user));
+                let audiences = known.audiences.into_iter().map(Value::from);
+                status.insert("audiences", Value::List(audiences.collect::<List>()));
+            }
+            Err(why) => {
+                status.insert("user", Value::empty_map());
+                status.insert("error", Value::from(why.to_string()));
+            }
+        }
+        object.set_at(&["status"], Value::Map(status));
+        Ok(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn a_token_that_nobody_knows_is_nobodys() {
+        let review = "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: TOKEN}}";
+        let answer = |token| Harness::new().answer(&review.replace("TOKEN", token), "status");
+        assert_eq!(
+            answer("wrong").unwrap(),
+            r#"{"error":"invalid bearer token","user":{}}"#
+        );
+        assert_eq!(
+            answer("tester").unwrap(),
+            r#"{"audiences":["here"],"authenticated":true,"user":{"groups":["system:authenticated"],"username":"tester"}}"#
+        );
+        assert_eq!(
+            answer("''").unwrap_err(),
+            [r#"BadRequest("token is required for TokenReview in authentication")"#]
+        );
+    }
+}

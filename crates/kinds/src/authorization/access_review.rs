@@ -1,0 +1,288 @@
+//! SubjectAccessReview, SelfSubjectAccessReview and LocalSubjectAccessReview: whether somebody may do something.
+
+use std::borrow::Cow;
+
+use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget, User, Verdict};
+use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, Virtual, WriteContext};
+use holdfast_value::{Map, SmolStr, Value};
+
+use crate::validation::Errors;
+
+/// Whom a review is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// Whoever asks.
+    Asker,
+    /// The user of the spec.
+    User,
+    /// The user of the spec, in the namespace of the review alone.
+    UserInNamespace,
+}
+
+/// What the reviews of access do.
+pub(super) struct AccessReview(pub(super) About);
+
+impl Strategy for AccessReview {
+    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
+        subresource.is_empty().then_some(self)
+    }
+}
+
+impl Virtual for AccessReview {
+    fn create(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
+        let errors = self.faults(&object);
+        if !errors.is_empty() {
+            return Err(Refusal::Invalid(errors));
+        }
+        let root = Field::root(&object);
+        let spec = root.child("spec");
+        let user = match self.0 {
+            About::Asker => Cow::Borrowed(context.user),
+            About::User | About::UserInNamespace => Cow::Owned(user_of(&spec)),
+        };
+        let (resource, path) = (spec.child("resourceAttributes"), spec.child("nonResourceAttributes"));
+        let attributes = if resource.is_set() {
+            Attributes {
+                verb: resource.child("verb").text(),
+                target: AccessTarget::Resource(ResourceTarget {
+                    group: resource.child("group").text(),
+                    version: resource.child("version").text(),
+                    resource: resource.child("resource").text(),
+                    subresource: resource.child("subresource").text(),
+                    namespace: resource.child("namespace").text(),
+                    name: resource.child("name").text(),
+                }),
+            }
+        } else {
+            Attributes {
+                verb: path.child("verb").text(),
+                target: AccessTarget::Path(path.child("path").text()),
+            }
+        };
+        let decision = context.access.authorizer.authorize(&user, &attributes);
+        let mut status = Map::new();
+        status.insert("allowed", Value::Bool(decision.verdict == Verdict::Allow));
+        if decision.verdict == Verdict::Deny {
+            status.insert("denied", Value::Bool(true));
+        }
+        if !decision.reason().is_empty() {
+            status.insert("reason", Value::from(decision.reason()));
+        }
+        object.set_at(&["status"], Value::Map(status));
+        Ok(object)
+    }
+
+    fn named_when_invalid(&self) -> Option<&'static str> {
+        Some("")
+    }
+}
+
+impl AccessReview {
+    fn faults(&self, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        let (resource, path) = (spec.child("resourceAttributes"), spec.child("nonResourceAttributes"));
+        let mut errors = Errors::new();
+        match (resource.is_set(), path.is_set()) {
+            (true, true) => {
+                let why = "cannot be specified in combination with resourceAttributes";
+                errors.push(path.invalid_as(shown_path(&path), why));
+            }
+            (false, false) => {
+                let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+                errors.push(resource.invalid_as(Value::Null, why));
+            }
+            _ => {}
+        }
+        let user = spec.child("user");
+        if self.0 != About::Asker && user.text().is_empty() && spec.child("groups").is_empty() {
+            errors.push(user.invalid_as("", "at least one of user or group must be specified"));
+        }
+        selector_faults(&resource.child("fieldSelector"), false, &mut errors);
+        selector_faults(&resource.child("labelSelector"), true, &mut errors);
+        let metadata = metadata_beyond(object, self.0 == About::UserInNamespace);
+        if let (Some(metadata), true) = (metadata, self.0 != About::Asker) {
+            let why = match self.0 {
+                About::UserInNamespace => "must be empty except for namespace",
+                _ => "must be empty",
+            };
+            errors.push(root.child("metadata").invalid_as(metadata, why));
+        }
+        if self.0 == About::UserInNamespace {
+            let namespace = resource.child("namespace");
+            let of_review = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
+            if resource.is_set() && namespace.text() != of_review {
+                errors.push(namespace.invalid_as(namespace.text(), "must match metadata.namespace"));
+            }
+            if path.is_set() {
+                let why = "disallowed on this kind of request";
+                errors.push(path.invalid_as(shown_path(&path), why));
+            }
+        }
+        errors
+    }
+}
+
+/// What the metadata of a review says besides who wrote it, if anything.
+fn metadata_beyond(object: &Value, namespace_may_stand: bool) -> Option<Value> {
+    let mut metadata = object.get("metadata")?.clone();
+    metadata.remove_at(&["managedFields"]);
+    let mut beyond = metadata.clone();
+    if namespace_may_stand {
+        beyond.remove_at(&["namespace"]);
+    }
+    beyond.as_map().is_some_and(|map| !map.is_empty()).then_some(metadata)
+}
+
+/// A path's attributes, as the reference shows them: by the names of its source.
+fn shown_path(path: &Field<'_, '_>) -> Map {
+    [("Path", "path"), ("Verb", "verb")]
+        .iter()
+        .map(|(shown, field)| (SmolStr::new_static(shown), path.child(field).text().into()))
+        .collect()
+}
+
+fn user_of(spec: &Field<'_, '_>) -> User {
+    let texts = |field: &Field<'_, '_>| {
+        field
+            .slice()
+            .iter()
+            .filter_map(Value::as_str)
+            .map(SmolStr::new)
+            .collect()
+    };
+    let extra = spec.child("extra");
+    User {
+        name: spec.child("user").text().into(),
+        uid: spec.child("uid").text().into(),
+        groups: texts(&spec.child("groups")),
+        extra: extra
+            .entries()
+            .map(|(key, values)| (SmolStr::new(key), texts(&values)))
+            .collect(),
+    }
+}
+
+/// What is wrong with a selector. Operators that are not known are let through, since newer clients may send them.
+fn selector_faults(selector: &Field<'_, '_>, of_labels: bool, errors: &mut Errors) {
+    if !selector.is_set() {
+        return;
+    }
+    let (raw, requirements) = (selector.child("rawSelector"), selector.child("requirements"));
+    match (raw.text().is_empty(), requirements.is_empty()) {
+        (false, false) => {
+            errors.push(raw.invalid("may not specified at the same time as requirements"));
+            return;
+        }
+        (true, true) => {
+            let why = format!(
+                "when {} is specified, requirements or rawSelector is required",
+                selector.path()
+            );
+            errors.push(requirements.required(why));
+        }
+        _ => {}
+    }
+    for requirement in requirements.items() {
+        let (key, values) = (requirement.child("key"), requirement.child("values"));
+        match requirement.child("operator").text() {
+            "In" | "NotIn" if values.is_empty() => {
+                errors.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                errors.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            }
+            _ => {}
+        }
+        if of_labels {
+            validate_label_name(&key, errors);
+        } else if key.text().is_empty() {
+            errors.push(key.required("must be specified"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const SELF: &str = "{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: SPEC}";
+    const OTHER: &str = "{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, spec: SPEC}";
+    const LOCAL: &str = "{apiVersion: authorization.k8s.io/v1, kind: LocalSubjectAccessReview, \
+                         metadata: {namespace: default}, spec: SPEC}";
+
+    fn ask(review: &str, spec: &str) -> Result<String, Vec<String>> {
+        Harness::new().answer(&review.replace("SPEC", spec), "status")
+    }
+
+    #[test]
+    fn a_review_asks_the_authorizer() {
+        let pods = "resourceAttributes: {namespace: default, verb: get, resource: pods}";
+        assert_eq!(ask(SELF, &format!("{{{pods}}}")).unwrap(), r#"{"allowed":true}"#);
+        assert_eq!(
+            ask(OTHER, &format!("{{user: bob, {pods}}}")).unwrap(),
+            r#"{"allowed":true}"#
+        );
+        assert_eq!(
+            ask(LOCAL, &format!("{{groups: [devs], {pods}}}")).unwrap(),
+            r#"{"allowed":true}"#
+        );
+    }
+
+    #[test]
+    fn a_review_is_about_one_thing_and_somebody() {
+        assert_eq!(
+            ask(SELF, "{}").unwrap_err(),
+            [
+                "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            ]
+        );
+        let both = "{resourceAttributes: {verb: get}, nonResourceAttributes: {path: /x, verb: get}}";
+        assert_eq!(
+            ask(OTHER, both).unwrap_err(),
+            [
+                r#"spec.nonResourceAttributes: Invalid value: {"Path":"/x","Verb":"get"}: cannot be specified in combination with resourceAttributes"#,
+                r#"spec.user: Invalid value: "": at least one of user or group must be specified"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_local_review_stays_in_its_namespace() {
+        assert_eq!(
+            ask(LOCAL, "{user: bob, resourceAttributes: {namespace: other, verb: get}}").unwrap_err(),
+            [r#"spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace"#]
+        );
+        assert_eq!(
+            ask(LOCAL, "{user: bob, nonResourceAttributes: {path: /x, verb: get}}").unwrap_err(),
+            [
+                r#"spec.nonResourceAttributes: Invalid value: {"Path":"/x","Verb":"get"}: disallowed on this kind of request"#
+            ]
+        );
+    }
+
+    #[test]
+    fn selectors_are_checked_as_far_as_they_are_known() {
+        let ask = |selector: &str| ask(SELF, &format!("{{resourceAttributes: {{verb: list, {selector}}}}}"));
+        assert!(ask("fieldSelector: {requirements: [{key: a, operator: Newer}]}").is_ok());
+        assert_eq!(
+            ask("fieldSelector: {}").unwrap_err(),
+            [
+                "spec.resourceAttributes.fieldSelector.requirements: Required value: when spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required"
+            ]
+        );
+        assert_eq!(
+            ask("labelSelector: {requirements: [{key: a, operator: In}]}").unwrap_err(),
+            [
+                "spec.resourceAttributes.labelSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
+            ]
+        );
+        assert_eq!(
+            ask("labelSelector: {rawSelector: a, requirements: [{key: a, operator: Exists}]}").unwrap_err(),
+            [
+                r#"spec.resourceAttributes.labelSelector.rawSelector: Invalid value: "a": may not specified at the same time as requirements"#
+            ]
+        );
+    }
+}

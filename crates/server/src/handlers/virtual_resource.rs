@@ -1,0 +1,74 @@
+//! What is answered at once and never stored: reviews and the like.
+
+use std::sync::Arc;
+
+use holdfast_resource::{Operation, Verb, Virtual};
+use http::StatusCode;
+
+use super::representation::{self, Shown};
+use super::{kind_type, read_body, unsupported};
+use crate::ApiError;
+use crate::negotiation;
+use crate::options::{CreateOptions, ListOptions, WriteOptions};
+use crate::request::ResourceRequest;
+use crate::response::{self, Response};
+use crate::state::Context;
+use crate::write::{self, Target, decode};
+
+/// Answers a request for a resource, or a subresource, that its kind calls virtual.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn handle(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    if request.verb == Verb::Create {
+        return create(context, &mut request).await;
+    }
+    let resource = Arc::clone(&request.served.resource);
+    let Some(kind) = resource.strategy.virtual_resource(&request.subresource) else {
+        return Err(unsupported(&request));
+    };
+    read(context, &request, kind)
+}
+
+async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result<Response, ApiError> {
+    let options = CreateOptions::parse(&request.query)?;
+    let format = negotiation::body_format(&request.headers)?;
+    let body = read_body(request).await?;
+    let kind_type = kind_type(context, request)?;
+    let types = context.field_managers.types();
+    let decoded = decode::object(&body, format, types, &kind_type, options.write.field_validation)?;
+    let target = Target::of_request(request, &options.write);
+    let resource = Arc::clone(&request.served.resource);
+    let Some(kind) = resource.strategy.virtual_resource(&request.subresource) else {
+        return Err(unsupported(request));
+    };
+    let object = write::answer(context, &target, kind, kind_type.with_defaults(decoded.object))?;
+    let (shown, representation) = (Shown::of_subresource(request), &request.representation);
+    let code = StatusCode::CREATED;
+    let mut answer = representation::object(context, &shown, &request.query, representation, code, &object)?;
+    response::add_warnings(answer.headers_mut(), &decoded.warnings);
+    Ok(answer)
+}
+
+fn read(context: &Context, request: &ResourceRequest, kind: &dyn Virtual) -> Result<Response, ApiError> {
+    let target = Target::of_request(request, &WriteOptions::default());
+    let (shown, query, representation) = (Shown::of_subresource(request), &request.query, &request.representation);
+    match request.verb {
+        Verb::Get => {
+            let object = write::ask(context, &target, Operation::Update, |pipeline, call| {
+                let object = kind.get(call, &request.name);
+                object.map_err(|refusal| pipeline.refusal_of_answer(refusal, kind))
+            })?;
+            representation::object(context, &shown, query, representation, StatusCode::OK, &object)
+        }
+        Verb::List => {
+            ListOptions::parse(query)?;
+            let objects = write::ask(context, &target, Operation::Update, |pipeline, call| {
+                let objects = kind.list(call);
+                objects.map_err(|refusal| pipeline.refusal_of_answer(refusal, kind))
+            })?;
+            representation::list_of_trees(context, &shown, query, representation, "{}", objects)
+        }
+        _ => Err(unsupported(request)),
+    }
+}
