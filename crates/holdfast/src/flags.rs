@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use holdfast_kinds::Block;
+use holdfast_server::go_duration;
 
 use crate::remote::ObjectFlags;
 
@@ -99,15 +100,23 @@ pub(crate) struct Serve {
     pub(crate) disable_admission_plugins: Vec<String>,
 
     /// How long a request other than a watch may take
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = go_duration::parse)]
     pub(crate) request_timeout: Duration,
+
+    /// The most requests at a time that read, besides watches; 0 for no limit
+    #[arg(long, value_name = "NUMBER", default_value_t = 400)]
+    pub(crate) max_requests_inflight: usize,
+
+    /// The most requests at a time that change something; 0 for no limit
+    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
+    pub(crate) max_mutating_requests_inflight: usize,
 
     /// How long watches last at least that state no timeout, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     pub(crate) min_request_timeout: u64,
 
     /// How long to go on serving, no longer ready, after the signal to end
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_duration::parse)]
     pub(crate) shutdown_delay_duration: Duration,
 
     /// The most requests at a time on one HTTP/2 connection
@@ -151,29 +160,6 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// Reads a duration as Go writes them: `300ms`, `1m30s`, `1.5h`.
-fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
-    let invalid = || format!("{text:?} is no duration, such as 30s or 1m30s");
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let (mut seconds, mut rest) = (0.0, text);
-    while !rest.is_empty() {
-        let digits = rest.find(|character: char| !(character.is_ascii_digit() || character == '.'));
-        let (number, behind) = rest.split_at(digits.ok_or_else(invalid)?);
-        let number: f64 = number.parse().map_err(|_| invalid())?;
-        let found = UNITS.iter().find(|(unit, _)| behind.starts_with(unit));
-        let (unit, factor) = found.ok_or_else(invalid)?;
-        seconds += number * factor;
-        rest = &behind[unit.len()..];
-    }
-    if text.is_empty() {
-        return Err(invalid());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,23 +184,6 @@ mod tests {
         assert_eq!(ports("30000-32767"), Ok(30000..=32767));
         for text in ["", "5", "2-1", "0-5", "1-70000", "a-b"] {
             assert!(ports(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn durations_are_read_as_go_writes_them() {
-        let cases = [
-            ("0", 0),
-            ("0s", 0),
-            ("1m30s", 90_000),
-            ("300ms", 300),
-            ("1.5h", 5_400_000),
-        ];
-        for (text, millis) in cases {
-            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "5", "s", "1x", "-1s"] {
-            assert!(duration(text).is_err(), "{text}");
         }
     }
 }

@@ -16,6 +16,8 @@ use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile, T
 use holdfast_server::authorization::{Authorizer, Chain, PublicPaths};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health};
+use holdfast_server::inflight::InFlight;
+use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::{Objects, Store};
 use holdfast_server::paths::Paths;
 use holdfast_server::service::Service;
@@ -217,6 +219,15 @@ fn service(
     let types = Arc::new(tables::types().context("cannot read the table of types")?);
     let documents = Documents::new(Arc::clone(&registry), Arc::clone(&types));
     let types = Types::new(types, &registry.load());
+    let metrics = Metrics::new().and_then(|metrics| {
+        metrics.count_objects(Arc::clone(&store), Arc::clone(&registry))?;
+        Ok(Arc::new(metrics))
+    });
+    let metrics = metrics.context("cannot set up metrics")?;
+    let in_flight = Arc::new(InFlight::new(
+        flags.max_requests_inflight,
+        flags.max_mutating_requests_inflight,
+    ));
     let context = Context {
         registry: Arc::clone(&registry),
         store,
@@ -227,6 +238,7 @@ fn service(
         admission: admission_chain(flags)?,
         identifiers: Arc::new(RandomIdentifiers),
         clock: Arc::new(SystemClock),
+        metrics: Arc::clone(&metrics),
         shutdown,
         config,
     };
@@ -237,7 +249,9 @@ fn service(
         },
         impersonation: Impersonation::default(),
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
-            .with_openapi(Arc::new(documents)),
+            .with_openapi(Arc::new(documents))
+            .with_metrics(metrics, Arc::clone(&in_flight)),
+        in_flight,
     }))
 }
 

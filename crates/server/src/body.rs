@@ -9,13 +9,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::Stream;
 use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
 use crate::ApiError;
+use crate::metrics::Lasting;
 
 /// The most bytes that the body of a request may have.
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
@@ -159,6 +160,14 @@ impl ResponseBody {
     /// A body that comes as `stream` gives it.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(Box::pin(stream))
+    }
+
+    /// Counts what a stream sends in `lasting`, which goes with it.
+    pub(crate) fn record(&mut self, mut lasting: Lasting) {
+        if let Self::Stream(stream) = self {
+            let stream = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
+            *self = Self::stream(stream.inspect(move |piece| lasting.sent(piece.len() as u64)));
+        }
     }
 
     /// The length in bytes, where it is known.

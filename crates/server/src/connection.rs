@@ -137,8 +137,13 @@ impl Acceptor {
         }
         let stream = match tokio::time::timeout(self.limits.handshake, self.tls.accept(stream)).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
-            Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
+            failed => {
+                self.service.context.metrics.handshake_failed();
+                return match failed {
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+                    _ => tracing::debug!(%peer, "TLS handshake took too long"),
+                };
+            }
         };
         let certificate = client(&stream, peer);
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");

@@ -99,6 +99,16 @@ impl Health {
         }
     }
 
+    /// How each check stands: its endpoint, its name, and whether it is well.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        let of = |endpoint: &Endpoint| {
+            let endpoint = *endpoint;
+            let checks = self.of(endpoint);
+            checks.map(move |check| (endpoint.name(), check.name, (check.outcome)().is_ok()))
+        };
+        Endpoint::ALL.iter().flat_map(of)
+    }
+
     fn of(&self, endpoint: Endpoint) -> impl Iterator<Item = &Check> {
         self.checks
             .iter()

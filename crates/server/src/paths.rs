@@ -12,6 +12,8 @@ use crate::ApiError;
 use crate::discovery::aggregated::{self, Documents, Root};
 use crate::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::health::Health;
+use crate::inflight::InFlight;
+use crate::metrics::{self, Metrics};
 use crate::negotiation::{self, NAMED_TYPES, Representation};
 use crate::openapi::{self, OpenApi};
 use crate::response::{self, Response};
@@ -27,6 +29,7 @@ pub struct Paths {
     discovery: Documents,
     version: VersionInfo,
     openapi: Option<Arc<OpenApi>>,
+    metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
     clock: Arc<dyn Clock>,
 }
 
@@ -45,6 +48,7 @@ impl Paths {
             discovery: Documents::default(),
             version: VersionInfo::current(),
             openapi: None,
+            metrics: None,
             clock,
         }
     }
@@ -53,6 +57,13 @@ impl Paths {
     #[must_use]
     pub fn with_openapi(mut self, source: Arc<dyn openapi::Source>) -> Self {
         self.openapi = Some(Arc::new(OpenApi::new(source)));
+        self
+    }
+
+    /// With what is counted, and the requests under way.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Arc<Metrics>, in_flight: Arc<InFlight>) -> Self {
+        self.metrics = Some((metrics, in_flight));
         self
     }
 
@@ -100,6 +111,8 @@ impl Paths {
             [] | ["index.html"] => document.json_only(&PathList {
                 paths: self.list(&registry),
             }),
+            ["metrics"] if let Some((metrics, in_flight)) = &self.metrics => metrics.respond(in_flight),
+            ["metrics", "slis"] if self.metrics.is_some() => Ok(metrics::service_levels(self.health.outcomes())),
             ["version"] if method == Method::GET => document.json_only(&self.version),
             ["version"] => Err(ApiError::method_not_allowed()),
             ["version", ..] => Err(ApiError::unknown_resource()),
@@ -126,6 +139,9 @@ impl Paths {
     /// All paths that can be asked for, in the order of the alphabet.
     fn list(&self, registry: &Registry) -> Vec<String> {
         let mut paths = self.health.paths();
+        if self.metrics.is_some() {
+            paths.extend(["/metrics", "/metrics/slis"].map(str::to_owned));
+        }
         paths.extend(["/api", "/apis", "/version"].map(str::to_owned));
         for served in registry.group_versions() {
             if served.group.is_empty() {

@@ -12,13 +12,16 @@ use crate::ApiError;
 use crate::authentication::{Authenticator, Impersonation};
 use crate::authorization;
 use crate::body::{RequestBody, ResponseBody};
-use crate::negotiation::Representation;
+use crate::go_duration;
+use crate::inflight::{self, InFlight};
+use crate::metrics::Recording;
+use crate::negotiation::{self, PatchType, Representation};
 use crate::paths::Paths;
 use crate::request_info::RequestInfo;
 use crate::response::{self, Response};
 use crate::router::{self, Incoming};
 use crate::state::Context;
-use crate::user::User;
+use crate::user::{MASTERS, User};
 
 /// Everything that answers requests, once a connection has read them.
 pub struct Service {
@@ -30,6 +33,8 @@ pub struct Service {
     pub impersonation: Impersonation,
     /// What stands at the paths that are no resources.
     pub paths: Paths,
+    /// How many requests are served at a time.
+    pub in_flight: Arc<InFlight>,
 }
 
 /// The header that names a request.
@@ -57,7 +62,11 @@ impl Service {
             Ok(info) => Representation::of_errors(&head.headers, &info.query),
             Err(_) => Representation::default(),
         };
-        let watch = info.as_ref().is_ok_and(|info| info.verb == "watch");
+        let lasting = info.as_ref().is_ok_and(inflight::lasts);
+        let recording = info
+            .as_ref()
+            .ok()
+            .and_then(|info| self.record(info, &head.headers, started));
         let outcome = match info {
             Ok(info) => self.answer(head, info, body, certificate).await,
             Err(error) => Err(error),
@@ -71,13 +80,39 @@ impl Service {
         if method == Method::HEAD {
             *response.body_mut() = ResponseBody::empty();
         }
-        let (code, taken) = (response.status().as_u16(), started.elapsed());
-        if taken >= SLOW && !watch {
+        let (code, taken) = (response.status(), started.elapsed());
+        if let Some(recording) = recording {
+            self.finish(recording, &mut response);
+        }
+        let code = code.as_u16();
+        if taken >= SLOW && !lasting {
             tracing::info!(%method, %uri, code, ?taken, "slow request");
         } else {
             tracing::debug!(%method, %uri, code, ?taken, "request");
         }
         response
+    }
+
+    /// Begins to count the request.
+    fn record(&self, info: &RequestInfo, headers: &HeaderMap, started: Instant) -> Option<Recording> {
+        let applies =
+            info.verb == "patch" && negotiation::patch_type(headers).is_ok_and(|sort| sort == PatchType::Apply);
+        let requests = self.context.metrics.requests();
+        requests.begin(info, applies, &self.context.registry.load(), started)
+    }
+
+    /// Counts the request: at once, or with the last of what is sent.
+    fn finish(&self, mut recording: Recording, response: &mut Response) {
+        let requests = self.context.metrics.requests();
+        let code = response.status();
+        requests.answered(&recording, code);
+        if matches!(code, StatusCode::TOO_MANY_REQUESTS | StatusCode::GATEWAY_TIMEOUT) {
+            requests.terminated(&recording, code);
+        }
+        match response.body().length() {
+            Some(length) => recording.sent(length),
+            None => response.body_mut().record(recording.lasts()),
+        }
     }
 
     /// The name by which an audit log knows the request: the client's own, or a new one.
@@ -96,13 +131,19 @@ impl Service {
         body: RequestBody,
         certificate: Option<&Arc<User>>,
     ) -> Result<Response, ApiError> {
+        let limit = self.time_limit(&info)?;
         let user = self
             .authenticator
-            .authenticate(self.context.tokens.as_ref(), &head.headers, certificate)?;
+            .authenticate(self.context.tokens.as_ref(), &head.headers, certificate);
+        let user = user.inspect_err(|_| self.context.metrics.unauthenticated())?;
         let authorizer = self.context.authorizer.as_ref();
         let user = self
             .impersonation
             .judge(user, &head.headers, authorizer, &info.attributes())?;
+        let place = limit.and_then(|_| self.place(&info.verb, &user));
+        if limit.is_some() && place.is_none() {
+            return Ok(inflight::too_many());
+        }
         authorization::check(authorizer, &user, &info, &head.method)?;
         let incoming = Incoming {
             method: head.method,
@@ -120,8 +161,6 @@ impl Service {
             return self.paths.respond(incoming).await;
         };
         let context = Arc::clone(&self.context);
-        let limit = context.config.request_timeout;
-        let long = incoming.info.verb == "watch";
         // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
         // for good, when its outcome is known.
         let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
@@ -129,9 +168,9 @@ impl Service {
         let answer = Box::pin(guarded(async move {
             router::serve_resource(&context, incoming, target).await
         }));
-        if long {
+        let Some(limit) = limit else {
             return answer.await;
-        }
+        };
         let answer = async {
             if writes {
                 tokio::spawn(answer).await.unwrap_or_else(|_| Err(panicked()))
@@ -146,6 +185,33 @@ impl Service {
                 Err(ApiError::timeout(why, 0))
             }
         }
+    }
+}
+
+impl Service {
+    /// How long the request may take: as long as the client says in `timeout`, if that is less than what the server allows.
+    /// `None` for those that last.
+    fn time_limit(&self, info: &RequestInfo) -> Result<Option<Duration>, ApiError> {
+        if inflight::lasts(info) {
+            return Ok(None);
+        }
+        let most = self.context.config.request_timeout;
+        let Some(text) = info.query.get("timeout").filter(|text| !text.is_empty()) else {
+            return Ok(Some(most));
+        };
+        let wanted = go_duration::parse(text)
+            .map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
+        Ok(Some(if wanted.is_zero() { most } else { wanted.min(most) }))
+    }
+
+    /// A place among the requests that are served at a time, if there is one. Those who may do everything are never refused
+    /// one, so that they can mend what is wrong.
+    fn place(&self, verb: &str, user: &User) -> Option<inflight::Place> {
+        let place = self.in_flight.enter(verb);
+        if place.is_none() && user.is_in(MASTERS) {
+            return self.in_flight.enter_anyway(verb);
+        }
+        place
     }
 }
 

@@ -9,6 +9,7 @@ use holdfast_resource::Registry;
 use holdfast_resource::access::{Access, Authorizer, TokenAuthenticator};
 
 use crate::admission::AdmissionChain;
+use crate::metrics::Metrics;
 use crate::objects::Store;
 use crate::shutdown::Shutdown;
 use crate::write::{FieldManagers, Trees};
@@ -33,6 +34,8 @@ pub struct Context {
     pub identifiers: Arc<dyn Identifiers>,
     /// The time of day.
     pub clock: Arc<dyn Clock>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// How far the end of the server has come; what has no end of its own ends with it.
     pub shutdown: Shutdown,
     /// What was decided at start.

@@ -31,6 +31,22 @@ pub fn git_version() -> String {
 }
 
 impl VersionInfo {
+    /// The labels of the metric that tells of the build, and their values.
+    pub(crate) fn labels(&self) -> ([&'static str; 9], [&str; 9]) {
+        let labels = [
+            ("build_date", self.build_date),
+            ("compiler", self.compiler),
+            ("git_commit", self.git_commit),
+            ("git_tree_state", self.git_tree_state),
+            ("git_version", &self.git_version),
+            ("go_version", self.go_version),
+            ("major", self.major),
+            ("minor", self.minor),
+            ("platform", &self.platform),
+        ];
+        (labels.map(|(name, _)| name), labels.map(|(_, value)| value))
+    }
+
     /// What this build says of itself.
     pub fn current() -> Self {
         // Clients know platforms by the names that Go gives them.

@@ -14,6 +14,7 @@ use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::authorization::{Authorizer, Chain, PublicPaths};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health};
+use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::{Objects, Store};
 use holdfast_server::paths::Paths;
 use holdfast_server::service::Service;
@@ -135,12 +136,14 @@ impl Server {
                 admission: AdmissionChain::default(),
                 identifiers: Arc::new(RandomIdentifiers),
                 clock: Arc::new(SystemClock),
+                metrics: Arc::new(Metrics::new().unwrap()),
                 shutdown: shutdown.clone(),
                 config: Config::default(),
             }),
             authenticator: Authenticator { anonymous: true },
             impersonation: Impersonation::default(),
             paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),
+            in_flight: Arc::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -36,6 +36,9 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     let Some(deprecation) = request.served.resource.strategy.deprecation(version) else {
         return dispatch(context, request).await;
     };
+    let resource = &request.served.resource;
+    let metrics = &context.metrics;
+    metrics.deprecated(&resource.group, version, &resource.plural, &request.subresource);
     // Refusals warn too, so they become answers here.
     let errors = Representation::of_errors(&request.headers, &request.query);
     let answer = dispatch(context, request).await;

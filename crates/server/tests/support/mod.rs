@@ -19,6 +19,7 @@ use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::authorization::Chain;
 use holdfast_server::body::{RequestBody, ResponseBody};
 use holdfast_server::health::Health;
+use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::{Objects, Store};
 use holdfast_server::paths::Paths;
 use holdfast_server::service::Service;
@@ -78,6 +79,7 @@ impl Server {
             admission: AdmissionChain::new(holdfast_kinds::admission::plugins()),
             identifiers: Arc::new(RandomIdentifiers),
             clock: Arc::new(SystemClock),
+            metrics: Arc::new(Metrics::new().unwrap()),
             shutdown: ShutdownTrigger::new().shutdown(),
             config: Config::default(),
         });
@@ -87,6 +89,7 @@ impl Server {
             authenticator: Authenticator { anonymous: false },
             impersonation: Impersonation::default(),
             paths: Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock)),
+            in_flight: Arc::default(),
         };
         Self {
             service: Arc::new(service),

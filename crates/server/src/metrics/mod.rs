@@ -1,0 +1,218 @@
+//! What the server counts of itself, for Prometheus (<https://kubernetes.io/docs/reference/instrumentation/metrics/>).
+//!
+//! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Counting is on the way of every
+//! request: its counters are found once, by one look into a table, and from there on counting is adding to numbers.
+
+mod process;
+mod requests;
+mod stored;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use holdfast_resource::Registry;
+use http::{HeaderValue, StatusCode, header};
+use prometheus::core::Collector;
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
+
+use crate::ApiError;
+use crate::inflight::InFlight;
+use crate::objects::Store;
+use crate::response::{self, Response};
+use crate::version::VersionInfo;
+
+use requests::Requests;
+pub(crate) use requests::{Lasting, Recording};
+
+/// The text format, as Prometheus asks for it and the reference names it.
+const CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
+
+/// What the server counts of itself.
+pub struct Metrics {
+    registry: prometheus::Registry,
+    requests: Requests,
+    deprecated: IntGaugeVec,
+    in_flight: IntGaugeVec,
+    handshake_errors: IntCounter,
+    authentications: IntCounterVec,
+}
+
+impl Metrics {
+    /// Counters that stand at zero.
+    ///
+    /// # Errors
+    /// Where two metrics have one name, which is a fault of this code.
+    pub fn new() -> prometheus::Result<Self> {
+        let registry = prometheus::Registry::new();
+        let metrics = Self {
+            requests: Requests::new(&registry)?,
+            deprecated: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "apiserver_requested_deprecated_apis",
+                        "Deprecated APIs that have been requested, with the release that takes them away",
+                    ),
+                    &["group", "removed_release", "resource", "subresource", "version"],
+                )?,
+            )?,
+            in_flight: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "apiserver_current_inflight_requests",
+                        "Requests that are served now, without those that last, such as watches",
+                    ),
+                    &["request_kind"],
+                )?,
+            )?,
+            handshake_errors: registered(
+                &registry,
+                IntCounter::new(
+                    "apiserver_tls_handshake_errors_total",
+                    "Connections that ended before their TLS handshake did",
+                )?,
+            )?,
+            authentications: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "authentication_attempts",
+                        "Requests by whether it is known who makes them",
+                    ),
+                    &["result"],
+                )?,
+            )?,
+            registry,
+        };
+        metrics.registry.register(Box::new(process::Process::new()?))?;
+        metrics.tell_of_build()?;
+        Ok(metrics)
+    }
+
+    /// Counts the objects of `store` whenever somebody asks.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn count_objects(&self, store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<()> {
+        self.registry
+            .register(Box::new(stored::StoredObjects::new(store, resources)?))
+    }
+
+    /// The counters of requests.
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Remembers that a deprecated API was asked for.
+    pub(crate) fn deprecated(&self, group: &str, version: &str, resource: &str, subresource: &str) {
+        let labels = [group, "", resource, subresource, version];
+        if let Ok(gauge) = self.deprecated.get_metric_with_label_values(&labels) {
+            gauge.set(1);
+        }
+    }
+
+    /// Remembers a connection that did not get through its TLS handshake.
+    pub(crate) fn handshake_failed(&self) {
+        self.handshake_errors.inc();
+    }
+
+    /// Remembers a request whose credentials are wrong.
+    pub(crate) fn unauthenticated(&self) {
+        if let Ok(counter) = self.authentications.get_metric_with_label_values(&["failure"]) {
+            counter.inc();
+        }
+    }
+
+    /// Everything as text, for `/metrics`.
+    pub(crate) fn respond(&self, in_flight: &InFlight) -> Result<Response, ApiError> {
+        for (kind, now) in in_flight.now() {
+            if let Ok(gauge) = self.in_flight.get_metric_with_label_values(&[kind]) {
+                gauge.set(now);
+            }
+        }
+        let text = TextEncoder::new().encode_to_string(&self.registry.gather());
+        let text = text.map_err(|error| ApiError::internal(error.to_string()))?;
+        Ok(page(text))
+    }
+
+    fn tell_of_build(&self) -> prometheus::Result<()> {
+        let version = VersionInfo::current();
+        let (names, values) = version.labels();
+        let opts = Opts::new("kubernetes_build_info", "What this server is a build of, always 1");
+        let gauge = registered(&self.registry, IntGaugeVec::new(opts, &names)?)?;
+        gauge.get_metric_with_label_values(&values)?.set(1);
+        Ok(())
+    }
+}
+
+/// The answer of `/metrics/slis`: the health checks as metrics, by their outcome.
+pub(crate) fn service_levels<'a>(checks: impl Iterator<Item = (&'a str, &'a str, bool)>) -> Response {
+    let mut text = String::from(
+        "# HELP kubernetes_healthcheck Whether a check of the server's health is well\n# TYPE kubernetes_healthcheck gauge\n",
+    );
+    for (endpoint, check, well) in checks {
+        let well = u8::from(well);
+        text.push_str(&format!(
+            "kubernetes_healthcheck{{name=\"{check}\",type=\"{endpoint}\"}} {well}\n"
+        ));
+    }
+    page(text)
+}
+
+fn page(text: String) -> Response {
+    let mut response = response::bytes(StatusCode::OK, CONTENT_TYPE, text.into_bytes());
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// `metric`, which `registry` shows from now on.
+fn registered<M: Collector + Clone + 'static>(registry: &prometheus::Registry, metric: M) -> prometheus::Result<M> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn text(response: Response) -> String {
+        assert_eq!(response.headers()["content-type"], CONTENT_TYPE);
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_is_shown_under_the_names_of_the_reference() {
+        let metrics = Metrics::new().unwrap();
+        metrics.deprecated("", "v1", "endpoints", "");
+        metrics.handshake_failed();
+        let in_flight = InFlight::new(2, 1);
+        let place = in_flight.enter("get");
+        let text = text(metrics.respond(&in_flight).unwrap()).await;
+        drop(place);
+        for line in [
+            "apiserver_requested_deprecated_apis{group=\"\",removed_release=\"\",resource=\"endpoints\",subresource=\"\",version=\"v1\"} 1\n",
+            "apiserver_tls_handshake_errors_total 1\n",
+            "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n",
+            "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0\n",
+            "# TYPE process_cpu_seconds_total counter\n",
+            "git_version=\"v1.36.2+holdfast.",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn checks_are_shown_with_their_outcome() {
+        let checks = [("readyz", "ping", true), ("readyz", "etcd", false)];
+        let text = text(service_levels(checks.into_iter())).await;
+        assert!(text.ends_with(
+            "kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1\nkubernetes_healthcheck{name=\"etcd\",type=\"readyz\"} 0\n"
+        ));
+    }
+}
