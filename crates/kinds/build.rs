@@ -1,9 +1,13 @@
 #![forbid(unsafe_code)]
-//! Makes the table of descriptions: what types and fields are, in the words of the crate `k8s-openapi`, compressed.
+//! Makes the table of descriptions: what types and fields are, in the words of the crate `k8s-openapi`, compressed; and gives
+//! the columns of tables theirs.
 //!
 //! The words are not in the repository, and the crate is not linked into the server: it is asked here, once a build.
 //! Each line of the table is a definition name, a tab, and the words with `\` and line breaks escaped; or a tab, the name of
 //! a field of the last definition, a tab, and words.
+
+#[path = "build/columns.rs"]
+mod columns;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -35,7 +39,9 @@ macro_rules! gather {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    writeln!(std::io::stdout(), "cargo::rerun-if-changed=build.rs")?;
+    for path in ["build.rs", "build/columns.rs", columns::COLUMNS, columns::RESOURCES] {
+        writeln!(std::io::stdout(), "cargo::rerun-if-changed={path}")?;
+    }
     let mut generator = SchemaSettings::openapi3().into_generator();
     gather_kinds(&mut generator);
     let definitions: BTreeMap<String, Value> = generator.take_definitions(true).into_iter().collect();
@@ -46,15 +52,19 @@ fn main() -> Result<(), Box<dyn Error>> {
             writeln!(table, "\t{field}\t{}", words(property))?;
         }
     }
-    let path = PathBuf::from(std::env::var("OUT_DIR")?).join("descriptions.deflate");
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("columns.txt"), columns::described(&definitions)?)?;
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(table.as_bytes())?;
-    std::fs::write(path, encoder.finish()?)?;
+    std::fs::write(out.join("descriptions.deflate"), encoder.finish()?)?;
     Ok(())
 }
 
 fn words(schema: &Value) -> String {
-    let words = schema["description"].as_str().unwrap_or_default();
+    escape(schema["description"].as_str().unwrap_or_default())
+}
+
+fn escape(words: &str) -> String {
     words.replace('\\', "\\\\").replace('\n', "\\n")
 }
 

@@ -75,7 +75,8 @@ impl openapi::Descriptions for Descriptions {
     }
 }
 
-fn unescape(words: &str) -> String {
+/// Words as they were before the build script escaped `\` and line breaks.
+pub(crate) fn unescape(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     let mut letters = words.chars();
     while let Some(letter) = letters.next() {

@@ -128,6 +128,8 @@ pub struct Subresource {
     pub scale: Option<ScaleFields>,
     /// What a write to the subresource does not touch; as [`ResourceVersion::reset_fields`].
     pub reset_fields: Vec<Vec<SmolStr>>,
+    /// The columns of tables of what is shown, where that is of another kind than the resource.
+    pub columns: Vec<Column>,
 }
 
 /// Where the fields of a Scale stand in the object that is scaled; each is a list of field names.

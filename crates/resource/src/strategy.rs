@@ -67,6 +67,18 @@ pub trait Strategy: Send + Sync {
         })
     }
 
+    /// Whether the cells of tables come from the stored version of an object, whatever version is asked for, rather than from
+    /// the version that is shown.
+    fn tables_stored_version(&self) -> bool {
+        false
+    }
+
+    /// What the row of an object tells clients beside its cells: a list of `TableRowCondition`, if there is anything.
+    fn row_conditions(&self, object: &Value) -> Option<Value> {
+        let _ = object;
+        None
+    }
+
     /// How many seconds an object of a kind with graceful deletion gets before it goes; 0 to go at once. `requested` is
     /// what the client asks for.
     fn grace_period(&self, object: &Value, requested: Option<i64>) -> i64 {

@@ -33,6 +33,10 @@ const INSTANCE_LENGTH: usize = 128;
 const NOTE_LENGTH: usize = 1024;
 
 impl Strategy for Event {
+    fn tables_stored_version(&self) -> bool {
+        true
+    }
+
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();

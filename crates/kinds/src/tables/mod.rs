@@ -5,6 +5,7 @@ mod resources;
 
 use holdfast_resource::schema::{TextError, TypeTable};
 
+pub use columns::Columns;
 pub use resources::{ResourceTableError, StrategyOf, group_versions, resources};
 
 /// The table of all built-in types.

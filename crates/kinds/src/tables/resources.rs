@@ -6,7 +6,7 @@ use holdfast_resource::{
 };
 use smol_str::{SmolStr, format_smolstr};
 
-use super::columns::columns;
+use super::columns::Columns;
 
 const TABLE: &str = include_str!("resources.txt");
 
@@ -46,6 +46,7 @@ pub fn resources(strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, Resource
 fn parse(text: &str, strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
     let mut group = SmolStr::default();
     let mut found: Vec<Resource> = Vec::new();
+    let columns = Columns::read();
     for (at, line) in text.lines().enumerate() {
         let wrong = |what| ResourceTableError { line: at + 1, what };
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -59,7 +60,7 @@ fn parse(text: &str, strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, Reso
                 found.push(resource(&group, &words, strategy_of).ok_or(wrong("not the words of a resource"))?);
             }
             (Some(_), Some(resource)) => {
-                complete(resource, &words).ok_or(wrong("not the words of a property"))?;
+                complete(resource, &words, &columns).ok_or(wrong("not the words of a property"))?;
             }
             (Some(_), None) => return Err(wrong("a property before any resource")),
         }
@@ -102,7 +103,7 @@ fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Op
 }
 
 /// Adds the property that a line tells; `None` if there is no such property.
-fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
+fn complete(resource: &mut Resource, words: &[&str], columns: &Columns) -> Option<()> {
     let rules = &mut resource.rules;
     match *words {
         ["short-names", list] => resource.short_names = names(list),
@@ -145,7 +146,9 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
         ["field-selectors", list] => rules.field_selectors = names(list),
         ["version", version, verbs, ref marks @ ..] => {
             let group_version = GroupVersion::new(resource.group.clone(), version);
-            let columns = columns(&group_version.api_version(), &resource.plural);
+            let stored = resource.storage.as_ref().map(|storage| storage.api_version.as_str());
+            let listed = stored.and_then(|version| columns.of(version, &resource.plural));
+            let listed = listed.or_else(|| columns.of(&group_version.api_version(), &resource.plural));
             resource.versions.push(ResourceVersion {
                 api_version: group_version.api_version(),
                 group_version,
@@ -154,7 +157,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
                 verbs: verbs_of(verbs)?,
                 subresources: Vec::new(),
                 reset_fields: reset_fields(marks),
-                columns,
+                columns: listed.unwrap_or_else(|| columns.defaults()),
             });
         }
         ["subresource", name, kind, verbs, ref marks @ ..] => {
@@ -167,6 +170,10 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
                 },
                 verbs: verbs_of(verbs)?,
                 scale: (name == "scale").then(scale_fields),
+                columns: match name {
+                    "scale" => columns.of_scale(),
+                    _ => columns.defaults(),
+                },
                 reset_fields: reset_fields(marks),
             });
         }

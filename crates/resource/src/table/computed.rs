@@ -39,7 +39,7 @@ pub(super) fn by_name(name: &str) -> Option<Compute> {
 
 type Function = fn(&Value, SystemTime) -> Value;
 
-const FUNCTIONS: [(&str, Function); 38] = [
+const FUNCTIONS: [(&str, Function); 53] = [
     ("autoscaler-targets", |object, _| autoscaler_targets(object)),
     ("class-parameters", |object, _| class_parameters(object)),
     ("access-modes", |object, _| {
@@ -54,6 +54,17 @@ const FUNCTIONS: [(&str, Function); 38] = [
         false => "".into(),
     }),
     ("claim-reference", |object, _| claim_reference(object)),
+    ("component-error", |object, _| component_condition(object, "error", "")),
+    ("component-message", |object, _| {
+        component_condition(object, "message", "")
+    }),
+    ("component-status", |object, _| {
+        match component_condition(object, "status", "Unknown").as_str() {
+            Some("True") => "Healthy".into(),
+            Some("False") => "Unhealthy".into(),
+            _ => "Unknown".into(),
+        }
+    }),
     ("controller", |object, _| controller(object)),
     ("cron-suspend", |object, _| cron_suspend(object)),
     ("default-ingress-class", |object, _| {
@@ -63,7 +74,11 @@ const FUNCTIONS: [(&str, Function); 38] = [
         const BETA: &str = "storageclass.beta.kubernetes.io/is-default-class";
         default_class(object, &["storageclass.kubernetes.io/is-default-class", BETA])
     }),
+    ("endpoints", |object, _| endpoints::of_subsets(object)),
     ("event-count", |object, _| event_count(object)),
+    ("event-message", |object, _| {
+        object.str_at(&["message"]).unwrap_or_default().trim().into()
+    }),
     ("event-object", |object, _| event_object(object)),
     ("event-source", |object, _| event_source(object)),
     ("ingress-address", |object, _| {
@@ -82,6 +97,9 @@ const FUNCTIONS: [(&str, Function); 38] = [
     ("node-kernel", |object, _| node_kernel(object)),
     ("node-roles", |object, _| node_roles(object)),
     ("node-status", |object, _| node_status(object)),
+    ("parameter-kind", |object, _| parameter_kind(object)),
+    ("parameter-reference", |object, _| parameter_reference(object)),
+    ("parent-reference", |object, _| parent_reference(object)),
     ("phase-or-terminating", |object, _| {
         match object.at(&["metadata", "deletionTimestamp"]) {
             Some(_) => "Terminating".into(),
@@ -98,8 +116,21 @@ const FUNCTIONS: [(&str, Function); 38] = [
     ("pod-status", |object, _| pods::status(object)),
     ("quota-limits", |object, _| quota(object, true)),
     ("quota-requests", |object, _| quota(object, false)),
+    ("requested-duration", |object, _| requested_duration(object)),
+    ("resource-claim-state", |object, _| resource_claim_state(object)),
+    ("service-available", |object, _| service_available(object)),
     ("service-external-ip", |object, _| service_external_ip(object)),
     ("service-ports", |object, _| service_ports(object)),
+    ("service-reference", |object, _| {
+        let text = |field| object.str_at(&["spec", "service", field]).unwrap_or_default();
+        match object.at(&["spec", "service"]) {
+            Some(service) if !service.is_null() => format!("{}/{}", text("namespace"), text("name")).into(),
+            _ => "Local".into(),
+        }
+    }),
+    ("signing-condition", |object, _| signing_condition(object)),
+    ("slice-endpoints", |object, _| endpoints::of_slice(object)),
+    ("slice-ports", |object, _| endpoints::ports_of_slice(object)),
     ("storage-class", |object, _| {
         const BETA: [&str; 3] = ["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"];
         let class = object
@@ -114,6 +145,8 @@ const FUNCTIONS: [(&str, Function); 38] = [
     ("subject-users", |object, _| subjects(object, "User", ", ")),
 ];
 
+#[path = "endpoints.rs"]
+mod endpoints;
 #[path = "pods.rs"]
 mod pods;
 
@@ -180,6 +213,133 @@ fn autoscaler_target(metric: &Value, current: Option<&Value>) -> String {
             let wanted = text(target, "value").unwrap_or_default();
             format!("{}/{wanted}", text(now, "value").unwrap_or_else(unknown))
         }
+    }
+}
+
+/// A field of the condition that says how a component is.
+fn component_condition(component: &Value, field: &str, missing: &str) -> Value {
+    let mut conditions = items(component, &["conditions"]).iter();
+    let healthy = conditions.find(|condition| condition.str_at(&["type"]) == Some("Healthy"));
+    let text = healthy.and_then(|condition| condition.str_at(&[field]));
+    text.unwrap_or(missing).into()
+}
+
+fn parameter_kind(policy: &Value) -> Value {
+    let text = |field| policy.str_at(&["spec", "paramKind", field]);
+    match (text("apiVersion"), text("kind")) {
+        (None, None) => "<unset>".into(),
+        (version, kind) => format!("{}/{}", version.unwrap_or_default(), kind.unwrap_or_default()).into(),
+    }
+}
+
+fn parameter_reference(binding: &Value) -> Value {
+    let Some(reference) = binding.at(&["spec", "paramRef"]).filter(|found| !found.is_null()) else {
+        return "<unset>".into();
+    };
+    let text = |field| reference.str_at(&[field]).filter(|text| !text.is_empty());
+    match (text("name"), reference.get("selector")) {
+        (Some(name), _) => format!("{}/{name}", text("namespace").unwrap_or("*")).into(),
+        (None, Some(selector)) => selector_as_go(selector).into(),
+        (None, None) => "<unset>".into(),
+    }
+}
+
+/// A label selector as Go prints the struct, which is what clients see in this one place.
+fn selector_as_go(selector: &Value) -> String {
+    let labels = selector.get("matchLabels").and_then(Value::as_map);
+    let labels: String = labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}: {},", scalar_text(value)))
+        .collect();
+    let expression = |requirement: &Value| {
+        let text = |field| requirement.str_at(&[field]).unwrap_or_default();
+        let values: Vec<String> = items(requirement, &["values"]).iter().map(scalar_text).collect();
+        format!(
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            text("key"),
+            text("operator"),
+            values.join(" ")
+        )
+    };
+    let expressions: String = items(selector, &["matchExpressions"]).iter().map(expression).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
+/// What an address belongs to: `RESOURCE[.GROUP][/NAMESPACE]/NAME`.
+fn parent_reference(address: &Value) -> Value {
+    let Some(parent) = address.at(&["spec", "parentRef"]).filter(|found| !found.is_null()) else {
+        return "<none>".into();
+    };
+    let text = |field| parent.str_at(&[field]).unwrap_or_default();
+    let mut shown = text("resource").to_lowercase();
+    if !text("group").is_empty() {
+        shown.push('.');
+        shown.push_str(&text("group").to_lowercase());
+    }
+    for part in [text("namespace"), text("name")] {
+        if !part.is_empty() {
+            shown.push('/');
+            shown.push_str(part);
+        }
+    }
+    shown.into()
+}
+
+fn requested_duration(request: &Value) -> Value {
+    let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64);
+    match seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
+        Some(seconds) => duration(std::time::Duration::from_secs(seconds)).into(),
+        None => "<none>".into(),
+    }
+}
+
+fn signing_condition(request: &Value) -> Value {
+    let has = |of: &str| condition(request, of).is_some();
+    let mut text = match () {
+        () if has("Denied") => "Denied",
+        () if has("Approved") => "Approved",
+        () => "Pending",
+    }
+    .to_owned();
+    if has("Failed") {
+        text.push_str(",Failed");
+    }
+    if request
+        .str_at(&["status", "certificate"])
+        .is_some_and(|bytes| !bytes.is_empty())
+    {
+        text.push_str(",Issued");
+    }
+    text.into()
+}
+
+fn resource_claim_state(claim: &Value) -> Value {
+    let deleted = claim.at(&["metadata", "deletionTimestamp"]).is_some();
+    let allocated = claim
+        .at(&["status", "allocation"])
+        .is_some_and(|found| !found.is_null());
+    let reserved = !items(claim, &["status", "reservedFor"]).is_empty();
+    let states = [
+        (deleted, "deleted"),
+        (!allocated && !deleted, "pending"),
+        (allocated, "allocated"),
+        (allocated && reserved, "reserved"),
+    ];
+    let states = states.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name);
+    states.collect::<Vec<_>>().join(",").into()
+}
+
+fn service_available(service: &Value) -> Value {
+    let available = condition(service, "Available");
+    let text = |field| available.and_then(|found| found.str_at(&[field])).unwrap_or_default();
+    match (text("status"), text("reason")) {
+        ("", _) => "Unknown".into(),
+        ("True", _) => "True".into(),
+        (status, "") => status.into(),
+        (status, reason) => format!("{status} ({reason})").into(),
     }
 }
 
@@ -475,4 +635,74 @@ fn service_ports(service: &Value) -> Value {
 fn ago(times: impl Iterator<Item = String>, now: SystemTime) -> Option<String> {
     let latest = times.max_by_key(|time| parse_time(time))?;
     Some(age(Some(&latest), now))
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    #[test]
+    fn cells_tell_what_the_object_says_and_what_is_missing() {
+        for (name, object, cell) in [
+            (
+                "component-status",
+                r#"{"conditions":[{"type":"Healthy","status":"True"}]}"#,
+                "Healthy",
+            ),
+            ("component-status", "{}", "Unknown"),
+            (
+                "parameter-kind",
+                r#"{"spec":{"paramKind":{"apiVersion":"v1","kind":"A"}}}"#,
+                "v1/A",
+            ),
+            ("parameter-kind", r#"{"spec":{}}"#, "<unset>"),
+            ("parameter-reference", r#"{"spec":{"paramRef":{"name":"p"}}}"#, "*/p"),
+            (
+                "parameter-reference",
+                r#"{"spec":{"paramRef":{"selector":{"matchLabels":{"a":"b"}}}}}"#,
+                "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}",
+            ),
+            (
+                "parent-reference",
+                r#"{"spec":{"parentRef":{"group":"G.io","resource":"Things","namespace":"n","name":"t"}}}"#,
+                "things.g.io/n/t",
+            ),
+            ("requested-duration", r#"{"spec":{"expirationSeconds":3600}}"#, "60m"),
+            ("requested-duration", r#"{"spec":{}}"#, "<none>"),
+            (
+                "signing-condition",
+                r#"{"status":{"conditions":[{"type":"Approved"}],"certificate":"YQ=="}}"#,
+                "Approved,Issued",
+            ),
+            ("signing-condition", "{}", "Pending"),
+            ("resource-claim-state", "{}", "pending"),
+            (
+                "resource-claim-state",
+                r#"{"status":{"allocation":{},"reservedFor":[{}]}}"#,
+                "allocated,reserved",
+            ),
+            ("service-reference", r#"{"spec":{}}"#, "Local"),
+            (
+                "service-reference",
+                r#"{"spec":{"service":{"namespace":"n","name":"s"}}}"#,
+                "n/s",
+            ),
+            (
+                "service-available",
+                r#"{"status":{"conditions":[{"type":"Available","status":"False","reason":"Gone"}]}}"#,
+                "False (Gone)",
+            ),
+            ("event-message", r#"{"message":" Started \n"}"#, "Started"),
+        ] {
+            let object = json::parse(object.as_bytes(), &Limits::TRUSTED).unwrap();
+            let compute = by_name(name).unwrap();
+            assert_eq!(
+                compute.of(&object, SystemTime::UNIX_EPOCH),
+                cell.into(),
+                "{name} of {object}"
+            );
+        }
+    }
 }

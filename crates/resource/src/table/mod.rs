@@ -33,30 +33,6 @@ pub struct Column {
 }
 
 impl Column {
-    /// The columns of resources that have none of their own: name and time of creation.
-    pub fn defaults() -> Vec<Column> {
-        [
-            "Name | string:name | 0 | text metadata.name",
-            "Created At | date | 0 | text metadata.creationTimestamp",
-        ]
-        .iter()
-        .filter_map(|line| Self::parse(line))
-        .collect()
-    }
-
-    /// The columns of a Scale, whatever it is the Scale of.
-    pub fn of_scale() -> Vec<Column> {
-        [
-            "Name | string | 0 | text metadata.name",
-            "Desired | integer | 0 | number spec.replicas",
-            "Available | integer | 0 | number status.replicas",
-            "Age | string | 0 | age metadata.creationTimestamp",
-        ]
-        .iter()
-        .filter_map(|line| Self::parse(line))
-        .collect()
-    }
-
     /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules.
     pub fn parse(line: &str) -> Option<Column> {
         let mut parts = line.splitn(4, '|').map(str::trim);

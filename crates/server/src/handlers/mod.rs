@@ -123,10 +123,7 @@ fn written(context: &Context, request: &ResourceRequest, written: &Written) -> R
     let (query, representation) = (&request.query, &request.representation);
     let mut answer = match &written.object {
         Shape::Stored(entry) => representation::entry(context, &shown, query, representation, code, entry)?,
-        Shape::Tree(tree) => {
-            let tree = shown.convert(tree.clone())?;
-            representation::object(context, &shown, query, representation, code, &tree)?
-        }
+        Shape::Tree(tree) => representation::object(context, &shown, query, representation, code, tree)?,
     };
     response::add_warnings(answer.headers_mut(), &written.warnings);
     Ok(answer)

@@ -1,12 +1,11 @@
 //! What an answer shows of objects: the whole, their metadata, or a table.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_proto::Messages;
-use holdfast_resource::Resource;
 use holdfast_resource::table::Column;
+use holdfast_resource::{Resource, ResourceVersion};
 use holdfast_value::Value;
 use http::StatusCode;
 use smol_str::SmolStr;
@@ -32,18 +31,25 @@ pub(crate) struct Shown {
     pub(crate) list_kind: SmolStr,
     /// The `apiVersion` of the objects.
     pub(crate) api_version: SmolStr,
+    /// The columns of tables where what is shown is not of the kind of the resource.
+    own_columns: Option<Vec<Column>>,
 }
 
 impl Shown {
-    /// The version that a request's address is of.
-    pub(crate) fn of_request(request: &ResourceRequest) -> Self {
-        let version = request.version();
+    /// As a version of its resource.
+    pub(crate) fn new(resource: &Arc<Resource>, version: &ResourceVersion) -> Self {
         Self {
-            resource: Arc::clone(&request.served.resource),
-            kind: request.served.resource.kind.clone(),
+            resource: Arc::clone(resource),
+            kind: resource.kind.clone(),
             list_kind: version.list_kind.clone(),
             api_version: version.api_version.clone(),
+            own_columns: None,
         }
+    }
+
+    /// The version that a request's address is of.
+    pub(crate) fn of_request(request: &ResourceRequest) -> Self {
+        Self::new(&request.served.resource, request.version())
     }
 
     /// What the subresource of a request is shown as.
@@ -52,25 +58,28 @@ impl Shown {
         if let Some(subresource) = request.subresource() {
             shown.kind = subresource.kind.kind.clone();
             shown.api_version = subresource.kind.group_version.api_version();
+            let own = shown.kind != request.served.resource.kind;
+            shown.own_columns = own.then(|| subresource.columns.clone());
         }
         shown
     }
 
-    /// The columns of tables: those of the resource in this version, or those of a Scale for the one subresource
-    /// that is of another kind.
-    pub(crate) fn columns(&self) -> Cow<'_, [Column]> {
+    /// The columns of tables.
+    pub(crate) fn columns(&self) -> &[Column] {
         let mut versions = self.resource.versions.iter();
         let version = versions.find(|version| version.api_version == self.api_version);
-        match version.filter(|_| self.kind == self.resource.kind) {
-            Some(version) => Cow::Borrowed(&version.columns),
-            None => Cow::Owned(Column::of_scale()),
-        }
+        let columns = version.map(|version| &version.columns);
+        self.own_columns.as_ref().or(columns).map_or(&[], Vec::as_slice)
     }
 
     /// Whether the stored bytes are what is shown.
     pub(crate) fn stored_as_shown(&self) -> bool {
+        // What is of a kind of its own was made to be shown.
+        if self.own_columns.is_some() {
+            return true;
+        }
         let storage = self.resource.storage.as_ref();
-        storage.is_some_and(|storage| storage.api_version == self.api_version)
+        storage.is_none_or(|storage| storage.api_version == self.api_version)
     }
 
     /// The tree of a stored object, in the version that is shown.
@@ -91,6 +100,17 @@ impl Shown {
         }
         let converted = self.resource.strategy.convert(tree, &self.api_version);
         converted.map_err(|error| ApiError::internal(error.to_string()))
+    }
+
+    /// The tree of which tables and metadata are made, of one in its storage version.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn summarized(&self, tree: Value) -> Result<Value, ApiError> {
+        if self.resource.strategy.tables_stored_version() {
+            return Ok(tree);
+        }
+        self.convert(tree)
     }
 
     /// The bytes of a stored object, in the version that is shown.
@@ -120,13 +140,13 @@ pub(crate) fn entry(
     if representation.view == View::Whole {
         return response::encoded(context.messages(), code, representation, shown.bytes(entry)?);
     }
-    object(context, shown, query, representation, code, &shown.tree(entry)?)
+    object(context, shown, query, representation, code, &objects::tree(entry))
 }
 
-/// The answer that shows one object, which is in the version that is shown.
+/// The answer that shows one object, which is in its storage version.
 ///
 /// # Errors
-/// 406 for a view that objects do not have.
+/// 406 for a view that objects do not have, 500 where the object cannot be converted.
 pub(crate) fn object(
     context: &Context,
     shown: &Shown,
@@ -139,10 +159,10 @@ pub(crate) fn object(
     response::encoded(context.messages(), code, representation, viewed)
 }
 
-/// One object as a view shows it, as JSON.
+/// One object, which is in its storage version, as a view shows it, as JSON.
 ///
 /// # Errors
-/// 406 for a view that objects do not have.
+/// 406 for a view that objects do not have, 500 where the object cannot be converted.
 pub(crate) fn view(
     context: &Context,
     shown: &Shown,
@@ -151,8 +171,11 @@ pub(crate) fn view(
     object: &Value,
 ) -> Result<Vec<u8>, ApiError> {
     match view {
-        View::Whole => Ok(objects::encode_answer(object)),
-        View::PartialObject(version) => Ok(objects::encode_answer(&partial(object, version))),
+        View::Whole => Ok(objects::encode_answer(&shown.convert(object.clone())?)),
+        View::PartialObject(version) => {
+            let object = shown.summarized(object.clone())?;
+            Ok(objects::encode_answer(&partial(&object, version)))
+        }
         View::PartialList(_) => Err(ApiError::not_acceptable(
             "you requested PartialObjectMetadataList, but the requested object is not a list (".to_owned()
                 + &go_type(shown)
@@ -189,49 +212,52 @@ pub(crate) fn list(
     representation: &Representation,
     page: &Page,
 ) -> Result<Response, ApiError> {
-    let mut trees = Vec::with_capacity(page.entries.len());
-    for entry in &page.entries {
-        trees.push(shown.tree(entry)?);
-    }
-    list_of_trees(context, shown, query, representation, &page.metadata(), trees)
+    list_of_trees(
+        context,
+        shown,
+        query,
+        representation,
+        &page.metadata(),
+        &mut page.entries.iter().map(|entry| objects::tree(entry)),
+    )
 }
 
-/// The answer that shows a list of `trees`, which are in the version that is shown; `metadata` is that of the list, as
-/// JSON.
+/// The answer that shows a list of `trees`, which are in their storage version; `metadata` is that of the list, as JSON.
 ///
 /// # Errors
-/// 406 for a view that lists do not have.
+/// 406 for a view that lists do not have, 500 where an object cannot be converted.
 pub(crate) fn list_of_trees(
     context: &Context,
     shown: &Shown,
     query: &Query,
     representation: &Representation,
     metadata: &str,
-    trees: Vec<Value>,
+    trees: &mut dyn Iterator<Item = Value>,
 ) -> Result<Response, ApiError> {
     let json = match representation.view {
         View::Whole if representation.format == Format::Protobuf => {
-            let body = protobuf_list(context.messages(), shown, metadata, &trees)?;
+            let body = protobuf_list(context.messages(), shown, metadata, trees)?;
             return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
         }
         View::Whole => list_of(
             &shown.list_kind,
             &shown.api_version,
             metadata,
-            trees.into_iter().map(|mut tree| {
+            trees.map(|tree| {
+                let mut tree = shown.convert(tree)?;
                 if let Some(map) = tree.as_map_mut() {
                     map.remove("kind");
                     map.remove("apiVersion");
                 }
-                tree
+                Ok(tree)
             }),
-        ),
+        )?,
         View::PartialList(version) => list_of(
             "PartialObjectMetadataList",
             version.api_version(),
             metadata,
-            trees.iter().map(|tree| partial(tree, version)),
-        ),
+            trees.map(|tree| Ok(partial(&shown.summarized(tree)?, version))),
+        )?,
         View::PartialObject(_) => {
             return Err(ApiError::not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
@@ -239,31 +265,39 @@ pub(crate) fn list_of_trees(
                 shown.list_kind
             )));
         }
-        View::Table(version) => {
-            super::table::table(context, shown, query, version, metadata, true, &mut trees.into_iter())?
-        }
+        View::Table(version) => super::table::table(context, shown, query, version, metadata, true, trees)?,
     };
     response::encoded(context.messages(), StatusCode::OK, representation, json)
 }
 
 /// A list in protobuf, each item written once.
-fn protobuf_list(messages: &Messages, shown: &Shown, metadata: &str, trees: &[Value]) -> Result<Vec<u8>, ApiError> {
-    let message = |tree| protobuf::message(messages, &shown.api_version, &shown.kind, tree);
-    let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
+fn protobuf_list(
+    messages: &Messages,
+    shown: &Shown,
+    metadata: &str,
+    trees: &mut dyn Iterator<Item = Value>,
+) -> Result<Vec<u8>, ApiError> {
+    let message = |tree| protobuf::message(messages, &shown.api_version, &shown.kind, &shown.convert(tree)?);
+    let items: Vec<Vec<u8>> = trees.map(message).collect::<Result<_, _>>()?;
     protobuf::list(messages, &shown.api_version, &shown.list_kind, metadata, &items)
 }
 
-fn list_of(kind: &str, api_version: &str, metadata: &str, items: impl Iterator<Item = Value>) -> Vec<u8> {
+fn list_of(
+    kind: &str,
+    api_version: &str,
+    metadata: &str,
+    items: impl Iterator<Item = Result<Value, ApiError>>,
+) -> Result<Vec<u8>, ApiError> {
     let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
     let mut bytes = head.into_bytes();
     for (at, item) in items.enumerate() {
         if at > 0 {
             bytes.push(b',');
         }
-        bytes.extend_from_slice(&objects::encode_answer(&item));
+        bytes.extend_from_slice(&objects::encode_answer(&item?));
     }
     bytes.extend_from_slice(b"]}");
-    bytes
+    Ok(bytes)
 }
 
 /// The `PartialObjectMetadata` of an object.

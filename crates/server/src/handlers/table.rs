@@ -26,17 +26,17 @@ impl IncludeObject {
             "None" => Ok(Self::Nothing),
             "Object" => Ok(Self::Whole),
             other => Err(ApiError::bad_request(format!(
-                "unrecognized includeObject value: {other:?}"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
             ))),
         }
     }
 }
 
-/// The table of `objects`, which are in the version that is shown, as JSON. `metadata` is that of the list or of the one
+/// The table of `objects`, which are as they are stored, as JSON. `metadata` is that of the list or of the one
 /// object, as JSON.
 ///
 /// # Errors
-/// 400 for a parameter that cannot be read.
+/// 400 for a parameter that cannot be read; 500 where an object cannot be converted.
 pub(super) fn table(
     context: &Context,
     shown: &Shown,
@@ -48,7 +48,7 @@ pub(super) fn table(
 ) -> Result<Vec<u8>, ApiError> {
     let include = IncludeObject::parse(query)?;
     let (api_version, now) = (version.api_version(), context.clock.now());
-    let columns = &shown.columns()[..];
+    let columns = shown.columns();
     let head =
         format!("{{\"kind\":\"Table\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"columnDefinitions\":");
     let mut bytes = head.into_bytes();
@@ -58,13 +58,18 @@ pub(super) fn table(
         bytes.extend_from_slice(b"null");
     }
     bytes.extend_from_slice(b",\"rows\":[");
-    for (at, object) in objects.enumerate() {
+    for (at, stored) in objects.enumerate() {
         if at > 0 {
             bytes.push(b',');
         }
+        let object = shown.summarized(stored.clone())?;
         bytes.extend_from_slice(b"{\"cells\":");
         let cells: Vec<Value> = columns.iter().map(|column| column.cell(&object, now)).collect();
         json::write(&cells.into(), &mut bytes);
+        if let Some(conditions) = shown.resource.strategy.row_conditions(&object) {
+            bytes.extend_from_slice(b",\"conditions\":");
+            json::write(&conditions, &mut bytes);
+        }
         match include {
             IncludeObject::Nothing => bytes.extend_from_slice(b",\"object\":null"),
             IncludeObject::Metadata => {
@@ -73,7 +78,7 @@ pub(super) fn table(
             }
             IncludeObject::Whole => {
                 bytes.extend_from_slice(b",\"object\":");
-                bytes.extend_from_slice(&objects::encode_answer(&object));
+                bytes.extend_from_slice(&objects::encode_answer(&shown.convert(stored)?));
             }
         }
         bytes.push(b'}');
@@ -92,5 +97,6 @@ fn definitions(columns: &[Column]) -> Value {
         definition.set_at(&["priority"], Value::Int(column.priority));
         definition
     };
-    columns.iter().map(definition).collect::<Vec<_>>().into()
+    let told = columns.iter().filter(|column| !column.name.is_empty());
+    told.map(definition).collect::<Vec<_>>().into()
 }

@@ -9,7 +9,7 @@ use holdfast_store::EventKind;
 use crate::ApiError;
 use crate::handlers::representation::{self, Shown};
 use crate::negotiation::{Format, View};
-use crate::objects::{Entry, Objects, Selection};
+use crate::objects::{self, Entry, Objects, Selection};
 use crate::protobuf;
 use crate::query::Query;
 use crate::state::Context;
@@ -137,13 +137,12 @@ impl Framing {
         if self.view == View::Whole {
             return self.frame(event_type.name(), &self.shown.bytes(entry)?);
         }
-        let tree = self.shown.tree(entry)?;
-        self.viewed(event_type, &tree)
+        self.viewed(event_type, &objects::tree(entry))
     }
 
     fn left(&mut self, event: &Event) -> Result<Bytes, ApiError> {
         let previous = event.previous().unwrap_or_else(|| event.current());
-        let mut tree = self.shown.tree(previous)?;
+        let mut tree = objects::tree(previous);
         let revision = event.revision().to_string();
         tree.set_at(&["metadata", "resourceVersion"], revision.into());
         self.viewed(EventType::Deleted, &tree)

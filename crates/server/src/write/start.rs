@@ -107,12 +107,7 @@ async fn create_namespace(context: &Arc<Context>, name: &str) -> Result<(), ApiE
         object = kind_type.typed(object)?;
     }
     let target = Target {
-        shown: Shown {
-            resource: Arc::clone(&resource),
-            kind: resource.kind.clone(),
-            list_kind: version.list_kind.clone(),
-            api_version: version.api_version.clone(),
-        },
+        shown: Shown::new(&resource, version),
         subresource: SmolStr::default(),
         scale: None,
         body_version: version.api_version.clone(),

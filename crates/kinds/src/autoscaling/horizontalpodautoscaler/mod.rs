@@ -17,6 +17,10 @@ pub(crate) struct HorizontalPodAutoscaler;
 const CPU_TARGET: i64 = 80;
 
 impl Strategy for HorizontalPodAutoscaler {
+    fn tables_stored_version(&self) -> bool {
+        true
+    }
+
     fn default_fields(&self, version: &str, object: &mut Value) {
         if version == "v1" {
             if object.at(&["metadata", "annotations", conversion::METRICS]).is_none() {

@@ -21,6 +21,25 @@ pub(crate) struct Pod {
 }
 
 impl Strategy for Pod {
+    fn row_conditions(&self, pod: &Value) -> Option<Value> {
+        let phase = pod.str_at(&["status", "phase"])?;
+        let message = match phase {
+            "Succeeded" => "The pod has completed successfully.",
+            "Failed" => "The pod failed.",
+            _ => return None,
+        };
+        let mut condition = Value::empty_map();
+        for (field, text) in [
+            ("type", "Completed"),
+            ("status", "True"),
+            ("reason", phase),
+            ("message", message),
+        ] {
+            condition.set_at(&[field], text.into());
+        }
+        Some(vec![condition].into())
+    }
+
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_pod(object);
     }

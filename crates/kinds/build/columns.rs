@@ -1,0 +1,120 @@
+//! Gives each column of `columns.txt` its description: its own words, or those of the field that it shows.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// The columns.
+pub(crate) const COLUMNS: &str = "src/tables/columns.txt";
+/// The resources, by which the kind of a plural name is found.
+pub(crate) const RESOURCES: &str = "src/tables/resources.txt";
+
+type Definitions = BTreeMap<String, Value>;
+
+/// The columns with the numbers of their descriptions, which stand in front; see `Columns` of the crate.
+pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
+    let (columns, resources) = (std::fs::read_to_string(COLUMNS)?, std::fs::read_to_string(RESOURCES)?);
+    let (mut descriptions, mut body) = (Vec::<String>::new(), String::new());
+    let mut root = None;
+    for line in columns.lines() {
+        let Some(column) = line.strip_prefix("  ") else {
+            if let Some((api_version, plural)) = line.split_once(' ').filter(|_| !line.starts_with('#')) {
+                root = definition(definitions, &resources, api_version, plural);
+                writeln!(body, "\n{line}")?;
+            }
+            continue;
+        };
+        let mut parts: Vec<&str> = column.splitn(5, '|').map(str::trim).collect();
+        let words = if parts.len() == 5 { parts.pop() } else { None };
+        let rule = parts.last().copied().unwrap_or_default();
+        let description = match words {
+            None => of_field(definitions, root, first_path(rule)),
+            Some(words) => match words.strip_prefix("of ") {
+                Some(path) => of_field(definitions, root, path),
+                None => Some(words.to_owned()),
+            },
+        };
+        let description = description.ok_or_else(|| format!("no description: {column}"))?;
+        let known = descriptions.iter().position(|known| *known == description);
+        let number = known.unwrap_or(descriptions.len());
+        if known.is_none() {
+            descriptions.push(description);
+        }
+        writeln!(body, "  {} | {number}", parts.join(" | "))?;
+    }
+    let mut table = String::new();
+    for description in &descriptions {
+        writeln!(table, "= {}", super::escape(description))?;
+    }
+    Ok(table + &body)
+}
+
+/// The definition of the kind of a resource. What is said of all resources stands in the metadata of any kind.
+fn definition<'d>(definitions: &'d Definitions, resources: &str, api_version: &str, plural: &str) -> Option<&'d Value> {
+    let (api_version, plural) = if plural == "*" {
+        ("v1", "configmaps")
+    } else {
+        (api_version, plural)
+    };
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("core", api_version));
+    let kind = if plural == "scale" {
+        "Scale"
+    } else {
+        kind(resources, group, plural)?
+    };
+    let suffix = format!(".{}.{version}.{kind}", group.split('.').next()?);
+    let found = definitions.iter().find(|(name, _)| name.ends_with(&suffix));
+    found.map(|(_, definition)| definition)
+}
+
+fn kind<'r>(resources: &'r str, group: &str, plural: &str) -> Option<&'r str> {
+    let mut here = false;
+    resources.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words {
+            ["group", name, ..] => here = name == group,
+            ["resource", name, _, kind, ..] if here && name == plural => return Some(kind),
+            _ => {}
+        }
+        None
+    })
+}
+
+/// The path that a rule begins with, or the first of several.
+fn first_path(rule: &str) -> &str {
+    let argument = rule.split_whitespace().nth(1).unwrap_or_default();
+    argument.split(',').next().unwrap_or_default()
+}
+
+/// The description of the field at `path`, or of the last field on the way that has one: what stands within maps has none.
+fn of_field(definitions: &Definitions, root: Option<&Value>, path: &str) -> Option<String> {
+    let (mut schema, mut words) = (root?, None);
+    for name in path.split('.') {
+        while let Some(within) = within(definitions, schema) {
+            schema = within;
+        }
+        let Some(field) = schema["properties"].get(name) else {
+            break;
+        };
+        words = field["description"].as_str().or(words);
+        schema = field;
+    }
+    words.map(|words| {
+        words
+            .split("\n\nPossible enum values:")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    })
+}
+
+/// What a schema refers to, or the schema of its items.
+fn within<'d>(definitions: &'d Definitions, schema: &'d Value) -> Option<&'d Value> {
+    if let Some(name) = schema["$ref"].as_str() {
+        return definitions.get(name.rsplit('/').next()?);
+    }
+    let all = schema["allOf"].get(0).or_else(|| schema["anyOf"].get(0));
+    all.or_else(|| schema.get("items"))
+}
