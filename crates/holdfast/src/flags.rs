@@ -99,6 +99,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
+    /// The controllers to run: * for all, NAME for one, -NAME to leave one out
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "*",
+        allow_hyphen_values = true
+    )]
+    pub(crate) controllers: Vec<String>,
+
     /// How long a request other than a watch may take
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = go_duration::parse)]
     pub(crate) request_timeout: Duration,

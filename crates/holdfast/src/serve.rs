@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
+use holdfast_controllers::Selection;
 use holdfast_kinds::{admission, tables};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
@@ -54,6 +55,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
 
+    let controllers = Selection::parse(&flags.controllers)?;
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener = TcpListener::bind(address).await;
     let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
@@ -97,12 +99,16 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         concurrent_streams: flags.http2_max_streams_per_connection,
         ..Limits::default()
     };
-    let server = tokio::spawn(connection::serve(listener, tls, service, limits, shutdown));
+    let server = tokio::spawn(connection::serve(listener, tls, Arc::clone(&service), limits, shutdown));
     tracing::info!(%url, took = ?started.elapsed(), "ready");
     announce(&url, &kubeconfig)?;
     if let Some(path) = &flags.ready_file {
         files::write_private(path, &format!("{url}\n"))?;
     }
+
+    // Nobody waits for controllers, so they begin when all else is done.
+    controllers.run(&service);
+    drop(service);
 
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",

@@ -14,6 +14,7 @@ pub struct Registry {
     by_path: HashMap<(SmolStr, SmolStr), HashMap<SmolStr, Served>>,
     by_group_resource: HashMap<GroupResource, Arc<Resource>>,
     by_group_kind: HashMap<GroupKind, Arc<Resource>>,
+    by_prefix: HashMap<SmolStr, Arc<Resource>>,
 }
 
 /// A resource in one of its versions.
@@ -57,6 +58,12 @@ impl Registry {
     /// The resource whose objects are of that kind.
     pub fn kind(&self, kind: &GroupKind) -> Option<&Arc<Resource>> {
         self.by_group_kind.get(kind)
+    }
+
+    /// The resource whose objects are kept below `prefix` (see [`Storage::prefix`](crate::Storage::prefix)); the first that
+    /// was added where resources share one.
+    pub fn stored_below(&self, prefix: &str) -> Option<&Arc<Resource>> {
+        self.by_prefix.get(prefix)
     }
 
     /// All resources in the order they were added, which is that of discovery.
@@ -134,6 +141,12 @@ impl RegistryBuilder {
                 .by_group_kind
                 .entry(resource.group_kind())
                 .or_insert_with(|| Arc::clone(&resource));
+            if let Some(storage) = &resource.storage {
+                registry
+                    .by_prefix
+                    .entry(storage.prefix.clone())
+                    .or_insert_with(|| Arc::clone(&resource));
+            }
             registry.resources.push(resource);
         }
         registry

@@ -16,6 +16,7 @@ pub mod health;
 pub mod inflight;
 pub mod lookup;
 pub mod metrics;
+pub mod loopback;
 pub mod negotiation;
 pub mod objects;
 pub mod openapi;

@@ -98,10 +98,11 @@ pub(crate) fn begin(
 
 /// Whether an update of an object that is to go took away what it waited for.
 pub(crate) fn completes(resource: &Resource, object: &Value, old: &Value) -> bool {
-    let waits_for_finalizers = old
+    // Kinds that hold their objects themselves, as namespaces do, tell of no grace period.
+    let grace = old
         .at(&["metadata", "deletionGracePeriodSeconds"])
-        .and_then(Value::as_i64)
-        == Some(0);
+        .and_then(Value::as_i64);
+    let waits_for_finalizers = old.at(&["metadata", "deletionTimestamp"]).is_some() && grace.unwrap_or_default() == 0;
     waits_for_finalizers && metadata::finalizers(object).next().is_none() && !resource.strategy.holds_deletion(object)
 }
 

@@ -1,0 +1,216 @@
+//! What a namespace that is to go tells of its deletion: five conditions, in the words of the reference
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/namespace-v1/#NamespaceStatus>).
+
+use std::collections::BTreeMap;
+
+use holdfast_server::loopback::RequestError;
+use holdfast_value::Value;
+
+/// What became of the content of a namespace.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Why content could not be deleted.
+    pub(super) failures: Vec<RequestError>,
+    /// How many objects are left of each resource, which is named `PLURAL.GROUP`.
+    pub(super) remaining: BTreeMap<String, usize>,
+    /// How many objects each finalizer holds.
+    pub(super) finalizers: BTreeMap<String, usize>,
+}
+
+/// A condition: what it is called, and what it says when all is well.
+struct Condition {
+    name: &'static str,
+    well_reason: &'static str,
+    well_message: &'static str,
+}
+
+/// All conditions, in their order. Here the first two are always well: discovery is the server's own registry.
+const CONDITIONS: [Condition; 5] = [
+    Condition {
+        name: "NamespaceDeletionDiscoveryFailure",
+        well_reason: "ResourcesDiscovered",
+        well_message: "All resources successfully discovered",
+    },
+    Condition {
+        name: "NamespaceDeletionGroupVersionParsingFailure",
+        well_reason: "ParsedGroupVersions",
+        well_message: "All legacy kube types successfully parsed",
+    },
+    Condition {
+        name: "NamespaceDeletionContentFailure",
+        well_reason: "ContentDeleted",
+        well_message: "All content successfully deleted, may be waiting on finalization",
+    },
+    Condition {
+        name: "NamespaceContentRemaining",
+        well_reason: "ContentRemoved",
+        well_message: "All content successfully removed",
+    },
+    Condition {
+        name: "NamespaceFinalizersRemaining",
+        well_reason: "ContentHasNoFinalizers",
+        well_message: "All content-preserving finalizers finished",
+    },
+];
+
+impl Findings {
+    /// How many objects are left.
+    pub(super) fn left(&self) -> usize {
+        self.remaining.values().sum()
+    }
+
+    /// Whether nothing is left and nothing went wrong.
+    pub(super) fn is_clear(&self) -> bool {
+        self.failures.is_empty() && self.remaining.is_empty()
+    }
+
+    /// The conditions that follow on `told`; `None` where they are the same.
+    pub(super) fn conditions(&self, told: &[Value], now: &str) -> Option<Vec<Value>> {
+        let mut conditions = told.to_vec();
+        let mut changed = false;
+        for condition in &CONDITIONS {
+            let trouble = self.trouble(condition.name);
+            let (status, reason, message) = match &trouble {
+                Some((reason, message)) => ("True", *reason, message.as_str()),
+                None => ("False", condition.well_reason, condition.well_message),
+            };
+            let before = conditions
+                .iter()
+                .position(|known| known.str_at(&["type"]) == Some(condition.name));
+            let same = |known: &Value| {
+                let text = |key| known.str_at(&[key]).unwrap_or_default();
+                // What was well and is well is not told again.
+                text("status") == status
+                    && (trouble.is_none() || (text("reason"), text("message")) == (reason, message))
+            };
+            if before.is_some_and(|at| same(&conditions[at])) {
+                continue;
+            }
+            changed = true;
+            let mut next = Value::empty_map();
+            for (key, value) in [
+                ("type", condition.name),
+                ("status", status),
+                ("lastTransitionTime", now),
+                ("reason", reason),
+                ("message", message),
+            ] {
+                next.set_at(&[key], value.into());
+            }
+            match before {
+                Some(at) => conditions[at] = next,
+                None => conditions.push(next),
+            }
+        }
+        changed.then_some(conditions)
+    }
+
+    /// The reason and the message of a condition that is not well.
+    fn trouble(&self, condition: &str) -> Option<(&'static str, String)> {
+        match condition {
+            "NamespaceDeletionContentFailure" if !self.failures.is_empty() => {
+                let count = self.failures.len();
+                let mut messages: Vec<&str> = self.failures.iter().map(|failure| failure.message.as_str()).collect();
+                messages.dedup();
+                let messages = match messages.as_slice() {
+                    [only] => (*only).to_owned(),
+                    several => format!("[{}]", several.join(", ")),
+                };
+                let message = format!("Failed to delete all resource types, {count} remaining: {messages}");
+                Some(("ContentDeletionFailed", message))
+            }
+            "NamespaceContentRemaining" if !self.remaining.is_empty() => {
+                let parts = self.remaining.iter();
+                let parts: Vec<String> = parts
+                    .map(|(resource, count)| format!("{resource} has {count} resource instances"))
+                    .collect();
+                let message = format!("Some resources are remaining: {}", parts.join(", "));
+                Some(("SomeResourcesRemain", message))
+            }
+            "NamespaceFinalizersRemaining" if !self.finalizers.is_empty() => {
+                let parts = self.finalizers.iter();
+                let parts: Vec<String> = parts
+                    .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
+                    .collect();
+                let parts = parts.join(", ");
+                let message = format!("Some content in the namespace has finalizers remaining: {parts}");
+                Some(("SomeFinalizersRemain", message))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+
+    fn held() -> Findings {
+        Findings {
+            remaining: [("configmaps.".to_owned(), 2), ("deployments.apps".to_owned(), 1)].into(),
+            finalizers: [("example.com/hold".to_owned(), 3)].into(),
+            ..Findings::default()
+        }
+    }
+
+    fn messages(conditions: &[Value]) -> Vec<(&str, &str)> {
+        conditions
+            .iter()
+            .map(|condition| {
+                let of = |key| condition.str_at(&[key]).unwrap();
+                (of("status"), of("message"))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_left_is_told_with_the_finalizers_that_hold_it() {
+        let conditions = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
+        assert_eq!(
+            messages(&conditions)[2..],
+            [
+                (
+                    "False",
+                    "All content successfully deleted, may be waiting on finalization"
+                ),
+                (
+                    "True",
+                    "Some resources are remaining: configmaps. has 2 resource instances, deployments.apps has 1 resource instances"
+                ),
+                (
+                    "True",
+                    "Some content in the namespace has finalizers remaining: example.com/hold in 3 resource instances"
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_told_already_is_not_told_again() {
+        let told = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
+        assert!(held().conditions(&told, "2027-01-01T00:00:00Z").is_none());
+        let clear = Findings::default().conditions(&told, "2027-01-01T00:00:00Z").unwrap();
+        assert_eq!(clear[4].str_at(&["status"]), Some("False"));
+        assert_eq!(clear[4].str_at(&["lastTransitionTime"]), Some("2027-01-01T00:00:00Z"));
+        assert_eq!(clear[2].str_at(&["lastTransitionTime"]), Some("2026-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn failures_are_told_once_each() {
+        let failure = RequestError {
+            code: 500,
+            reason: "InternalError".into(),
+            message: "no".to_owned(),
+        };
+        let findings = Findings {
+            failures: vec![failure.clone(), failure],
+            ..Findings::default()
+        };
+        let conditions = findings.conditions(&[], "").unwrap();
+        assert_eq!(
+            messages(&conditions)[2],
+            ("True", "Failed to delete all resource types, 2 remaining: no")
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! Namespaces that are deleted go once they are empty: all that is in them is deleted first
+//! (<https://kubernetes.io/docs/tasks/administer-cluster/namespaces/#deleting-a-namespace>).
+//!
+//! A namespace that is to go has the phase `Terminating` and the finalizer `kubernetes` in its specification. Its content
+//! is deleted at once; if something stays, such as an object with finalizers, the namespace is looked at again when
+//! objects leave it.
+
+mod conditions;
+mod content;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_resource::Resource;
+use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_server::negotiation::PatchType;
+use holdfast_value::{SmolStr, Value};
+use tokio::time::Instant;
+
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+use conditions::Findings;
+
+/// The name of this controller.
+pub(crate) const NAME: &str = "namespace-controller";
+
+/// The finalizer of specifications that this controller takes away.
+const FINALIZER: &str = "kubernetes";
+
+/// How often the conditions of a namespace are brought up to date while objects leave it one by one.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let Some(namespaces) = client.resource("", "namespaces") else {
+        return;
+    };
+    let controller = Namespaces {
+        client: client.clone(),
+        namespaces,
+        terminating: HashMap::new(),
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Namespaces {
+    client: Client,
+    namespaces: Arc<Resource>,
+    /// The namespaces whose content is on its way out.
+    terminating: HashMap<SmolStr, Progress>,
+}
+
+/// How far a namespace has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Its content is being deleted.
+    Emptying,
+    /// So many objects are left.
+    Left(usize),
+}
+
+impl Namespaces {
+    /// Looks at a namespace that may have to go.
+    fn look_at(&self, namespace: &Object, queue: &mut Queue<SmolStr>) {
+        if memchr::memmem::find(namespace.bytes(), b"\"deletionTimestamp\":").is_some() {
+            queue.push(namespace.name().into());
+        }
+    }
+
+    /// An object has gone; if its namespace waits for that, it is nearer to its end.
+    fn left(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
+        let Some(resource) = self.client.resource_of(object) else {
+            return;
+        };
+        let namespace = object.namespace(&resource);
+        let Some(progress) = self.terminating.get_mut(namespace) else {
+            return;
+        };
+        match progress {
+            Progress::Left(count) if *count > 1 => {
+                *count -= 1;
+                queue.push_at(namespace.into(), Instant::now() + PROGRESS);
+            }
+            _ => queue.push(namespace.into()),
+        }
+    }
+}
+
+impl Reconcile for Namespaces {
+    type Item = SmolStr;
+    /// How many objects are left.
+    type Outcome = usize;
+
+    const NAME: &'static str = NAME;
+    const PARALLEL: usize = 10;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        let (_, changes) = client.watch_everything()?;
+        // Of what is there already the namespaces alone matter. They are read after the watch began, so none is missed.
+        Ok((client.list(&self.namespaces, ""), changes))
+    }
+
+    fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
+        self.look_at(object, queue);
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        let object = change.current();
+        if object.is_of(&self.namespaces) {
+            if change.is_removal() {
+                self.terminating.remove(object.name());
+            } else {
+                self.look_at(&object, queue);
+            }
+        } else if change.is_removal() && !self.terminating.is_empty() {
+            self.left(&object, queue);
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<usize>> {
+        let namespace = self.client.get(&self.namespaces, "", name).map(|object| object.tree());
+        let Some(namespace) = namespace.filter(awaits_us) else {
+            self.terminating.remove(name);
+            return None;
+        };
+        self.terminating.insert(name.clone(), Progress::Emptying);
+        let (client, resource, name) = (self.client.clone(), Arc::clone(&self.namespaces), name.clone());
+        Some(Box::pin(async move { end(&client, &resource, &name, namespace).await }))
+    }
+
+    fn finished(&mut self, name: &SmolStr, left: usize, _queue: &mut Queue<SmolStr>) {
+        if let Some(progress) = self.terminating.get_mut(name) {
+            *progress = Progress::Left(left);
+        }
+    }
+}
+
+/// Whether a namespace is to go and waits for this controller.
+fn awaits_us(namespace: &Value) -> bool {
+    let finalizers = namespace.at(&["spec", "finalizers"]).and_then(Value::as_list);
+    let mut finalizers = finalizers.into_iter().flat_map(|list| list.iter());
+    namespace.at(&["metadata", "deletionTimestamp"]).is_some()
+        && finalizers.any(|finalizer| finalizer.as_str() == Some(FINALIZER))
+}
+
+/// Empties a namespace and, when nothing is left, lets it go. Returns how many objects are left.
+async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: Value) -> Result<usize, RequestError> {
+    let Some(path) = path_of(namespaces, "", name) else {
+        return Ok(0);
+    };
+    let findings = content::delete(client, name).await;
+    let told = namespace.at(&["status", "conditions"]).and_then(Value::as_list);
+    let told: Vec<Value> = told.map(|list| list.to_vec()).unwrap_or_default();
+    // What is empty at the first look has nothing to tell of.
+    if !(told.is_empty() && findings.is_clear())
+        && let Some(conditions) = findings.conditions(&told, &client.now())
+    {
+        let mut patch = Value::empty_map();
+        patch.set_at(&["status", "conditions"], conditions.into());
+        namespace = client
+            .patch(&format!("{path}/status"), PatchType::Merge, &patch)
+            .await?;
+    }
+    let Findings { failures, .. } = &findings;
+    if let Some(failure) = failures.first() {
+        return Err(failure.clone());
+    }
+    let left = findings.left();
+    if left == 0 {
+        finalize(client, &path, namespace).await?;
+    }
+    Ok(left)
+}
+
+/// Takes the finalizer away, with which the namespace goes unless somebody else holds it.
+async fn finalize(client: &Client, path: &str, mut namespace: Value) -> Result<(), RequestError> {
+    if let Some(finalizers) = namespace.at_mut(&["spec", "finalizers"]).and_then(Value::as_list_mut) {
+        finalizers
+            .make_mut()
+            .retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
+    }
+    match client.update(&format!("{path}/finalize"), &namespace).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}

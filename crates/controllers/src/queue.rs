@@ -1,0 +1,176 @@
+//! What a controller has yet to do: each item once, failures again after a while.
+//!
+//! An item that is pushed while it is worked on is done once more afterwards, so that no change is missed and none is
+//! worked on twice at a time. Time comes in by argument.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long an item waits after its first failure; each further one doubles that.
+const FIRST_DELAY: Duration = Duration::from_millis(10);
+
+/// How long an item waits at most.
+const LONGEST_DELAY: Duration = Duration::from_secs(300);
+
+/// The items that a controller has yet to work on.
+pub(crate) struct Queue<T> {
+    items: HashMap<T, Place>,
+    ready: VecDeque<T>,
+    /// By the time at which it is their turn; the number tells items of one instant apart.
+    waiting: BTreeMap<(Instant, u64), T>,
+    failures: HashMap<T, u32>,
+    next_number: u64,
+}
+
+/// Where an item stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Ready,
+    Waiting(Instant, u64),
+    Running { again: bool },
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            items: HashMap::new(),
+            ready: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            failures: HashMap::new(),
+            next_number: 0,
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Queue<T> {
+    /// Wants `item` to be worked on as soon as may be.
+    pub(crate) fn push(&mut self, item: T) {
+        match self.items.get(&item).copied() {
+            Some(Place::Ready) => return,
+            Some(Place::Running { .. }) => {
+                self.items.insert(item, Place::Running { again: true });
+                return;
+            }
+            Some(Place::Waiting(at, number)) => {
+                self.waiting.remove(&(at, number));
+            }
+            None => {}
+        }
+        self.items.insert(item.clone(), Place::Ready);
+        self.ready.push_back(item);
+    }
+
+    /// Wants `item` to be worked on at `at`, unless it is sooner anyway.
+    pub(crate) fn push_at(&mut self, item: T, at: Instant) {
+        match self.items.get(&item).copied() {
+            Some(Place::Ready) => return,
+            Some(Place::Running { .. }) => {
+                self.items.insert(item, Place::Running { again: true });
+                return;
+            }
+            Some(Place::Waiting(sooner, _)) if sooner <= at => return,
+            Some(Place::Waiting(later, number)) => {
+                self.waiting.remove(&(later, number));
+            }
+            None => {}
+        }
+        self.next_number += 1;
+        self.items.insert(item.clone(), Place::Waiting(at, self.next_number));
+        self.waiting.insert((at, self.next_number), item);
+    }
+
+    /// The next item to work on, until [`Queue::done`] or [`Queue::failed`] says how it went.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
+        while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now) {
+            self.ready.push_back(first.remove());
+        }
+        let item = self.ready.pop_front()?;
+        self.items.insert(item.clone(), Place::Running { again: false });
+        Some(item)
+    }
+
+    /// The item was worked on.
+    pub(crate) fn done(&mut self, item: T) {
+        self.failures.remove(&item);
+        if self.items.remove(&item) == Some(Place::Running { again: true }) {
+            self.push(item);
+        }
+    }
+
+    /// The item could not be worked on; its turn comes again.
+    pub(crate) fn failed(&mut self, item: T, now: Instant) {
+        let failures = self.failures.entry(item.clone()).or_default();
+        let delay = FIRST_DELAY.saturating_mul(1 << (*failures).min(20)).min(LONGEST_DELAY);
+        *failures += 1;
+        self.items.remove(&item);
+        self.push_at(item, now + delay);
+    }
+
+    /// When the first item that waits has its turn.
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        self.waiting.keys().next().map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_worked_on_once_however_often_it_is_pushed() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push("a");
+        queue.push("b");
+        queue.push("a");
+        assert_eq!(
+            (queue.pop(now), queue.pop(now), queue.pop(now)),
+            (Some("a"), Some("b"), None)
+        );
+    }
+
+    #[test]
+    fn what_changes_while_it_is_worked_on_is_worked_on_again() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push("a");
+        assert_eq!(queue.pop(now), Some("a"));
+        queue.push("a");
+        assert_eq!(queue.pop(now), None, "not twice at a time");
+        queue.done("a");
+        assert_eq!(queue.pop(now), Some("a"));
+        queue.done("a");
+        assert_eq!(queue.pop(now), None);
+    }
+
+    #[test]
+    fn failures_wait_longer_each_time_until_one_goes_well() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push("a");
+        for delay in [FIRST_DELAY, FIRST_DELAY * 2, FIRST_DELAY * 4] {
+            assert_eq!(queue.pop(now + LONGEST_DELAY), Some("a"));
+            queue.failed("a", now);
+            assert_eq!(queue.next_turn(), Some(now + delay));
+            assert_eq!(queue.pop(now), None);
+        }
+        queue.push("a");
+        assert_eq!(queue.pop(now), Some("a"), "a change does not wait");
+        queue.done("a");
+        queue.push("a");
+        assert_eq!(queue.pop(now), Some("a"));
+        queue.failed("a", now);
+        assert_eq!(queue.next_turn(), Some(now + FIRST_DELAY));
+    }
+
+    #[test]
+    fn an_item_that_waits_keeps_the_sooner_turn() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        queue.push_at("a", now + second);
+        queue.push_at("a", now + second * 2);
+        assert_eq!(queue.next_turn(), Some(now + second));
+        queue.push_at("a", now);
+        assert_eq!((queue.pop(now), queue.next_turn()), (Some("a"), None));
+    }
+}

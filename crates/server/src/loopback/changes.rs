@@ -1,0 +1,89 @@
+//! Watches as controllers hold them: a position in the event history, which costs nothing while nothing happens.
+
+use std::sync::Arc;
+
+use holdfast_resource::Resource;
+use holdfast_store::{EventKind, Watcher};
+
+use super::{Client, Object, Objects};
+use crate::objects;
+
+type Event = holdfast_store::Event<objects::Objects>;
+
+/// What all keys of objects begin with.
+const EVERYTHING: &str = "/registry/";
+
+/// One change of one object.
+#[derive(Debug)]
+pub struct Change(Arc<Event>);
+
+impl Change {
+    /// The object as it is now; where it was removed, as it was last.
+    pub fn current(&self) -> Object {
+        Object::new(self.0.current())
+    }
+
+    /// The object before; `None` where it is new.
+    pub fn previous(&self) -> Option<Object> {
+        self.0.previous().map(Object::new)
+    }
+
+    /// Whether the object was removed.
+    pub fn is_removal(&self) -> bool {
+        self.0.kind() == EventKind::Delete
+    }
+}
+
+/// The changes were not followed fast enough, or the server ends: begin again with a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the changes of objects can no longer be followed from here")]
+pub struct Lost;
+
+/// All changes after a list, once each, in the order in which they happened.
+#[derive(Debug)]
+pub struct Changes(Watcher<objects::Objects>);
+
+impl Changes {
+    /// The next change, as soon as there is one. Nothing is lost if the future is dropped before it is ready.
+    ///
+    /// # Errors
+    /// [`Lost`]
+    pub async fn next(&mut self) -> Result<Change, Lost> {
+        self.0.next().await.map(Change).map_err(|_| Lost)
+    }
+
+    /// The next change if there is one.
+    ///
+    /// # Errors
+    /// [`Lost`]
+    pub fn try_next(&mut self) -> Result<Option<Change>, Lost> {
+        let next = self.0.try_next().map_err(|_| Lost)?;
+        Ok(next.map(Change))
+    }
+}
+
+impl Client {
+    /// The objects of a resource in all namespaces, and their changes from then on.
+    ///
+    /// # Errors
+    /// [`Lost`] where the server ends.
+    pub fn watch(&self, resource: &Resource) -> Result<(Objects, Changes), Lost> {
+        let prefix = resource.storage.as_ref().map(|storage| storage.prefix.to_string());
+        self.watch_below(prefix.ok_or(Lost)?)
+    }
+
+    /// The objects of all resources, and their changes from then on.
+    ///
+    /// # Errors
+    /// [`Lost`] where the server ends.
+    pub fn watch_everything(&self) -> Result<(Objects, Changes), Lost> {
+        self.watch_below(EVERYTHING.to_owned())
+    }
+
+    fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
+        let store = &self.service.context.store;
+        let snapshot = store.snapshot();
+        let watcher = store.watch(prefix.as_str(), snapshot.revision()).map_err(|_| Lost)?;
+        Ok((Objects::new(snapshot, prefix), Changes(watcher)))
+    }
+}

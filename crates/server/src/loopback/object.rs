@@ -1,0 +1,119 @@
+//! Objects as controllers read them: stored bytes, parsed on demand.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_resource::Resource;
+use holdfast_store::table_by_segments;
+use holdfast_value::Value;
+
+use super::Client;
+use crate::objects::{self, Entry, Snapshot};
+
+/// An object as it was stored at one time. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Object {
+    entry: Arc<Entry>,
+}
+
+impl Object {
+    pub(super) fn new(entry: &Arc<Entry>) -> Self {
+        Self {
+            entry: Arc::clone(entry),
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        objects::name_of_key(self.entry.key())
+    }
+
+    /// The namespace, given the object's resource; empty where it has none.
+    pub fn namespace(&self, resource: &Resource) -> &str {
+        objects::namespace_of_key(resource, self.entry.key())
+    }
+
+    /// Whether this is an object of `resource`.
+    pub fn is_of(&self, resource: &Resource) -> bool {
+        let storage = resource.storage.as_ref();
+        storage.is_some_and(|storage| self.entry.key().starts_with(storage.prefix.as_bytes()))
+    }
+
+    /// The object as JSON, in the version that it is stored in: for a look that needs no parsing.
+    pub fn bytes(&self) -> &Bytes {
+        self.entry.bytes()
+    }
+
+    /// The object, parsed, in the version that it is stored in.
+    pub fn tree(&self) -> Value {
+        objects::tree(&self.entry)
+    }
+
+    /// The part of the object's key that says which resource it is of.
+    fn prefix(&self) -> &str {
+        let key = self.entry.key();
+        std::str::from_utf8(&key[..table_by_segments(key)]).unwrap_or_default()
+    }
+}
+
+/// The objects of one moment.
+pub struct Objects {
+    snapshot: Snapshot,
+    prefix: String,
+}
+
+impl Objects {
+    pub(super) fn new(snapshot: Snapshot, prefix: String) -> Self {
+        Self { snapshot, prefix }
+    }
+
+    /// The objects, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = Object> + '_ {
+        self.snapshot.range(self.prefix.as_bytes()).map(Object::new)
+    }
+
+    /// The objects behind `last`, in the order of their keys; all where it is `None`.
+    pub fn after(&self, last: Option<&Object>) -> impl Iterator<Item = Object> + '_ {
+        let range = match last {
+            Some(last) => self.snapshot.range_after(self.prefix.as_bytes(), last.entry.key()),
+            None => self.snapshot.range(self.prefix.as_bytes()),
+        };
+        range.map(Object::new)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.snapshot.count(self.prefix.as_bytes())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Client {
+    /// The object of that name, as it is now.
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Object> {
+        let key = resource.storage.as_ref()?.key(namespace, name);
+        self.service
+            .context
+            .store
+            .snapshot()
+            .get(key.as_bytes())
+            .map(Object::new)
+    }
+
+    /// The objects of a resource in `namespace`, as they are now; in all namespaces where it is empty.
+    pub fn list(&self, resource: &Resource, namespace: &str) -> Objects {
+        let storage = resource.storage.as_ref();
+        // What is not stored has no objects, and nothing has a key that begins with a zero byte.
+        let prefix = storage.map_or_else(|| "\0".to_owned(), |storage| storage.namespace_prefix(namespace));
+        Objects::new(self.service.context.store.snapshot(), prefix)
+    }
+
+    /// The resource that an object is of; `None` where it is not served any more.
+    pub fn resource_of(&self, object: &Object) -> Option<Arc<Resource>> {
+        self.registry().stored_below(object.prefix()).cloned()
+    }
+}
