@@ -76,6 +76,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     // The store's lock comes first: nothing in the directory is written while another process has it.
     files::private_folder(&flags.data_dir)?;
     let store = open_store(&flags.data_dir, &registry)?;
+    let new = store.snapshot().is_empty();
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
     let certificates = {
         let (folder, names) = (flags.data_dir.join("pki"), names(flags));
@@ -92,6 +93,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let service = service(flags, registry, Arc::clone(&store), reached, shutdown.clone())?;
     let prepared = write::start(&service.context).await;
     prepared.context("cannot prepare the store")?;
+    if new {
+        // Nobody has seen the store empty.
+        store.begin_history();
+    }
     let pki = certificates.await.context("cannot make certificates")??;
     let tls = tls_files(flags, &pki).load()?;
 

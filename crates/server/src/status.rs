@@ -26,6 +26,8 @@ pub struct Status {
     pub message: String,
     /// What it is about. `Some` of empty details is written as `{}`, which clients can tell from none.
     pub details: Option<Details>,
+    /// The token with which a list that expired can go on all the same (`metadata.continue`); empty for none.
+    pub continue_token: String,
 }
 
 /// What a `Status` is about.
@@ -96,6 +98,7 @@ impl ApiError {
             reason,
             message: message.into(),
             details,
+            continue_token: String::new(),
         }))
     }
 
@@ -328,6 +331,12 @@ impl ApiError {
         Self::new(StatusCode::GONE, "Expired", message, None)
     }
 
+    /// The same with the token of `metadata.continue` that lets the client go on.
+    pub fn with_continue_token(mut self, token: String) -> Self {
+        self.0.continue_token = token;
+        self
+    }
+
     /// 504: the work was not done in time.
     pub fn timeout(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         let details = Details {
@@ -432,7 +441,9 @@ impl ApiError {
         Document {
             kind: "Status",
             api_version: "v1",
-            metadata: Empty {},
+            metadata: ListMeta {
+                continue_token: &self.0.continue_token,
+            },
             status: "Failure",
             message: &self.0.message,
             reason: self.0.reason,
@@ -461,7 +472,7 @@ impl std::error::Error for ApiError {}
 struct Document<'a> {
     kind: &'a str,
     api_version: &'a str,
-    metadata: Empty,
+    metadata: ListMeta<'a>,
     status: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     message: &'a str,
@@ -473,7 +484,10 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct Empty {}
+struct ListMeta<'a> {
+    #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
+    continue_token: &'a str,
+}
 
 /// Field errors in one text: a single one as it is, several in brackets, each text once.
 struct Aggregate<'a>(&'a [FieldError]);

@@ -27,8 +27,8 @@ use crate::key::{Key, Revision, end_of_prefix};
 
 type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
 
-/// How many past snapshots that were asked for are kept at hand, for the pages of lists that are being read.
-const RECENT: usize = 16;
+/// How many past snapshots are kept at hand for the pages of lists that are being read.
+const RECENT: usize = 64;
 
 /// How long and how large the event history may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,12 @@ impl<X: Indexer> Snapshot<X> {
         self.range_bounds(prefix, Bound::Included(prefix))
     }
 
-    /// The entries whose keys begin with `prefix` and come after `key`, in key order: the rest of a list.
+    /// The entries whose keys begin with `prefix`, from `key` on, in key order: the rest of a list.
+    pub fn range_from(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
+        self.range_bounds(prefix, Bound::Included(key.max(prefix)))
+    }
+
+    /// The entries whose keys begin with `prefix` and come after `key`, in key order.
     pub fn range_after(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
         if key < prefix {
             self.range(prefix)
@@ -150,11 +155,6 @@ impl<X: Indexer> Snapshot<X> {
             return self.root.tables.get(prefix).map_or(0, OrdMap::len);
         }
         self.range(prefix).count()
-    }
-
-    /// How many keys begin with `prefix` and come after `key`, some 20 ns for each.
-    pub fn count_after(&self, prefix: &[u8], key: &[u8]) -> usize {
-        self.range_after(prefix, key).count()
     }
 
     /// How many keys there are.
@@ -252,7 +252,7 @@ pub struct State<X: Indexer> {
     /// Events of all tables; its ring also says what to trim next.
     all: Arc<Channel<X>>,
     tables: RwLock<HashMap<Key, Arc<Channel<X>>>>,
-    /// Past states that were asked for, the newest request last.
+    /// States that were asked for or will be, the last request last.
     recent: Mutex<VecDeque<Arc<Root<X>>>>,
 }
 
@@ -315,6 +315,12 @@ impl<X: Indexer> State<X> {
         })
     }
 
+    /// Begins the history anew: what came before the current revision can be neither read nor watched from. Watches that
+    /// are open go on.
+    pub fn begin_history(&self) {
+        self.compacted.fetch_max(self.revision(), Ordering::AcqRel);
+    }
+
     /// Learns of each new revision.
     pub fn subscribe(&self) -> watch::Receiver<Revision> {
         self.revision.subscribe()
@@ -359,7 +365,8 @@ impl<X: Indexer> State<X> {
             .min_by_key(|root| root.revision)
             .cloned();
         let base = recent.unwrap_or(current);
-        if base.revision == revision {
+        if base.revision == revision && revision >= self.compacted() {
+            self.keep_root(&base);
             return Ok(base);
         }
         // The events are taken before the check: what was not compacted after was there before.
@@ -382,12 +389,22 @@ impl<X: Indexer> State<X> {
         }
         root.revision = revision;
         let root = Arc::new(root);
+        self.keep_root(&root);
+        Ok(root)
+    }
+
+    /// Keeps a snapshot at hand that somebody will ask for again by its revision.
+    pub fn keep(&self, snapshot: &Snapshot<X>) {
+        self.keep_root(&snapshot.root);
+    }
+
+    fn keep_root(&self, root: &Arc<Root<X>>) {
         let mut recent = self.recent.lock();
+        recent.retain(|kept| kept.revision != root.revision);
         if recent.len() == RECENT {
             recent.pop_front();
         }
         recent.push_back(root.clone());
-        Ok(root)
     }
 }
 

@@ -99,6 +99,18 @@ impl<X: Indexer> Store<X> {
         self.state.snapshot_at(revision)
     }
 
+    /// Keeps a snapshot at hand that somebody will ask for again by its revision, such as for the next page of a list. It
+    /// is let go when its revision leaves the history, or when many others were kept since.
+    pub fn keep(&self, snapshot: &Snapshot<X>) {
+        self.state.keep(snapshot);
+    }
+
+    /// Begins the history anew, for this process: what came before the current revision can be neither read nor watched
+    /// from. For what is written before anybody is served, which nobody can have seen the beginning of.
+    pub fn begin_history(&self) {
+        self.state.begin_history();
+    }
+
     /// All events after revision `after` of keys that begin with `prefix`, once each, in order.
     ///
     /// # Errors

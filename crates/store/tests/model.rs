@@ -169,12 +169,11 @@ fn check(store: &Store<()>, model: &Model) {
         assert_eq!(contents(&snapshot, prefix), of_prefix, "{prefix}");
         assert_eq!(snapshot.count(prefix.as_bytes()), of_prefix.len());
         for key in KEYS {
-            let rest = of_prefix.iter().filter(|(other, ..)| other.as_str() > key).count();
-            assert_eq!(
-                snapshot.count_after(prefix.as_bytes(), key.as_bytes()),
-                rest,
-                "{prefix} after {key}"
-            );
+            let after = of_prefix.iter().filter(|(other, ..)| other.as_str() > key).count();
+            let from = of_prefix.iter().filter(|(other, ..)| other.as_str() >= key).count();
+            let (prefix, key) = (prefix.as_bytes(), key.as_bytes());
+            assert_eq!(snapshot.range_after(prefix, key).count(), after, "{key:?}");
+            assert_eq!(snapshot.range_from(prefix, key).count(), from, "{key:?}");
         }
         for after in [1, model.revision() / 2, model.revision()].map(|after| after.max(1)) {
             let mut watcher = store.watch(prefix, after).unwrap();

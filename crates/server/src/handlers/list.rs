@@ -6,17 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use base64::{DecodeError, Engine as _};
 use bytes::Bytes;
 use futures_util::stream;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_store::HistoryError;
-use holdfast_value::{Limits, Value, json};
+use holdfast_value::Value;
 use http::StatusCode;
-use serde::Serialize;
-use smol_str::SmolStr;
 
+use super::continue_token::ContinueToken;
 use super::representation::{self, Shown};
 use crate::ApiError;
 use crate::body::ResponseBody;
@@ -56,7 +53,11 @@ pub(super) async fn page(
 ) -> Result<Page, ApiError> {
     let token = ContinueToken::read(options)?;
     let snapshot = snapshot(context, options, token.as_ref()).await?;
-    Ok(Page::read(request, options, selection, token, &snapshot))
+    let page = Page::read(request, options, selection, token, &snapshot);
+    if !page.continue_token.is_empty() {
+        context.store.keep(&snapshot);
+    }
+    Ok(page)
 }
 
 /// What the selectors of a request choose.
@@ -75,121 +76,88 @@ pub(super) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
 /// The revision that the text of a `resourceVersion` names; `None` for none.
 ///
 /// # Errors
-/// 500 where it is no number, as in the reference.
-pub(super) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
+/// What is wrong with it, in the reference's words.
+fn read_revision(text: &str) -> Result<Option<u64>, String> {
+    use std::num::IntErrorKind::PosOverflow;
     if text.is_empty() {
         return Ok(None);
     }
-    let number = text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
-    number.map(Some).ok_or_else(|| {
-        ApiError::unclassified(format!(
-            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-        ))
-    })
+    let why = match text.parse() {
+        Ok(number) if !text.starts_with('+') => return Ok(Some(number)),
+        Err(error) if *error.kind() == PosOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    let quoted = Value::from(text);
+    Err(format!(
+        "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}"
+    ))
 }
 
-/// The state to read: as the version and its rule say.
+/// The revision that a GET of one object or a watch names; `None` for none.
+///
+/// # Errors
+/// 500 where it is no number, as in the reference.
+pub(super) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
+    read_revision(text).map_err(ApiError::unclassified)
+}
+
+/// The state to read: as the version and its rule say
+/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
 async fn snapshot(
     context: &Context,
     options: &ListOptions,
     token: Option<&ContinueToken>,
 ) -> Result<Snapshot, ApiError> {
-    let wanted = revision(&options.resource_version)?.unwrap_or_default();
-    let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact)
-        || (options.limit > 0 && wanted > 0 && options.resource_version_match.is_none());
     let at = match token {
-        Some(token) => token.rv,
-        None if exact => wanted,
-        None => return not_older_than(context, wanted).await,
+        Some(token) => token.revision(),
+        None => {
+            let wanted = read_revision(&options.resource_version)
+                .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?
+                .unwrap_or_default();
+            // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
+            let exact = match options.resource_version_match {
+                Some(rule) => rule == ResourceVersionMatch::Exact,
+                None => options.limit > 0 && wanted > 0,
+            };
+            if !exact {
+                return not_older_than(context, wanted).await;
+            }
+            Some(wanted)
+        }
+    };
+    let Some(at) = at else {
+        return Ok(context.store.snapshot());
     };
     not_older_than(context, at).await?;
-    context.store.snapshot_at(at).map_err(|error| match error {
-        HistoryError::Compacted { .. } if token.is_some() => {
-            ApiError::expired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.")
+    context.store.snapshot_at(at).map_err(|error| match (error, token) {
+        (HistoryError::Compacted { .. }, Some(token)) => {
+            ApiError::expired(CHUNK_TOO_OLD).with_continue_token(token.inconsistent())
         }
-        error => expired(error),
+        (error, _) => unreadable(error),
     })
 }
 
+const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
+
+const CHUNK_TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can \
+    start a new list without the continue parameter, or use the continue token in this response to retrieve the \
+    remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
+    created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
 /// The newest state, once it has reached `wanted`.
+///
+/// # Errors
+/// 504 where that has not come about in a few seconds.
 pub(super) async fn not_older_than(context: &Context, wanted: u64) -> Result<Snapshot, ApiError> {
     let reached = context.store.wait_for(wanted, FUTURE_WAIT).await;
-    reached.map_err(expired)
+    reached.map_err(unreadable)
 }
 
-fn expired(error: HistoryError) -> ApiError {
+fn unreadable(error: HistoryError) -> ApiError {
     match error {
-        HistoryError::Compacted { requested, oldest } => ApiError::expired(format!(
-            "The resourceVersion for the provided list is too old: {requested} ({oldest})"
-        )),
+        HistoryError::Compacted { .. } => ApiError::expired(TOO_OLD),
         HistoryError::Future { requested, current } => ApiError::too_large_resource_version(requested, current),
         HistoryError::Closed => ApiError::unavailable("the server is shutting down"),
-    }
-}
-
-/// Where a list goes on: what the token of a chunk says, in the reference's form.
-#[derive(Serialize)]
-struct ContinueToken {
-    v: SmolStr,
-    rv: u64,
-    /// The last key of the chunk before, below the prefix of the list, with a zero byte behind it.
-    start: String,
-}
-
-const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-
-impl ContinueToken {
-    fn read(options: &ListOptions) -> Result<Option<Self>, ApiError> {
-        if options.continue_token.is_empty() {
-            return Ok(None);
-        }
-        if !matches!(options.resource_version.as_str(), "" | "0") {
-            return Err(ApiError::bad_request(
-                "specifying resource version is not allowed when using continue",
-            ));
-        }
-        let refuse =
-            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(options.continue_token.as_bytes());
-        let bytes = bytes.map_err(|error| match error {
-            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => {
-                refuse(&format!("illegal base64 data at input byte {at}"))
-            }
-            other => refuse(&other.to_string()),
-        })?;
-        let value = json::parse(&bytes, &Limits::REQUEST).map_err(|error| refuse(&error.to_string()))?;
-        let version = value.str_at(&["v"]).unwrap_or_default();
-        if version != TOKEN_VERSION {
-            return Err(refuse(&format!(
-                "server does not recognize this encoded version {version}"
-            )));
-        }
-        let token = Self {
-            v: SmolStr::new_static(TOKEN_VERSION),
-            rv: value
-                .get("rv")
-                .and_then(Value::as_i64)
-                .and_then(|rv| rv.try_into().ok())
-                .unwrap_or_default(),
-            start: value.str_at(&["start"]).unwrap_or_default().to_owned(),
-        };
-        if token.rv == 0 {
-            return Err(refuse(
-                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
-            ));
-        }
-        Ok(Some(token))
-    }
-
-    fn text(rv: u64, key: &[u8], prefix: &[u8]) -> String {
-        let last = String::from_utf8_lossy(key.get(prefix.len()..).unwrap_or_default());
-        let token = Self {
-            v: SmolStr::new_static(TOKEN_VERSION),
-            rv,
-            start: format!("{last}\0"),
-        };
-        let json = serde_json::to_vec(&token).unwrap_or_default();
-        URL_SAFE_NO_PAD.encode(json)
     }
 }
 
@@ -216,10 +184,10 @@ impl Page {
         let resource = &request.served.resource;
         let prefix = list_prefix(request, selection);
         let prefix = prefix.as_bytes();
-        let range = match &token {
+        let token = token.as_ref();
+        let range = match token {
             Some(token) => {
-                let last = [prefix, token.start.trim_end_matches('\0').as_bytes()].concat();
-                snapshot.range_after(prefix, &last)
+                snapshot.range_from(prefix, &[prefix, token.start()].concat())
             }
             None => snapshot.range(prefix),
         };
@@ -237,13 +205,21 @@ impl Page {
             remaining: None,
         };
         if page.entries.len() == limit
-            && selected.next().is_some()
-            && let Some(last) = page.entries.last()
+            && let Some(next) = selected.next()
         {
-            page.continue_token = ContinueToken::text(page.revision, last.key(), prefix);
             if selection.is_everything() {
-                page.remaining = Some(snapshot.count_after(prefix, last.key()));
+                let known = token.and_then(ContinueToken::remaining);
+                let known = known.and_then(|known| known.checked_sub(limit)).filter(|left| *left > 0);
+                page.remaining = Some(match (known, token.is_none()) {
+                    (Some(left), _) => left,
+                    (None, true) => snapshot.count(prefix) - limit,
+                    (None, false) => snapshot.range_from(prefix, next.key()).count(),
+                });
             }
+            // Nothing lies between an object's key and the same with a zero byte behind it.
+            let last = page.entries.last().map(|last| last.key()[prefix.len()..].to_vec());
+            let start = String::from_utf8_lossy(&last.unwrap_or_default()).into_owned() + "\0";
+            page.continue_token = ContinueToken::new(page.revision, start, page.remaining).text();
         }
         page
     }

@@ -1,5 +1,6 @@
 //! What the verbs of the API do, one file a verb.
 
+mod continue_token;
 mod create;
 mod delete;
 mod get;

@@ -45,15 +45,13 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
     for entry in snapshot.range(storage.prefix.as_bytes()) {
         resource.strategy.observe(None, Some(&objects::tree(entry)));
     }
+    // Opened here and not in the task: what comes before its first turn may soon be history.
+    let mut watcher = context.store.watch(storage.prefix.as_str(), snapshot.revision());
     let context = Arc::clone(context);
     tokio::spawn(async move {
-        let mut after = snapshot.revision();
-        loop {
-            let Ok(mut watcher) = context.store.watch(storage.prefix.as_str(), after) else {
-                return;
-            };
+        while let Ok(changes) = &mut watcher {
             loop {
-                match watcher.next().await {
+                match changes.next().await {
                     Ok(event) => {
                         let before = event.previous().map(|entry| objects::tree(entry));
                         let removed = event.kind() == holdfast_store::EventKind::Delete;
@@ -62,7 +60,8 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
                     }
                     Err(HistoryError::Compacted { oldest, .. }) => {
                         tracing::error!(resource = %resource.group_resource(), oldest, "changes were missed");
-                        after = show_anew(&context, &resource, storage.prefix.as_str());
+                        let prefix = storage.prefix.as_str();
+                        watcher = context.store.watch(prefix, show_anew(&context, &resource, prefix));
                         break;
                     }
                     Err(_) => return,
