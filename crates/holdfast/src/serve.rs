@@ -25,6 +25,7 @@ use holdfast_server::service::Service;
 use holdfast_server::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
+use holdfast_server::watch::FrameCache;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
@@ -246,6 +247,7 @@ fn service(
         trees: Trees::default(),
         authorizer: Arc::new(Chain::new([Arc::new(PublicPaths) as Arc<dyn Authorizer>])),
         tokens: Arc::new(tokens),
+        frames: FrameCache::default(),
         admission: admission_chain(flags)?,
         identifiers: Arc::new(RandomIdentifiers),
         clock: Arc::new(SystemClock),

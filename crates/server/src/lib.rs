@@ -35,7 +35,7 @@ pub mod status;
 pub mod tls;
 pub mod user;
 pub mod version;
-mod watch;
+pub mod watch;
 pub mod write;
 
 pub use status::ApiError;

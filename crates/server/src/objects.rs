@@ -6,15 +6,16 @@
 //! kube-apiserver. Only `metadata.resourceVersion` is missing from what is stored: it is known when the write is done, so
 //! the store puts it in its place then.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
 use holdfast_resource::{Registry, Resource};
 use holdfast_store::{Indexer, Key};
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
+
+use crate::watch::EventFrames;
 
 /// A stored object as it is served.
 pub type Entry = holdfast_store::Entry<Objects>;
@@ -108,34 +109,6 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value) -> Ind
     Index::of(resources_of_key(registry, prefix.as_bytes()), object)
 }
 
-/// The frames of one event that were encoded already, whole and in the storage version: as ADDED, MODIFIED and DELETED.
-#[derive(Default)]
-pub struct EventFrames {
-    json: [OnceLock<Bytes>; 3],
-    /// Apart, since few watch in protobuf and every event of the history would be as large.
-    protobuf: OnceLock<Box<[OnceLock<Bytes>; 3]>>,
-}
-
-impl EventFrames {
-    /// The frame at `place` (0 to 2), made by `encode` where nobody has asked for it yet.
-    pub fn get(&self, place: usize, encode: impl FnOnce() -> Bytes) -> Bytes {
-        self.json[place % 3].get_or_init(encode).clone()
-    }
-
-    /// The same in protobuf.
-    ///
-    /// # Errors
-    /// Those of `encode`.
-    pub fn get_protobuf<E>(&self, place: usize, encode: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
-        let frame = &self.protobuf.get_or_init(Box::default)[place % 3];
-        if let Some(known) = frame.get() {
-            return Ok(known.clone());
-        }
-        let made = encode()?;
-        Ok(frame.get_or_init(|| made).clone())
-    }
-}
-
 /// The name of the object that is kept at `key`.
 pub fn name_of_key(key: &[u8]) -> &str {
     let start = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -199,51 +172,21 @@ pub fn tree(entry: &Entry) -> Value {
 
 /// Encodes an object for the store: without its resource version, and with the place where that belongs.
 ///
-/// Kind and version come first, as in the reference's answers: lists, whose items leave them out, then take the rest of the
-/// bytes as it is; see [`list_item`].
+/// Kind, version and metadata come first, as in the reference's answers: lists, whose items leave the first two out, take
+/// the rest of the bytes as it is (see [`list_item`]), and answers that show metadata alone take those (see
+/// [`metadata_text`]).
 pub fn encode(object: &Value) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(2048);
-    let mut revision_at = None;
-    bytes.push(b'{');
-    for key in IDENTITY {
-        if let Some(value) = object.get(key) {
-            write_member(key, &mut bytes, |bytes| json::write(value, bytes));
-        }
-    }
-    for (key, value) in object.as_map().into_iter().flatten() {
-        if IDENTITY.contains(&key.as_str()) {
-            continue;
-        }
-        write_member(key, &mut bytes, |bytes| {
-            if key == "metadata" {
-                revision_at = write_metadata(value, bytes);
-            } else {
-                json::write(value, bytes);
-            }
-        });
-    }
-    bytes.push(b'}');
-    match revision_at {
+    match write_object(object, true, &mut bytes) {
         Some(at) => holdfast_store::Value::object(bytes, at),
         None => holdfast_store::Value::plain(bytes),
     }
 }
 
-/// An object as it is answered: kind and version first.
+/// An object as it is answered, its members in the order of [`encode`].
 pub fn encode_answer(object: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2048);
-    bytes.push(b'{');
-    for key in IDENTITY {
-        if let Some(value) = object.get(key) {
-            write_member(key, &mut bytes, |bytes| json::write(value, bytes));
-        }
-    }
-    for (key, value) in object.as_map().into_iter().flatten() {
-        if !IDENTITY.contains(&key.as_str()) {
-            write_member(key, &mut bytes, |bytes| json::write(value, bytes));
-        }
-    }
-    bytes.push(b'}');
+    write_object(object, false, &mut bytes);
     bytes
 }
 
@@ -256,28 +199,142 @@ pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8]
         .unwrap_or(&bytes[1..])
 }
 
-/// What is written first of each object.
-const IDENTITY: [&str; 2] = ["kind", "apiVersion"];
-
-/// Writes metadata with room for the resource version, and says where that is.
-fn write_metadata(metadata: &Value, bytes: &mut Vec<u8>) -> Option<u32> {
-    let mut revision_at = None;
-    let write_revision = |bytes: &mut Vec<u8>| {
-        write_member("resourceVersion", bytes, |bytes| bytes.extend_from_slice(b"\"\""));
-        Some(bytes.len() as u32 - 1)
-    };
-    bytes.push(b'{');
-    for (key, value) in metadata.as_map().into_iter().flatten() {
-        if revision_at.is_none() && key.as_str() >= "resourceVersion" {
-            revision_at = write_revision(bytes);
+/// The metadata of an encoded object, as JSON, if they stand where [`encode`] puts them.
+pub fn metadata_text<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> Option<&'a [u8]> {
+    let text = list_item(bytes, kind, api_version).strip_prefix(br#""metadata":"#)?;
+    let (mut depth, mut at) = (0usize, 0);
+    loop {
+        match text.get(at)? {
+            b'"' => {
+                // The string ends at the first quote that no backslash escapes.
+                loop {
+                    at += 1;
+                    match text.get(at)? {
+                        b'\\' => at += 1,
+                        b'"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return text.get(..=at);
+                }
+            }
+            // What is no map is no metadata.
+            _ if depth == 0 => return None,
+            _ => {}
         }
-        if key != "resourceVersion" {
-            write_member(key, bytes, |bytes| json::write(value, bytes));
+        at += 1;
+    }
+}
+
+/// What is written first of each object.
+const OBJECT: [&str; 3] = ["kind", "apiVersion", METADATA];
+const METADATA: &str = "metadata";
+const RESOURCE_VERSION: &str = "resourceVersion";
+const MANAGED_FIELDS: &str = "managedFields";
+
+/// The members of metadata, in the order of `ObjectMeta`.
+const OBJECT_META: [&str; 15] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    RESOURCE_VERSION,
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    MANAGED_FIELDS,
+];
+
+/// The members of an item of `metadata.managedFields`, in the order of `ManagedFieldsEntry`.
+const MANAGED_FIELDS_ENTRY: [&str; 7] = [
+    "manager",
+    "operation",
+    "apiVersion",
+    "time",
+    "fieldsType",
+    "fieldsV1",
+    "subresource",
+];
+
+/// Writes an object; with `room` for the resource version in place of the one that it has, and says where that is.
+fn write_object(object: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
+    let mut revision_at = None;
+    write_map(object, &OBJECT, bytes, |key, value, bytes| {
+        if key == METADATA && value.as_map().is_some() {
+            revision_at = write_metadata(value, room, bytes);
+        } else {
+            json::write(value, bytes);
+        }
+    });
+    revision_at
+}
+
+fn write_metadata(metadata: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
+    let mut revision_at = None;
+    let with_room;
+    let metadata = if room && metadata.get(RESOURCE_VERSION).is_none() {
+        let mut copy = metadata.clone();
+        copy.set_at(&[RESOURCE_VERSION], Value::from(""));
+        with_room = copy;
+        &with_room
+    } else {
+        metadata
+    };
+    write_map(metadata, &OBJECT_META, bytes, |key, value, bytes| match key {
+        RESOURCE_VERSION if room => {
+            bytes.extend_from_slice(b"\"\"");
+            revision_at = Some(bytes.len() as u32 - 1);
+        }
+        MANAGED_FIELDS => write_managed_fields(value, bytes),
+        _ => json::write(value, bytes),
+    });
+    revision_at
+}
+
+fn write_managed_fields(entries: &Value, bytes: &mut Vec<u8>) {
+    let Some(list) = entries.as_list() else {
+        return json::write(entries, bytes);
+    };
+    bytes.push(b'[');
+    for (at, entry) in list.iter().enumerate() {
+        if at > 0 {
+            bytes.push(b',');
+        }
+        match entry {
+            Value::Map(_) => write_map(entry, &MANAGED_FIELDS_ENTRY, bytes, |_, value, bytes| {
+                json::write(value, bytes);
+            }),
+            other => json::write(other, bytes),
         }
     }
-    let revision_at = revision_at.or_else(|| write_revision(bytes));
+    bytes.push(b']');
+}
+
+/// Writes a map: the members that `first` names in its order, then the others in theirs, the value of each by `write`.
+fn write_map(map: &Value, first: &[&str], bytes: &mut Vec<u8>, mut write: impl FnMut(&str, &Value, &mut Vec<u8>)) {
+    bytes.push(b'{');
+    for key in first {
+        if let Some(value) = map.get(key) {
+            write_member(key, bytes, |bytes| write(key, value, bytes));
+        }
+    }
+    for (key, value) in map.as_map().into_iter().flatten() {
+        if !first.contains(&key.as_str()) {
+            write_member(key, bytes, |bytes| write(key, value, bytes));
+        }
+    }
     bytes.push(b'}');
-    revision_at
 }
 
 fn write_member(key: &str, bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
@@ -295,13 +352,42 @@ mod tests {
 
     #[test]
     fn the_place_of_the_resource_version_is_within_the_metadata() {
-        let text = r#"{"apiVersion":"v1","kind":"A","metadata":{"name":"a","uid":"1"},"spec":{"metadata":{}}}"#;
+        let text = r#"{"apiVersion":"v1","kind":"A","metadata":{"labels":{},"name":"a"},"spec":{"metadata":{}}}"#;
         let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let value = encode(&object);
         let text = String::from_utf8(value.bytes().to_vec()).unwrap();
         let (head, tail) = text.split_at(value.revision_at().unwrap() as usize);
         assert!(head.ends_with(r#""name":"a","resourceVersion":""#), "{head}");
-        assert!(tail.starts_with(r#"","uid":"1"}"#), "{tail}");
+        assert!(tail.starts_with(r#"","labels":{}}"#), "{tail}");
+    }
+
+    #[test]
+    fn metadata_and_managed_fields_are_in_the_order_of_their_types() {
+        let text = r#"{"kind":"A","metadata":{"annotations":{"a":"}\\\""},"managedFields":[{"fieldsV1":{},"manager":"m"}],"name":"a","resourceVersion":"4","zone":1}}"#;
+        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let bytes = encode_answer(&object);
+        let expected = r#"{"kind":"A","metadata":{"name":"a","resourceVersion":"4","annotations":{"a":"}\\\""},"managedFields":[{"manager":"m","fieldsV1":{}}],"zone":1}}"#;
+        assert_eq!(std::str::from_utf8(&bytes).unwrap(), expected);
+        assert_eq!(json::parse(&bytes, &Limits::TRUSTED).unwrap(), object);
+    }
+
+    #[test]
+    fn metadata_are_cut_out_of_the_bytes() {
+        let text =
+            r#"{"apiVersion":"v1","kind":"A","metadata":{"annotations":{"a":"}\\\"]"},"finalizers":["x"]},"spec":{}}"#;
+        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let bytes = encode_answer(&object);
+        let cut = metadata_text(&bytes, "A", "v1").unwrap();
+        assert_eq!(cut, br#"{"annotations":{"a":"}\\\"]"},"finalizers":["x"]}"#);
+        for odd in [
+            &b"{\"metadata\":1}"[..],
+            b"{\"metadata\":{\"",
+            b"{\"metadata\":}",
+            b"{}",
+            b"{\"metadata\":{\"a\\",
+        ] {
+            assert_eq!(metadata_text(odd, "A", "v1"), None);
+        }
     }
 
     #[test]
@@ -309,9 +395,9 @@ mod tests {
         let text = r#"{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{}}"#;
         let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let bytes = encode(&object).bytes().clone();
-        assert!(bytes.starts_with(br#"{"kind":"ConfigMap","apiVersion":"v1","data""#));
+        assert!(bytes.starts_with(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata""#));
         let item = list_item(&bytes, "ConfigMap", "v1");
-        assert_eq!(item, br#""data":{"a":"1"},"metadata":{"resourceVersion":""}}"#);
+        assert_eq!(item, br#""metadata":{"resourceVersion":""},"data":{"a":"1"}}"#);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::admission::AdmissionChain;
 use crate::metrics::Metrics;
 use crate::objects::Store;
 use crate::shutdown::Shutdown;
+use crate::watch::FrameCache;
 use crate::write::{FieldManagers, Trees};
 
 /// What the handlers of all requests share.
@@ -24,6 +25,8 @@ pub struct Context {
     pub field_managers: FieldManagers,
     /// The parsed objects that are at hand.
     pub trees: Trees,
+    /// Events that were encoded for watches.
+    pub frames: FrameCache,
     /// What every write passes through.
     pub admission: AdmissionChain,
     /// What users may do.

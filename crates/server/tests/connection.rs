@@ -21,6 +21,7 @@ use holdfast_server::service::Service;
 use holdfast_server::shutdown::ShutdownTrigger;
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
+use holdfast_server::watch::FrameCache;
 use holdfast_server::write::{FieldManagers, Trees, Types};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -133,6 +134,7 @@ impl Server {
                 trees: Trees::default(),
                 authorizer: Arc::new(Chain::new([Arc::new(PublicPaths) as Arc<dyn Authorizer>])),
                 tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
+                frames: FrameCache::default(),
                 admission: AdmissionChain::default(),
                 identifiers: Arc::new(RandomIdentifiers),
                 clock: Arc::new(SystemClock),

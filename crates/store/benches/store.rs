@@ -295,7 +295,11 @@ fn reads(store: &Store<()>, objects: u64) {
     }
     let range_cost = nanos(started, count);
     let started = Instant::now();
-    black_box(snapshot.range_from(b"/registry/pods/", b"/registry/pods/namespace-5").count());
+    black_box(
+        snapshot
+            .range_from(b"/registry/pods/", b"/registry/pods/namespace-5")
+            .count(),
+    );
     let count_cost = started.elapsed();
     let past = store.revision() - 5_000;
     let started = Instant::now();

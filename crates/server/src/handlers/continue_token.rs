@@ -56,9 +56,9 @@ impl ContinueToken {
             ));
         }
         let parsed = Self::parse(&options.continue_token);
-        parsed.map(Some).map_err(|why| {
-            ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
-        })
+        parsed
+            .map(Some)
+            .map_err(|why| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}")))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -161,9 +161,18 @@ mod tests {
     fn a_token_without_what_it_needs_is_refused() {
         let cases = [
             ("{}", "server does not recognize this encoded version "),
-            (r#"{"v":"meta.k8s.io/v1"}"#, "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
-            (r#"{"v":"meta.k8s.io/v1","rv":-2,"start":"a"}"#, "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
-            (r#"{"v":"meta.k8s.io/v1","rv":5}"#, "encoded start key empty (version meta.k8s.io/v1)"),
+            (
+                r#"{"v":"meta.k8s.io/v1"}"#,
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":-2,"start":"a"}"#,
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":5}"#,
+                "encoded start key empty (version meta.k8s.io/v1)",
+            ),
         ];
         for (json, error) in cases {
             assert_eq!(parse(json).unwrap_err(), error, "{json}");

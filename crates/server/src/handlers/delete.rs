@@ -47,8 +47,8 @@ pub(super) async fn delete_collection(
     let options = read_options(context, &mut request).await?;
     let list_options = ListOptions::parse(&request.query)?;
     let selection = list::selection(&request, &list_options)?;
-    let page = list::page(context, &request, &list_options, &selection).await?;
-    for entry in &page.entries {
+    let mut page = list::page(context, &request, &list_options, &selection).await?;
+    for entry in page.entries().await {
         let mut target = target(&request, &options);
         target.name = objects::name_of_key(entry.key()).into();
         match write::delete(context, target, options.clone()).await {
@@ -59,7 +59,7 @@ pub(super) async fn delete_collection(
         }
     }
     let shown = Shown::of_request(&request);
-    representation::list(context, &shown, &request.query, &request.representation, &page)
+    representation::list(context, &shown, &request.query, &request.representation, page).await
 }
 
 fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {

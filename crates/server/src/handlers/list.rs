@@ -1,34 +1,29 @@
 //! GET of a collection: the objects of a namespace or of all, at one revision.
 //!
-//! The items are the stored bytes, copied in runs of some size as the client takes them: nothing is parsed, and what is
-//! not sent yet is not held in memory twice.
+//! Which state is read follows from the version that the client names, and from the rule beside it
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is asked for in chunks
+//! tells in a token where the next one goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream;
+use holdfast_resource::Resource;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_store::HistoryError;
 use holdfast_value::Value;
-use http::StatusCode;
 
 use super::continue_token::ContinueToken;
+use super::items::Items;
 use super::representation::{self, Shown};
 use crate::ApiError;
-use crate::body::ResponseBody;
-use crate::negotiation::{Format, View};
-use crate::objects::{self, Entry, Selection, Snapshot};
+use crate::objects::{Entry, Selection, Snapshot};
 use crate::options::{ListOptions, ResourceVersionMatch};
 use crate::request::ResourceRequest;
-use crate::response::{self, Response};
+use crate::response::Response;
 use crate::state::Context;
 
 /// How long a read waits for a revision that is yet to come.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
-
-/// The size at which a run of items is sent.
-const RUN_BYTES: usize = 64 * 1024;
 
 /// Answers a GET of a collection.
 ///
@@ -38,7 +33,8 @@ pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Re
     let options = ListOptions::parse(&request.query)?;
     let selection = selection(&request, &options)?;
     let page = page(context, &request, &options, &selection).await?;
-    answer(context, &request, page)
+    let shown = Shown::of_request(&request);
+    representation::list(context, &shown, &request.query, &request.representation, page).await
 }
 
 /// The objects that a request asks for.
@@ -53,7 +49,7 @@ pub(super) async fn page(
 ) -> Result<Page, ApiError> {
     let token = ContinueToken::read(options)?;
     let snapshot = snapshot(context, options, token.as_ref()).await?;
-    let page = Page::read(request, options, selection, token, &snapshot);
+    let page = Page::read(request, options, selection, token.as_ref(), &snapshot).await;
     if !page.continue_token.is_empty() {
         context.store.keep(&snapshot);
     }
@@ -164,64 +160,58 @@ fn unreadable(error: HistoryError) -> ApiError {
 /// The objects of an answer.
 pub(crate) struct Page {
     /// The objects, in the order of their keys.
-    pub(super) entries: Vec<Arc<Entry>>,
+    pub(super) items: Items,
     /// The revision they were read at.
-    pub(super) revision: u64,
+    revision: u64,
     /// The token of the next chunk; empty for the last.
-    pub(super) continue_token: String,
+    continue_token: String,
     /// How many objects come after these, where that is told.
-    pub(super) remaining: Option<usize>,
+    remaining: Option<usize>,
 }
 
 impl Page {
-    fn read(
+    async fn read(
         request: &ResourceRequest,
         options: &ListOptions,
         selection: &Selection,
-        token: Option<ContinueToken>,
+        token: Option<&ContinueToken>,
         snapshot: &Snapshot,
     ) -> Self {
-        let resource = &request.served.resource;
-        let prefix = list_prefix(request, selection);
-        let prefix = prefix.as_bytes();
-        let token = token.as_ref();
-        let range = match token {
-            Some(token) => {
-                snapshot.range_from(prefix, &[prefix, token.start()].concat())
-            }
-            None => snapshot.range(prefix),
-        };
-        // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
-        let limit = usize::try_from(options.limit)
-            .ok()
-            .filter(|limit| *limit > 0 && options.resource_version != "0")
-            .unwrap_or(usize::MAX);
-        let mut selected = range.filter(|entry| selection.selects(resource, entry));
-        let entries: Vec<Arc<Entry>> = selected.by_ref().take(limit).cloned().collect();
+        let place = Place::of(request, selection);
+        let prefix = place.prefix.as_bytes();
+        let from = token.map(|token| [prefix, token.start()].concat());
+        let items = place.items(snapshot, &request.served.resource, selection, from.as_deref());
         let mut page = Self {
+            items,
             revision: snapshot.revision(),
-            entries,
             continue_token: String::new(),
             remaining: None,
         };
-        if page.entries.len() == limit
-            && let Some(next) = selected.next()
-        {
+        // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
+        let limit = usize::try_from(options.limit).unwrap_or_default();
+        if limit == 0 || options.resource_version == "0" {
+            return page;
+        }
+        let (entries, next) = std::mem::replace(&mut page.items, Vec::new().into()).split(limit).await;
+        if let (Some(last), Some(next)) = (entries.last(), next) {
             if selection.is_everything() {
-                let known = token.and_then(ContinueToken::remaining);
-                let known = known.and_then(|known| known.checked_sub(limit)).filter(|left| *left > 0);
-                page.remaining = Some(match (known, token.is_none()) {
-                    (Some(left), _) => left,
-                    (None, true) => snapshot.count(prefix) - limit,
-                    (None, false) => snapshot.range_from(prefix, next.key()).count(),
-                });
+                page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
             }
             // Nothing lies between an object's key and the same with a zero byte behind it.
-            let last = page.entries.last().map(|last| last.key()[prefix.len()..].to_vec());
-            let start = String::from_utf8_lossy(&last.unwrap_or_default()).into_owned() + "\0";
+            let last = last.key().get(prefix.len()..).unwrap_or_default();
+            let start = String::from_utf8_lossy(last).into_owned() + "\0";
             page.continue_token = ContinueToken::new(page.revision, start, page.remaining).text();
         }
+        page.items = entries.into();
         page
+    }
+
+    /// All objects of the page, which keeps them.
+    pub(super) async fn entries(&mut self) -> Vec<Arc<Entry>> {
+        let items = std::mem::replace(&mut self.items, Vec::new().into());
+        let (entries, _) = items.split(usize::MAX).await;
+        self.items = entries.clone().into();
+        entries
     }
 
     /// The `metadata` of the list, as JSON.
@@ -238,72 +228,75 @@ impl Page {
     }
 }
 
-/// What the keys of the objects of a list begin with.
-pub(super) fn list_prefix(request: &ResourceRequest, selection: &Selection) -> String {
-    let Some(storage) = &request.served.resource.storage else {
-        return String::new();
+/// How many objects come behind a chunk of `limit`, the first of them at the key `next`: what the token of the chunk says
+/// less the chunk, so that only the first is counted.
+fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, limit: usize, next: &[u8]) -> usize {
+    let before = match token {
+        Some(token) => token.remaining(),
+        None => Some(snapshot.count(prefix)),
     };
-    // A selector that names the namespace narrows a list of all namespaces.
-    let selected = selection
-        .fields
-        .namespace()
-        .filter(|_| request.served.resource.namespaced());
-    let namespace = if request.namespace.is_empty() {
-        selected.unwrap_or_default()
-    } else {
-        &request.namespace
-    };
-    storage.namespace_prefix(namespace)
-}
-
-fn answer(context: &Arc<Context>, request: &ResourceRequest, page: Page) -> Result<Response, ApiError> {
-    let representation = &request.representation;
-    let shown = Shown::of_request(request);
-    match representation.view {
-        View::Whole if representation.format == Format::Json && !representation.pretty => {
-            let (code, content_type) = (StatusCode::OK, representation.format.content_type());
-            Ok(response::bytes(code, content_type, items_body(&shown, page)?))
-        }
-        _ => representation::list(context, &shown, &request.query, representation, &page),
+    // Of the newest objects, or by a token that was made up, nothing is known.
+    match before.and_then(|before| before.checked_sub(limit)) {
+        None | Some(0) => snapshot.range_from(prefix, next).count(),
+        Some(left) => left,
     }
 }
 
-/// The list as a stream of runs of bytes.
-fn items_body(shown: &Shown, page: Page) -> Result<ResponseBody, ApiError> {
-    let (kind, api_version) = (shown.kind.clone(), shown.api_version.clone());
-    let head = format!(
-        "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{},\"items\":[",
-        shown.list_kind,
-        page.metadata()
-    );
-    if !shown.stored_as_shown() {
-        // Objects of another version are made anew, at once so that a failure can still be told.
-        let mut bytes = head.into_bytes();
-        for (at, entry) in page.entries.iter().enumerate() {
-            bytes.extend_from_slice(if at == 0 { b"{" } else { b",{" });
-            let object = objects::encode_answer(&shown.tree(entry)?);
-            bytes.extend_from_slice(objects::list_item(&object, &kind, &api_version));
+/// Where the objects of a list or of a watch are kept.
+pub(super) struct Place {
+    /// What their keys begin with.
+    pub(super) prefix: String,
+    /// The one key, where the request is about one object.
+    pub(super) key: Option<String>,
+}
+
+impl Place {
+    /// Where the objects are that a request selects. A selector that names the namespace or the object narrows the place
+    /// as the path does.
+    pub(super) fn of(request: &ResourceRequest, selection: &Selection) -> Self {
+        let resource = &request.served.resource;
+        let Some(storage) = &resource.storage else {
+            return Self {
+                prefix: String::new(),
+                key: None,
+            };
+        };
+        let selected = selection.fields.namespace().filter(|_| resource.namespaced());
+        let namespace = match request.namespace.as_str() {
+            "" => selected.unwrap_or_default(),
+            of_path => of_path,
+        };
+        let name = selection.name.as_deref().or(selection.fields.name());
+        let complete = !namespace.is_empty() || !resource.namespaced();
+        Self {
+            prefix: storage.namespace_prefix(namespace),
+            key: name.filter(|_| complete).map(|name| storage.key(namespace, name)),
         }
-        bytes.extend_from_slice(b"]}");
-        return Ok(bytes.into());
     }
-    let mut entries = page.entries.into_iter();
-    let (mut run, mut first, mut done) = (head.into_bytes(), true, false);
-    Ok(ResponseBody::stream(stream::iter(std::iter::from_fn(move || {
-        while !done && run.len() < RUN_BYTES {
-            match entries.next() {
-                Some(entry) => {
-                    run.extend_from_slice(if first { b"{" } else { b",{" });
-                    run.extend_from_slice(objects::list_item(entry.bytes(), &kind, &api_version));
-                    first = false;
-                }
-                None => {
-                    run.extend_from_slice(b"]}");
-                    done = true;
-                }
+
+    /// The selected objects of a state, from the key `from` on where that is given.
+    pub(super) fn items(
+        &self,
+        snapshot: &Snapshot,
+        resource: &Arc<Resource>,
+        selection: &Selection,
+        from: Option<&[u8]>,
+    ) -> Items {
+        let prefix = self.prefix.as_bytes();
+        let from = from.unwrap_or(prefix);
+        match &self.key {
+            Some(key) => {
+                let found = snapshot.get(key.as_bytes());
+                let found = found.filter(|entry| entry.key()[..] >= *from && selection.selects(resource, entry));
+                found.cloned().into_iter().collect::<Vec<_>>().into()
             }
+            None => Items::new(
+                snapshot.clone(),
+                Arc::clone(resource),
+                selection.clone(),
+                prefix.to_vec(),
+                from.to_vec(),
+            ),
         }
-        let next = std::mem::take(&mut run);
-        (!next.is_empty()).then(|| Bytes::from(next))
-    }))))
+    }
 }

@@ -8,9 +8,12 @@ use holdfast_resource::table::Column;
 use holdfast_resource::{Resource, ResourceVersion};
 use holdfast_value::Value;
 use http::StatusCode;
+use http_body_util::{BodyExt as _, Collected};
 use smol_str::SmolStr;
 
+use super::items::Turn;
 use super::list::Page;
+use super::table::{IncludeObject, Rows};
 use crate::ApiError;
 use crate::negotiation::{Format, MetaVersion, Representation, View};
 use crate::objects::{self, Entry};
@@ -80,6 +83,12 @@ impl Shown {
         }
         let storage = self.resource.storage.as_ref();
         storage.is_none_or(|storage| storage.api_version == self.api_version)
+    }
+
+    /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
+    pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<&'e [u8]> {
+        let cut = || objects::metadata_text(entry.bytes(), &self.kind, &self.api_version);
+        self.stored_as_shown().then(cut).flatten()
     }
 
     /// The tree of a stored object, in the version that is shown.
@@ -182,44 +191,51 @@ pub(crate) fn view(
                 + ")",
         )),
         View::Table(version) => {
-            let version_text = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-            let metadata = if version_text.is_empty() {
-                "{}".to_owned()
-            } else {
-                format!("{{\"resourceVersion\":\"{version_text}\"}}")
-            };
-            super::table::table(
-                context,
-                shown,
-                query,
-                version,
-                &metadata,
-                true,
-                &mut [object.clone()].into_iter(),
-            )
+            let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version);
+            table_of_one(&rows, object, true)
         }
     }
 }
 
-/// The answer that shows a list otherwise than as the stored bytes of its objects.
+/// The table of one object, which is in its storage version, as JSON.
 ///
 /// # Errors
-/// 406 for a view that lists do not have, 500 where an object cannot be converted.
-pub(crate) fn list(
+/// 500 where the object cannot be converted.
+pub(crate) fn table_of_one(rows: &Rows, object: &Value, with_columns: bool) -> Result<Vec<u8>, ApiError> {
+    let metadata = match object.str_at(&["metadata", "resourceVersion"]) {
+        None | Some("") => "{}".to_owned(),
+        Some(revision) => format!("{{\"resourceVersion\":\"{revision}\"}}"),
+    };
+    let mut bytes = rows.head(&metadata, with_columns);
+    rows.row(object, None, &mut bytes)?;
+    rows.end(&mut bytes);
+    Ok(bytes)
+}
+
+/// The answer that shows a list.
+///
+/// # Errors
+/// 406 for a view that lists do not have, 500 where the objects cannot be converted.
+pub(crate) async fn list(
     context: &Context,
     shown: &Shown,
     query: &Query,
     representation: &Representation,
-    page: &Page,
+    page: Page,
 ) -> Result<Response, ApiError> {
-    list_of_trees(
-        context,
-        shown,
-        query,
-        representation,
-        &page.metadata(),
-        &mut page.entries.iter().map(|entry| objects::tree(entry)),
-    )
+    let (format, pretty) = (representation.format, representation.pretty);
+    let content_type = format.content_type();
+    if representation.view == View::Whole && format == Format::Protobuf {
+        let body = protobuf_list(context.messages(), shown, page).await?;
+        return Ok(response::bytes(StatusCode::OK, content_type, body));
+    }
+    let (writer, head) = Writer::new(context, shown, query, representation, &page.metadata())?;
+    let body = page.items.into_body(writer, head);
+    if format == Format::Json && !pretty {
+        return Ok(response::bytes(StatusCode::OK, content_type, body));
+    }
+    let json = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    response::encoded(context.messages(), StatusCode::OK, representation, json)
 }
 
 /// The answer that shows a list of `trees`, which are in their storage version; `metadata` is that of the list, as JSON.
@@ -232,72 +248,155 @@ pub(crate) fn list_of_trees(
     query: &Query,
     representation: &Representation,
     metadata: &str,
-    trees: &mut dyn Iterator<Item = Value>,
+    trees: &[Value],
 ) -> Result<Response, ApiError> {
-    let json = match representation.view {
-        View::Whole if representation.format == Format::Protobuf => {
-            let body = protobuf_list(context.messages(), shown, metadata, trees)?;
-            return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
-        }
-        View::Whole => list_of(
-            &shown.list_kind,
+    if representation.view == View::Whole && representation.format == Format::Protobuf {
+        let message = |tree: &Value| {
+            let tree = shown.convert(tree.clone())?;
+            protobuf::message(context.messages(), &shown.api_version, &shown.kind, &tree)
+        };
+        let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
+        let body = protobuf::list(
+            context.messages(),
             &shown.api_version,
+            &shown.list_kind,
             metadata,
-            trees.map(|tree| {
-                let mut tree = shown.convert(tree)?;
-                if let Some(map) = tree.as_map_mut() {
-                    map.remove("kind");
-                    map.remove("apiVersion");
-                }
-                Ok(tree)
-            }),
-        )?,
-        View::PartialList(version) => list_of(
-            "PartialObjectMetadataList",
-            version.api_version(),
-            metadata,
-            trees.map(|tree| Ok(partial(&shown.summarized(tree)?, version))),
-        )?,
-        View::PartialObject(_) => {
-            return Err(ApiError::not_acceptable(format!(
-                "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
-                go_package(shown),
-                shown.list_kind
-            )));
+            &items,
+        )?;
+        return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
+    }
+    let (writer, mut json) = Writer::new(context, shown, query, representation, metadata)?;
+    for (at, tree) in trees.iter().enumerate() {
+        if at > 0 {
+            json.push(b',');
         }
-        View::Table(version) => super::table::table(context, shown, query, version, metadata, true, trees)?,
-    };
+        writer.tree(tree, &mut json)?;
+    }
+    writer.end(&mut json);
     response::encoded(context.messages(), StatusCode::OK, representation, json)
 }
 
-/// A list in protobuf, each item written once.
-fn protobuf_list(
-    messages: &Messages,
-    shown: &Shown,
-    metadata: &str,
-    trees: &mut dyn Iterator<Item = Value>,
-) -> Result<Vec<u8>, ApiError> {
-    let message = |tree| protobuf::message(messages, &shown.api_version, &shown.kind, &shown.convert(tree)?);
-    let items: Vec<Vec<u8>> = trees.map(message).collect::<Result<_, _>>()?;
-    protobuf::list(messages, &shown.api_version, &shown.list_kind, metadata, &items)
+/// How the objects of a list are written in JSON.
+pub(crate) struct Writer {
+    shown: Shown,
+    items: ItemForm,
 }
 
-fn list_of(
-    kind: &str,
-    api_version: &str,
-    metadata: &str,
-    items: impl Iterator<Item = Result<Value, ApiError>>,
-) -> Result<Vec<u8>, ApiError> {
-    let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
-    let mut bytes = head.into_bytes();
-    for (at, item) in items.enumerate() {
-        if at > 0 {
-            bytes.push(b',');
-        }
-        bytes.extend_from_slice(&objects::encode_answer(&item?));
+enum ItemForm {
+    /// Without kind and version, which the list tells.
+    Whole,
+    Partial(MetaVersion),
+    Row(Rows),
+}
+
+impl Writer {
+    /// What a request asks for, and the bytes that stand before the objects.
+    fn new(
+        context: &Context,
+        shown: &Shown,
+        query: &Query,
+        representation: &Representation,
+        metadata: &str,
+    ) -> Result<(Self, Vec<u8>), ApiError> {
+        let list_head = |kind: &str, api_version: &str| {
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[")
+                .into_bytes()
+        };
+        let (items, head) = match representation.view {
+            View::Whole => (ItemForm::Whole, list_head(&shown.list_kind, &shown.api_version)),
+            View::PartialList(version) => (
+                ItemForm::Partial(version),
+                list_head("PartialObjectMetadataList", version.api_version()),
+            ),
+            View::PartialObject(_) => {
+                return Err(ApiError::not_acceptable(format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                    go_package(shown),
+                    shown.list_kind
+                )));
+            }
+            View::Table(version) => {
+                let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version);
+                let head = rows.head(metadata, true);
+                (ItemForm::Row(rows), head)
+            }
+        };
+        let shown = shown.clone();
+        Ok((Self { shown, items }, head))
     }
-    bytes.extend_from_slice(b"]}");
-    Ok(bytes)
+
+    /// Writes a stored object, without parsing it where its bytes will do.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub(super) fn item(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        let metadata = self.shown.metadata_text(entry);
+        match (&self.items, metadata) {
+            (ItemForm::Whole, _) => self.whole(&self.shown.bytes(entry)?, bytes),
+            (ItemForm::Partial(version), Some(_)) => write_partial(&Value::Null, metadata, *version, bytes),
+            (ItemForm::Partial(_), None) => return self.tree(&objects::tree(entry), bytes),
+            (ItemForm::Row(rows), _) => return rows.row(&objects::tree(entry), metadata, bytes),
+        }
+        Ok(())
+    }
+
+    /// Writes an object that is in its storage version.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    fn tree(&self, tree: &Value, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        match &self.items {
+            ItemForm::Whole => {
+                let object = self.shown.convert(tree.clone())?;
+                self.whole(&objects::encode_answer(&object), bytes);
+            }
+            ItemForm::Partial(version) => {
+                let object = self.shown.summarized(tree.clone())?;
+                write_partial(&object, None, *version, bytes);
+            }
+            ItemForm::Row(rows) => return rows.row(tree, None, bytes),
+        }
+        Ok(())
+    }
+
+    fn whole(&self, object: &[u8], bytes: &mut Vec<u8>) {
+        let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
+        bytes.push(b'{');
+        bytes.extend_from_slice(objects::list_item(object, kind, api_version));
+    }
+
+    /// Writes what stands behind the objects.
+    pub(super) fn end(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(b"]}");
+    }
+}
+
+/// A list in protobuf, each item written once. Its length stands before it, so that it is made whole.
+async fn protobuf_list(messages: &Messages, shown: &Shown, mut page: Page) -> Result<Vec<u8>, ApiError> {
+    let metadata = page.metadata();
+    let (mut items, mut turn) = (Vec::new(), Turn::default());
+    while let Some(entry) = page.items.next(&mut turn).await {
+        let tree = shown.tree(&entry)?;
+        items.push(protobuf::message(messages, &shown.api_version, &shown.kind, &tree)?);
+    }
+    protobuf::list(messages, &shown.api_version, &shown.list_kind, &metadata, &items)
+}
+
+/// Writes the `PartialObjectMetadata` of an object, whose `metadata` may be at hand as JSON.
+pub(crate) fn write_partial(object: &Value, metadata: Option<&[u8]>, version: MetaVersion, bytes: &mut Vec<u8>) {
+    let Some(metadata) = metadata else {
+        bytes.extend_from_slice(&objects::encode_answer(&partial(object, version)));
+        return;
+    };
+    let api_version = version.api_version();
+    let head = [
+        r#"{"kind":"PartialObjectMetadata","apiVersion":""#,
+        api_version,
+        r#"","metadata":"#,
+    ];
+    head.iter().for_each(|part| bytes.extend_from_slice(part.as_bytes()));
+    bytes.extend_from_slice(metadata);
+    bytes.push(b'}');
 }
 
 /// The `PartialObjectMetadata` of an object.
@@ -321,29 +420,4 @@ fn go_package(shown: &Shown) -> &str {
         None | Some("") => "core",
         Some(first) => first,
     }
-}
-
-/// One object as an event of a watch that shows tables.
-///
-/// # Errors
-/// 500 where the table cannot be made.
-pub(crate) fn row_of_watch(
-    context: &Context,
-    shown: &Shown,
-    query: &Query,
-    version: MetaVersion,
-    with_columns: bool,
-    object: &Value,
-) -> Result<Vec<u8>, ApiError> {
-    let revision = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-    let metadata = format!("{{\"resourceVersion\":\"{revision}\"}}");
-    super::table::table(
-        context,
-        shown,
-        query,
-        version,
-        &metadata,
-        with_columns,
-        &mut [object.clone()].into_iter(),
-    )
 }

@@ -1,10 +1,12 @@
 //! Tables: objects as rows of cells, which is what `kubectl get` shows
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
 
+use std::time::SystemTime;
+
 use holdfast_resource::table::Column;
 use holdfast_value::{Value, json};
 
-use super::representation::{Shown, partial};
+use super::representation::{Shown, write_partial};
 use crate::ApiError;
 use crate::negotiation::MetaVersion;
 use crate::objects;
@@ -12,15 +14,23 @@ use crate::query::Query;
 use crate::state::Context;
 
 /// What a row holds besides its cells.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum IncludeObject {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    /// Nothing.
     Nothing,
+    /// The metadata of the object.
+    #[default]
     Metadata,
+    /// The object.
     Whole,
 }
 
 impl IncludeObject {
-    fn parse(query: &Query) -> Result<Self, ApiError> {
+    /// What the parameters of a request ask for.
+    ///
+    /// # Errors
+    /// 400 for a parameter that cannot be read.
+    pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
         match query.get("includeObject").unwrap_or_default() {
             "" | "Metadata" => Ok(Self::Metadata),
             "None" => Ok(Self::Nothing),
@@ -32,59 +42,76 @@ impl IncludeObject {
     }
 }
 
-/// The table of `objects`, which are as they are stored, as JSON. `metadata` is that of the list or of the one
-/// object, as JSON.
-///
-/// # Errors
-/// 400 for a parameter that cannot be read; 500 where an object cannot be converted.
-pub(super) fn table(
-    context: &Context,
-    shown: &Shown,
-    query: &Query,
+/// How the rows of a table are made.
+pub(crate) struct Rows {
+    shown: Shown,
     version: MetaVersion,
-    metadata: &str,
-    with_columns: bool,
-    objects: &mut dyn Iterator<Item = Value>,
-) -> Result<Vec<u8>, ApiError> {
-    let include = IncludeObject::parse(query)?;
-    let (api_version, now) = (version.api_version(), context.clock.now());
-    let columns = shown.columns();
-    let head =
-        format!("{{\"kind\":\"Table\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"columnDefinitions\":");
-    let mut bytes = head.into_bytes();
-    if with_columns {
-        json::write(&definitions(columns), &mut bytes);
-    } else {
-        bytes.extend_from_slice(b"null");
+    include: IncludeObject,
+    now: SystemTime,
+}
+
+impl Rows {
+    /// Rows of objects that are shown in this way, as of now.
+    pub(crate) fn new(context: &Context, shown: &Shown, include: IncludeObject, version: MetaVersion) -> Self {
+        Self {
+            shown: shown.clone(),
+            version,
+            include,
+            now: context.clock.now(),
+        }
     }
-    bytes.extend_from_slice(b",\"rows\":[");
-    for (at, stored) in objects.enumerate() {
-        if at > 0 {
-            bytes.push(b',');
+
+    /// What stands before the rows. `metadata` is that of the list or of the one object, as JSON.
+    pub(super) fn head(&self, metadata: &str, with_columns: bool) -> Vec<u8> {
+        let api_version = self.version.api_version();
+        let head = format!(
+            "{{\"kind\":\"Table\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"columnDefinitions\":"
+        );
+        let mut bytes = head.into_bytes();
+        if with_columns {
+            json::write(&definitions(self.shown.columns()), &mut bytes);
+        } else {
+            bytes.extend_from_slice(b"null");
         }
-        let object = shown.summarized(stored.clone())?;
-        bytes.extend_from_slice(b"{\"cells\":");
-        let cells: Vec<Value> = columns.iter().map(|column| column.cell(&object, now)).collect();
-        json::write(&cells.into(), &mut bytes);
-        if let Some(conditions) = shown.resource.strategy.row_conditions(&object) {
-            bytes.extend_from_slice(b",\"conditions\":");
-            json::write(&conditions, &mut bytes);
-        }
-        match include {
-            IncludeObject::Nothing => bytes.extend_from_slice(b",\"object\":null"),
-            IncludeObject::Metadata => {
-                bytes.extend_from_slice(b",\"object\":");
-                bytes.extend_from_slice(&objects::encode_answer(&partial(&object, version)));
+        bytes.extend_from_slice(b",\"rows\":[");
+        bytes
+    }
+
+    /// Writes the row of `stored`, which is in its storage version; `metadata` is the JSON of its metadata where that is at
+    /// hand.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub(super) fn row(&self, stored: &Value, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        let object = self.shown.summarized(stored.clone())?;
+        bytes.extend_from_slice(b"{\"cells\":[");
+        for (at, column) in self.shown.columns().iter().enumerate() {
+            if at > 0 {
+                bytes.push(b',');
             }
+            json::write(&column.cell(&object, self.now), bytes);
+        }
+        bytes.push(b']');
+        if let Some(conditions) = self.shown.resource.strategy.row_conditions(&object) {
+            bytes.extend_from_slice(b",\"conditions\":");
+            json::write(&conditions, bytes);
+        }
+        bytes.extend_from_slice(b",\"object\":");
+        match self.include {
+            IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
+            IncludeObject::Metadata => write_partial(&object, metadata, self.version, bytes),
             IncludeObject::Whole => {
-                bytes.extend_from_slice(b",\"object\":");
-                bytes.extend_from_slice(&objects::encode_answer(&shown.convert(stored)?));
+                bytes.extend_from_slice(&objects::encode_answer(&self.shown.convert(stored.clone())?));
             }
         }
         bytes.push(b'}');
+        Ok(())
     }
-    bytes.extend_from_slice(b"]}");
-    Ok(bytes)
+
+    /// Writes what stands behind the rows.
+    pub(super) fn end(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(b"]}");
+    }
 }
 
 fn definitions(columns: &[Column]) -> Value {

@@ -67,7 +67,7 @@ fn read(context: &Context, request: &ResourceRequest, kind: &dyn Virtual) -> Res
                 let objects = kind.list(call);
                 objects.map_err(|refusal| pipeline.refusal_of_answer(refusal, kind))
             })?;
-            representation::list_of_trees(context, &shown, query, representation, "{}", &mut objects.into_iter())
+            representation::list_of_trees(context, &shown, query, representation, "{}", &objects)
         }
         _ => Err(unsupported(request)),
     }

@@ -1,6 +1,5 @@
 //! GET of a collection, or of one object by the older paths, as a stream of its changes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +7,17 @@ use holdfast_store::HistoryError;
 use http::{HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
-use super::list::{list_prefix, not_older_than, revision, selection};
+use super::list::{Place, not_older_than, revision, selection};
 use super::representation::Shown;
+use super::table::IncludeObject;
 use crate::ApiError;
 use crate::body::ResponseBody;
-use crate::negotiation::Format;
+use crate::negotiation::{Format, View};
 use crate::options::ListOptions;
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
-use crate::watch::{Bookmarks, Framing, WatchStream, error_frame, too_old};
+use crate::watch::{Bookmarks, Form, Framing, WatchStream, error_frame, too_old};
 
 /// The media types that messages about watches name.
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -40,6 +40,10 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
             "only the following media types are accepted: {STREAM_TYPES}"
         )));
     }
+    let include = match request.representation.view {
+        View::Table(_) => IncludeObject::parse(&request.query)?,
+        _ => IncludeObject::default(),
+    };
     let end = Instant::now() + duration(context, &options);
     // What is there already is shown where no version says from where the client knows it.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
@@ -48,18 +52,18 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
     } else {
         context.store.snapshot()
     };
-    let prefix = list_prefix(&request, &selection);
+    let place = Place::of(&request, &selection);
     let shown = Shown::of_request(&request);
-    let initial = if from_state {
-        snapshot.range(prefix.as_bytes()).cloned().collect()
-    } else {
-        VecDeque::new()
-    };
+    let initial = from_state.then(|| place.items(&snapshot, &shown.resource, &selection, None));
     let after = match wanted {
         Some(wanted) if !from_state && wanted > 0 => wanted,
         _ => snapshot.revision(),
     };
-    let watcher = match context.store.watch(prefix, after) {
+    let watcher = match place.key {
+        Some(key) => context.store.watch_key(key, after),
+        None => context.store.watch(place.prefix, after),
+    };
+    let watcher = match watcher {
         Ok(watcher) => watcher,
         Err(HistoryError::Compacted { oldest, .. }) => {
             let frame = error_frame(context.messages(), format, &too_old(after, oldest));
@@ -67,13 +71,17 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         }
         Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
     };
+    let form = Form {
+        format,
+        view: request.representation.view,
+        include,
+        api_version: shown.api_version.clone(),
+    };
     let framing = Framing {
         context: Arc::clone(context),
         shown,
         selection,
-        view: request.representation.view,
-        format,
-        query: request.query,
+        form,
         columns_told: false,
     };
     let watch = WatchStream {

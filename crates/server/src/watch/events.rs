@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_proto::{Messages, write_watch_event};
 use holdfast_store::EventKind;
+use holdfast_value::Value;
 
+use super::frames::Form;
 use crate::ApiError;
 use crate::handlers::representation::{self, Shown};
+use crate::handlers::table::Rows;
 use crate::negotiation::{Format, View};
 use crate::objects::{self, Entry, Objects, Selection};
 use crate::protobuf;
@@ -16,23 +19,26 @@ use crate::state::Context;
 
 type Event = holdfast_store::Event<Objects>;
 
-/// The types of events that show objects.
+/// What an event shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventType {
+pub(crate) enum Showing {
     /// The object is there now.
     Added,
     /// It has changed.
     Modified,
     /// It is gone.
     Deleted,
+    /// It is no longer selected: shown as it was, at the revision at which it left.
+    Left,
 }
 
-impl EventType {
+impl Showing {
+    /// The type of the event.
     const fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
+            Self::Deleted | Self::Left => "DELETED",
         }
     }
 }
@@ -45,12 +51,8 @@ pub(crate) struct Framing {
     pub(crate) shown: Shown,
     /// Which objects.
     pub(crate) selection: Selection,
-    /// What is shown of an object.
-    pub(crate) view: View,
-    /// How events are written: JSON or protobuf.
-    pub(crate) format: Format,
-    /// The parameters of the request, some of which say what tables hold.
-    pub(crate) query: Query,
+    /// In which form.
+    pub(crate) form: Form,
     /// Whether the columns of a table were told already.
     pub(crate) columns_told: bool,
 }
@@ -65,40 +67,35 @@ impl Framing {
         let resource = &self.shown.resource;
         let selected = |entry: &Entry| self.selection.selects(resource, entry);
         let before = event.previous().is_some_and(|previous| selected(previous));
-        let after = event.kind() != EventKind::Delete && selected(event.current());
-        let event_type = match (before, after) {
+        let removed = event.kind() == EventKind::Delete;
+        let after = !removed && selected(event.current());
+        let showing = match (before, after) {
             (false, false) => return Ok(None),
-            (false, true) => EventType::Added,
-            (true, true) => EventType::Modified,
-            (true, false) => EventType::Deleted,
+            (false, true) => Showing::Added,
+            (true, true) => Showing::Modified,
+            (true, false) if removed => Showing::Deleted,
+            (true, false) => Showing::Left,
         };
-        // An object that leaves the selection is shown as it was, at the revision at which it left.
-        if event_type == EventType::Deleted && event.kind() != EventKind::Delete {
-            return self.left(event).map(Some);
+        let with_columns = self.with_columns();
+        let encode = || match showing {
+            Showing::Left => self.left(event, with_columns),
+            _ => self.object(showing, event.current(), with_columns),
+        };
+        if with_columns {
+            // The first frame of a table is larger than those of others.
+            return encode().map(Some);
         }
-        if self.view == View::Whole && self.shown.stored_as_shown() {
-            let (place, object) = (event_type as usize, event.current().bytes());
-            let frame = match self.format {
-                Format::Protobuf => {
-                    let encode = || self.frame(event_type.name(), object);
-                    event.encodings().get_protobuf(place, encode)?
-                }
-                _ => event.encodings().get(place, || json_frame(event_type.name(), object)),
-            };
-            return Ok(Some(frame));
-        }
-        self.object(event_type, event.current()).map(Some)
+        let frames = &self.context.frames;
+        frames.frame(event.encodings(), showing, &self.form, encode).map(Some)
     }
 
-    /// The frame of an object that is there when the watch begins.
+    /// The frame of a selected object that is there when the watch begins.
     ///
     /// # Errors
     /// Where the object cannot be shown in this form.
-    pub(crate) fn initial(&mut self, entry: &Entry) -> Result<Option<Bytes>, ApiError> {
-        if !self.selection.selects(&self.shown.resource, entry) {
-            return Ok(None);
-        }
-        self.object(EventType::Added, entry).map(Some)
+    pub(crate) fn object_at_start(&mut self, entry: &Entry) -> Result<Bytes, ApiError> {
+        let with_columns = self.with_columns();
+        self.object(Showing::Added, entry, with_columns)
     }
 
     /// The frame of a bookmark at `revision`; the one behind the initial events says so.
@@ -112,7 +109,7 @@ impl Framing {
             ""
         };
         let metadata = format!("{{\"resourceVersion\":\"{revision}\"{annotations}}}");
-        let object = match self.view {
+        let object = match self.form.view {
             View::Table(version) => format!(
                 "{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"columnDefinitions\":null,\"rows\":null}}",
                 version.api_version()
@@ -129,38 +126,52 @@ impl Framing {
         self.frame("BOOKMARK", object.as_bytes())
     }
 
+    /// The frame of an error, after which the watch ends.
+    pub(crate) fn error(&self, refusal: &ApiError) -> Bytes {
+        error(self.context.messages(), self.form.format, refusal)
+    }
+
+    /// Whether the next frame is to tell the columns of a table, which is so once.
+    fn with_columns(&mut self) -> bool {
+        matches!(self.form.view, View::Table(_)) && !std::mem::replace(&mut self.columns_told, true)
+    }
+
     fn frame(&self, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
-        frame(self.context.messages(), self.format, event_type, object)
+        frame(self.context.messages(), self.form.format, event_type, object)
     }
 
-    fn object(&mut self, event_type: EventType, entry: &Entry) -> Result<Bytes, ApiError> {
-        if self.view == View::Whole {
-            return self.frame(event_type.name(), &self.shown.bytes(entry)?);
+    fn object(&self, showing: Showing, entry: &Entry, with_columns: bool) -> Result<Bytes, ApiError> {
+        if self.form.view == View::Whole {
+            return self.frame(showing.name(), &self.shown.bytes(entry)?);
         }
-        self.viewed(event_type, &objects::tree(entry))
+        if let View::PartialObject(version) = self.form.view
+            && let Some(metadata) = self.shown.metadata_text(entry)
+        {
+            let mut json = Vec::with_capacity(metadata.len() + 128);
+            representation::write_partial(&Value::Null, Some(metadata), version, &mut json);
+            return self.frame(showing.name(), &json);
+        }
+        self.viewed(showing, &objects::tree(entry), with_columns)
     }
 
-    fn left(&mut self, event: &Event) -> Result<Bytes, ApiError> {
+    fn left(&self, event: &Event, with_columns: bool) -> Result<Bytes, ApiError> {
         let previous = event.previous().unwrap_or_else(|| event.current());
         let mut tree = objects::tree(previous);
         let revision = event.revision().to_string();
         tree.set_at(&["metadata", "resourceVersion"], revision.into());
-        self.viewed(EventType::Deleted, &tree)
+        self.viewed(Showing::Left, &tree, with_columns)
     }
 
-    fn viewed(&mut self, event_type: EventType, tree: &holdfast_value::Value) -> Result<Bytes, ApiError> {
-        let json = match self.view {
-            View::Table(version) => representation::row_of_watch(
-                &self.context,
-                &self.shown,
-                &self.query,
-                version,
-                !std::mem::replace(&mut self.columns_told, true),
-                tree,
-            )?,
-            view => representation::view(&self.context, &self.shown, &self.query, view, tree)?,
+    fn viewed(&self, showing: Showing, tree: &Value, with_columns: bool) -> Result<Bytes, ApiError> {
+        let (context, shown) = (&self.context, &self.shown);
+        let json = match self.form.view {
+            View::Table(version) => {
+                let rows = Rows::new(context, shown, self.form.include, version);
+                representation::table_of_one(&rows, tree, with_columns)?
+            }
+            view => representation::view(context, shown, &Query::default(), view, tree)?,
         };
-        self.frame(event_type.name(), &json)
+        self.frame(showing.name(), &json)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Watches: the changes of a collection as a stream of JSON documents, one a line
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>).
 //!
-//! A watcher holds its place in the store's event history and nothing more: no queue, no copy. What an event looks like
-//! whole and in its storage version is encoded once and shared by all watchers; the object's bytes in it are the stored
-//! ones.
+//! A watcher holds its place in the store's event history and nothing more: no queue, no copy. What an event looks like in
+//! one form is encoded once and shared by all who watch in it.
 
 mod events;
+mod frames;
 mod stream;
 
 pub(crate) use events::Framing;
 pub(crate) use events::error as error_frame;
+pub(crate) use frames::Form;
+pub use frames::{EventFrames, FrameCache};
 pub(crate) use stream::{Bookmarks, WatchStream, too_old};

@@ -1,18 +1,19 @@
 //! The stream of one watch, from its first event to its end.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use holdfast_store::{HistoryError, Watcher};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::events::{self, Framing};
+use super::events::Framing;
 use crate::ApiError;
-use crate::objects::{Entry, Objects};
+use crate::handlers::items::{Items, Turn};
+use crate::objects::Objects;
 
 /// How often a watch that wants bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -29,14 +30,17 @@ pub(crate) struct Bookmarks {
     pub(crate) after_initial_events: bool,
 }
 
+/// The size at which a run of initial events is sent.
+const RUN_BYTES: usize = 64 * 1024;
+
 /// A watch that is about to begin.
 pub(crate) struct WatchStream {
     /// What the watcher sees.
     pub(crate) framing: Framing,
     /// Its place in the history.
     pub(crate) watcher: Watcher<Objects>,
-    /// The objects that it is shown first.
-    pub(crate) initial: VecDeque<Arc<Entry>>,
+    /// The objects that it is shown first, if any.
+    pub(crate) initial: Option<Items>,
     /// The revision of the initial objects.
     pub(crate) initial_revision: u64,
     /// Which bookmarks it wants.
@@ -45,127 +49,125 @@ pub(crate) struct WatchStream {
     pub(crate) end: Instant,
 }
 
-/// What a watch does next.
-enum State {
-    Initial,
-    Changes,
-    Ended,
-}
-
 impl WatchStream {
     /// The frames of the watch.
     pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
-        let next_bookmark = self.next_bookmark();
-        let run = Run {
+        let shutdown = self.framing.context.shutdown.clone();
+        let mut run = Run {
             watch: self,
-            state: State::Initial,
-            next_bookmark,
+            closing: Box::pin(async move { shutdown.closing().await }),
+            alarm: Box::pin(sleep_until(Instant::now())),
+            ended: false,
         };
+        run.set_alarm();
         stream::unfold(run, |mut run| async move {
             let frame = run.next().await?;
             Some((frame, run))
         })
     }
-
-    fn next_bookmark(&self) -> Instant {
-        let (now, last) = (Instant::now(), self.end.checked_sub(LAST_BOOKMARK));
-        let regular = now + BOOKMARK_INTERVAL;
-        match last {
-            Some(last) if last > now => regular.min(last),
-            _ => regular,
-        }
-    }
 }
 
 struct Run {
     watch: WatchStream,
-    state: State,
-    next_bookmark: Instant,
+    /// Ready when the server ends.
+    closing: BoxFuture<'static, ()>,
+    /// Rings when the next bookmark is due or the watch ends. It is set seldom: a watch that has much to say does not
+    /// look at the time for each event.
+    alarm: Pin<Box<Sleep>>,
+    ended: bool,
 }
 
 impl Run {
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            match self.state {
-                State::Initial => {
-                    if let Some(frame) = self.next_initial() {
-                        return Some(frame);
-                    }
-                }
-                State::Changes => {
-                    let step = self.next_change().await?;
-                    if let Some(frame) = step {
-                        return Some(frame);
-                    }
-                }
-                State::Ended => return None,
+        if self.ended {
+            return None;
+        }
+        if let Some(mut items) = self.watch.initial.take() {
+            let (run, more) = self.initial(&mut items).await;
+            if more {
+                self.watch.initial = Some(items);
+            }
+            if !run.is_empty() {
+                return Some(run);
             }
         }
-    }
-
-    /// The next of the objects that are shown first, then the bookmark behind them; `None` when there are no more.
-    fn next_initial(&mut self) -> Option<Bytes> {
-        while let Some(entry) = self.watch.initial.pop_front() {
-            match self.watch.framing.initial(&entry) {
+        let mut turn = Turn::default();
+        loop {
+            turn.end_if_due().await;
+            let framing = &mut self.watch.framing;
+            let happened = tokio::select! {
+                biased;
+                () = &mut self.closing => return None,
+                () = &mut self.alarm => None,
+                event = self.watch.watcher.next() => Some(event),
+            };
+            let frame = match happened {
+                Some(Ok(event)) => framing.change(&event),
+                Some(Err(HistoryError::Compacted { requested, oldest })) => Err(too_old(requested, oldest)),
+                Some(Err(_)) => return None,
+                None if Instant::now() >= self.watch.end => return None,
+                None => {
+                    self.set_alarm();
+                    self.bookmark()
+                }
+            };
+            match frame {
                 Ok(None) => {}
                 Ok(Some(frame)) => return Some(frame),
                 Err(error) => return Some(self.fail(&error)),
             }
         }
-        self.state = State::Changes;
-        let bookmark = self.watch.bookmarks.after_initial_events;
-        bookmark.then(|| self.framed_bookmark(self.watch.initial_revision, true))
     }
 
-    /// The next frame once there is one; `Some(None)` for what this watcher is not to see, `None` at the end.
-    async fn next_change(&mut self) -> Option<Option<Bytes>> {
-        let bookmark_at = if self.watch.bookmarks.periodic {
-            self.next_bookmark
-        } else {
-            self.watch.end
-        };
-        let event = tokio::select! {
-            biased;
-            event = self.watch.watcher.next() => event,
-            () = self.watch.framing.context.shutdown.closing() => return None,
-            () = sleep_until(self.watch.end) => return None,
-            () = sleep_until(bookmark_at) => {
-                self.next_bookmark = self.watch.next_bookmark();
-                return Some(self.bookmark());
+    /// A run of the objects that are shown first, with the bookmark behind the last of them, and whether there are more.
+    async fn initial(&mut self, items: &mut Items) -> (Bytes, bool) {
+        let (mut run, mut turn) = (BytesMut::new(), Turn::default());
+        while run.len() < RUN_BYTES {
+            let Some(entry) = items.next(&mut turn).await else {
+                if self.watch.bookmarks.after_initial_events {
+                    match self.watch.framing.bookmark(self.watch.initial_revision, true) {
+                        Ok(frame) => run.extend_from_slice(&frame),
+                        Err(error) => run.extend_from_slice(&self.fail(&error)),
+                    }
+                }
+                return (run.freeze(), false);
+            };
+            match self.watch.framing.object_at_start(&entry) {
+                Ok(frame) => run.extend_from_slice(&frame),
+                Err(error) => {
+                    run.extend_from_slice(&self.fail(&error));
+                    return (run.freeze(), false);
+                }
             }
+        }
+        (run.freeze(), true)
+    }
+
+    /// The bookmark that is due; an event that came meanwhile goes first.
+    fn bookmark(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let WatchStream { framing, watcher, .. } = &mut self.watch;
+        match watcher.try_next() {
+            Ok(Some(event)) => framing.change(&event),
+            Ok(None) => framing.bookmark(watcher.progress(), false).map(Some),
+            Err(HistoryError::Compacted { requested, oldest }) => Err(too_old(requested, oldest)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Sets the alarm to the next bookmark, if there is to be one, or to the end.
+    fn set_alarm(&mut self) {
+        let (now, end) = (Instant::now(), self.watch.end);
+        let last = end.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
+        let next = match last {
+            Some(last) if self.watch.bookmarks.periodic => last.min(now + BOOKMARK_INTERVAL),
+            _ => end,
         };
-        match event {
-            Ok(event) => match self.watch.framing.change(&event) {
-                Ok(frame) => Some(frame),
-                Err(error) => Some(Some(self.fail(&error))),
-            },
-            Err(HistoryError::Compacted { requested, oldest }) => Some(Some(self.fail(&too_old(requested, oldest)))),
-            Err(_) => None,
-        }
-    }
-
-    fn bookmark(&mut self) -> Option<Bytes> {
-        // An event that came meanwhile goes first; the next turn finds it.
-        match self.watch.watcher.try_next() {
-            Ok(Some(event)) => match self.watch.framing.change(&event) {
-                Ok(frame) => frame,
-                Err(error) => Some(self.fail(&error)),
-            },
-            Ok(None) => Some(self.framed_bookmark(self.watch.watcher.progress(), false)),
-            Err(HistoryError::Compacted { requested, oldest }) => Some(self.fail(&too_old(requested, oldest))),
-            Err(_) => None,
-        }
-    }
-
-    fn framed_bookmark(&mut self, revision: u64, after_initial_events: bool) -> Bytes {
-        let frame = self.watch.framing.bookmark(revision, after_initial_events);
-        frame.unwrap_or_else(|error| self.fail(&error))
+        self.alarm.as_mut().reset(next);
     }
 
     fn fail(&mut self, error: &ApiError) -> Bytes {
-        self.state = State::Ended;
-        let framing = &self.watch.framing;
-        events::error(framing.context.messages(), framing.format, error)
+        self.ended = true;
+        self.watch.framing.error(error)
     }
 }
 

@@ -25,7 +25,9 @@ use holdfast_server::paths::Paths;
 use holdfast_server::service::Service;
 use holdfast_server::shutdown::ShutdownTrigger;
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
+use holdfast_server::watch::FrameCache;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
+use holdfast_store::HistoryLimits;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -63,12 +65,21 @@ impl Answer {
 
 impl Server {
     pub async fn start() -> Self {
+        Self::start_with(HistoryLimits::default()).await
+    }
+
+    /// Starts a server whose event history is bounded so.
+    pub async fn start_with(history: HistoryLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let registry = Arc::new(ArcSwap::from_pointee(registry));
         let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load());
         let objects = Objects::new(Arc::clone(&registry));
-        let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
+        let config = holdfast_store::Config {
+            history,
+            ..holdfast_store::Config::new(folder.path())
+        };
+        let store = Store::open(config, objects).unwrap();
         let context = Arc::new(Context {
             registry: Arc::clone(&registry),
             store: Arc::new(store),
@@ -76,6 +87,7 @@ impl Server {
             trees: Trees::default(),
             authorizer: Arc::new(Chain::new([])),
             tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
+            frames: FrameCache::default(),
             admission: AdmissionChain::new(holdfast_kinds::admission::plugins()),
             identifiers: Arc::new(RandomIdentifiers),
             clock: Arc::new(SystemClock),
@@ -91,6 +103,7 @@ impl Server {
             paths: Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock)),
             in_flight: Arc::default(),
         };
+        service.context.store.begin_history();
         Self {
             service: Arc::new(service),
             _folder: folder,
@@ -149,24 +162,54 @@ impl Server {
         self.service.respond(request, None).await
     }
 
+    /// The answer to a GET that accepts this media type.
+    pub async fn get_as(&self, path: &str, accept: &str) -> Answer {
+        let (head, body) = self.respond("GET", path, "", "", accept).await.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            code: head.status.as_u16(),
+            headers: head.headers,
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        }
+    }
+
     /// Opens a watch.
     pub async fn watch(&self, path: &str) -> Watch {
-        let response = self.respond("GET", path, "", "", "application/json").await;
+        self.watch_as(path, "application/json").await
+    }
+
+    /// Opens a watch that accepts this media type.
+    pub async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+        let response = self.respond("GET", path, "", "", accept).await;
         assert_eq!(response.status(), 200);
-        Watch(response.into_body())
+        Watch {
+            body: response.into_body(),
+            text: Vec::new(),
+        }
     }
 }
 
 /// An open watch.
-pub struct Watch(ResponseBody);
+pub struct Watch {
+    body: ResponseBody,
+    /// What came and was not read yet.
+    text: Vec<u8>,
+}
 
 impl Watch {
     /// The next event as `TYPE NAME`, with the whole of it; `None` at the end.
     pub async fn next(&mut self) -> Option<(String, Value)> {
-        let frame = tokio::time::timeout(Duration::from_secs(30), self.0.frame())
-            .await
-            .unwrap()?;
-        let event: Value = serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap();
+        let end = loop {
+            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                break end;
+            }
+            let frame = tokio::time::timeout(Duration::from_secs(30), self.body.frame())
+                .await
+                .unwrap()?;
+            self.text.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        };
+        let line: Vec<u8> = self.text.drain(..=end).collect();
+        let event: Value = serde_json::from_slice(&line).unwrap();
         let name = event
             .pointer("/object/metadata/name")
             .and_then(Value::as_str)

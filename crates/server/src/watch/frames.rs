@@ -1,0 +1,164 @@
+//! Frames that were encoded already: what an event looks like in one form is encoded once, however many watch in it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+
+use super::events::Showing;
+use crate::handlers::table::IncludeObject;
+use crate::negotiation::{Format, View};
+
+/// The form in which a watcher sees events. Frames of equal forms are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// How events are written: JSON or protobuf.
+    pub(crate) format: Format,
+    /// What is shown of an object.
+    pub(crate) view: View,
+    /// What rows of tables hold.
+    pub(crate) include: IncludeObject,
+    /// The version of the objects.
+    pub(crate) api_version: SmolStr,
+}
+
+/// The frames of one event, in every form that somebody asked for and that is still kept.
+#[derive(Default)]
+pub struct EventFrames(OnceLock<Arc<Frames>>);
+
+#[derive(Default)]
+struct Frames(Mutex<Vec<(Showing, Form, Bytes)>>);
+
+/// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded anew for those who
+/// lag behind.
+#[derive(Debug)]
+pub struct FrameCache {
+    kept: Mutex<Kept>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// The events whose frames are kept, in the order in which those were made, with the size of the frame.
+    order: VecDeque<(Weak<Frames>, usize)>,
+    bytes: usize,
+}
+
+impl std::fmt::Debug for Frames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Frames")
+    }
+}
+
+impl Default for FrameCache {
+    fn default() -> Self {
+        Self::new(16 << 20)
+    }
+}
+
+impl FrameCache {
+    /// A cache that keeps frames of so many bytes at most.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            kept: Mutex::default(),
+            limit,
+        }
+    }
+
+    /// The frame of an event in that form, made by `encode` where it is not kept.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub(crate) fn frame<E>(
+        &self,
+        event: &EventFrames,
+        showing: Showing,
+        form: &Form,
+        encode: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let frames = event.0.get_or_init(Arc::default);
+        // Others who want this frame wait until it is made, and then share it.
+        let mut known = frames.0.lock();
+        let found = known.iter().find(|(of, in_form, _)| *of == showing && in_form == form);
+        if let Some((.., frame)) = found {
+            return Ok(frame.clone());
+        }
+        let frame = encode()?;
+        known.push((showing, form.clone(), frame.clone()));
+        drop(known);
+        self.keep(frames, frame.len());
+        Ok(frame)
+    }
+
+    fn keep(&self, frames: &Arc<Frames>, bytes: usize) {
+        let mut gone = Vec::new();
+        {
+            let mut kept = self.kept.lock();
+            kept.order.push_back((Arc::downgrade(frames), bytes));
+            kept.bytes += bytes;
+            while kept.bytes > self.limit
+                && let Some((oldest, bytes)) = kept.order.pop_front()
+            {
+                kept.bytes -= bytes;
+                gone.push(oldest);
+            }
+        }
+        for frames in gone.iter().filter_map(Weak::upgrade) {
+            frames.0.lock().clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::negotiation::MetaVersion;
+
+    fn form(view: View) -> Form {
+        Form {
+            format: Format::Json,
+            view,
+            include: IncludeObject::Metadata,
+            api_version: SmolStr::new_static("v1"),
+        }
+    }
+
+    /// The frame, and whether it had to be made.
+    fn ask(cache: &FrameCache, event: &EventFrames, showing: Showing, form: &Form) -> (Bytes, bool) {
+        let mut made = false;
+        let frame = cache.frame(event, showing, form, || {
+            made = true;
+            Ok::<_, Infallible>(Bytes::from(vec![b'x'; 100]))
+        });
+        (frame.unwrap(), made)
+    }
+
+    #[test]
+    fn a_frame_is_made_once_for_each_form() {
+        let (cache, event) = (FrameCache::default(), EventFrames::default());
+        let whole = form(View::Whole);
+        let (first, made) = ask(&cache, &event, Showing::Added, &whole);
+        let (second, made_again) = ask(&cache, &event, Showing::Added, &whole);
+        assert!(made && !made_again);
+        assert_eq!(first.as_ptr(), second.as_ptr());
+        assert!(ask(&cache, &event, Showing::Modified, &whole).1);
+        assert!(ask(&cache, &event, Showing::Added, &form(View::Table(MetaVersion::V1))).1);
+    }
+
+    #[test]
+    fn the_oldest_frames_go_when_there_are_too_many() {
+        let cache = FrameCache::new(250);
+        let (whole, events) = (form(View::Whole), [(); 3].map(|()| EventFrames::default()));
+        for event in &events {
+            assert!(ask(&cache, event, Showing::Added, &whole).1);
+        }
+        assert!(!ask(&cache, &events[2], Showing::Added, &whole).1);
+        assert!(ask(&cache, &events[0], Showing::Added, &whole).1);
+        drop(events);
+        assert!(cache.kept.lock().bytes <= 250);
+    }
+}
