@@ -11,6 +11,7 @@
 //! of a leader before the controllers begin, and to stop them when it is lost.
 
 mod aggregation;
+mod garbage;
 mod namespace;
 mod queue;
 mod reconcile;
@@ -29,10 +30,14 @@ struct Controller {
 }
 
 /// All controllers.
-const CONTROLLERS: [Controller; 2] = [
+const CONTROLLERS: [Controller; 3] = [
     Controller {
         name: namespace::NAME,
         run: |client| Box::pin(namespace::run(client)),
+    },
+    Controller {
+        name: garbage::NAME,
+        run: |client| Box::pin(garbage::run(client)),
     },
     Controller {
         name: aggregation::NAME,

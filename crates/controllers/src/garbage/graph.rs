@@ -1,0 +1,439 @@
+//! Who depends on whom, as far as somebody does: a state machine without I/O.
+//!
+//! Only objects that have owner references are in the graph, and the owners that these name, by uid. An object without
+//! owners that nobody depends on costs nothing, whatever their number.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use holdfast_resource::GroupResource;
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+
+use super::uid::Uid;
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    /// Its resource. Shared, as thousands of objects have the same.
+    pub(super) resource: Arc<GroupResource>,
+    /// Its namespace; empty for cluster-scoped resources.
+    pub(super) namespace: SmolStr,
+    /// Its name.
+    pub(super) name: SmolStr,
+}
+
+/// What the finalizers of an object that is to go ask of the garbage collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dying {
+    /// `foregroundDeletion`: dependents that block it go first.
+    Foreground,
+    /// `orphan`: dependents are to forget it.
+    Orphan,
+}
+
+/// An object as it was seen.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// Its uid.
+    pub(super) uid: Uid,
+    /// Where it is.
+    pub(super) place: Place,
+    /// Its owner references.
+    pub(super) owners: Vec<SeenOwner>,
+    /// What is asked of the collector where it is to go.
+    pub(super) dying: Option<Dying>,
+}
+
+/// An owner reference as it was seen.
+#[derive(Clone, Debug)]
+pub(super) struct SeenOwner {
+    /// The uid of the owner.
+    pub(super) uid: Uid,
+    /// Where the owner should be; `None` where no such kind is served, or it cannot own this object.
+    pub(super) place: Option<Place>,
+    /// Whether the owner is to wait for this object (`blockOwnerDeletion`).
+    pub(super) blocks: bool,
+}
+
+/// What there is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Task {
+    /// To see whether a dependent still has an owner.
+    Check(Uid),
+    /// To do what an object that is to go waits for.
+    End(Uid),
+}
+
+/// Who depends on whom.
+#[derive(Default)]
+pub(super) struct Graph {
+    dependents: HashMap<Uid, Dependent>,
+    owners: HashMap<Uid, Owner>,
+    dying: HashMap<Uid, (Place, Dying)>,
+}
+
+struct Dependent {
+    place: Place,
+    references: SmallVec<[Reference; 1]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reference {
+    owner: Uid,
+    blocks: bool,
+    /// Whether it says of its owner something else than the other references to it, so that it is judged by itself.
+    apart: bool,
+}
+
+struct Owner {
+    /// Where the first reference said that it is.
+    place: Option<Place>,
+    /// Whether it was seen there and has not gone since.
+    present: bool,
+    dependents: HashSet<Uid>,
+    /// How many dependents it is to wait for.
+    blocking: usize,
+}
+
+impl Graph {
+    /// Whether nothing depends on anything and nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.dependents.is_empty() && self.dying.is_empty()
+    }
+
+    /// Takes note of an object as it is now. `exists` tells whether the object of that uid is at that place.
+    pub(super) fn see(&mut self, seen: Seen, exists: &dyn Fn(&Place, &Uid) -> bool) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        self.see_end(&seen, &mut tasks);
+        let before = self.dependents.remove(&seen.uid);
+        let old = before.map(|dependent| dependent.references).unwrap_or_default();
+        self.take_back(&seen.uid, &old);
+        let mut references = SmallVec::new();
+        for owner in seen.owners {
+            if references.iter().any(|known: &Reference| known.owner == owner.uid) {
+                continue;
+            }
+            let known = old.iter().any(|reference| reference.owner == owner.uid);
+            let (reference, sound) = self.refer(owner, &seen.uid, exists);
+            if !known && !sound && !tasks.contains(&Task::Check(seen.uid.clone())) {
+                tasks.push(Task::Check(seen.uid.clone()));
+            }
+            references.push(reference);
+        }
+        self.settle(&old, &mut tasks);
+        if !references.is_empty() {
+            let dependent = Dependent {
+                place: seen.place,
+                references,
+            };
+            self.dependents.insert(seen.uid, dependent);
+        }
+        tasks
+    }
+
+    /// Takes note that the object of this uid is gone.
+    pub(super) fn remove(&mut self, uid: &Uid) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        self.dying.remove(uid);
+        if let Some(dependent) = self.dependents.remove(uid) {
+            self.take_back(uid, &dependent.references);
+            self.settle(&dependent.references, &mut tasks);
+        }
+        if let Some(owner) = self.owners.get_mut(uid) {
+            owner.present = false;
+            tasks.extend(owner.dependents.iter().cloned().map(Task::Check));
+        }
+        tasks
+    }
+
+    /// Where the dependent of this uid is, if one of its owners may be gone.
+    pub(super) fn doubtful(&self, uid: &Uid) -> Option<&Place> {
+        let dependent = self.dependents.get(uid)?;
+        let sound = |reference: &Reference| {
+            let owner = self.owners.get(&reference.owner);
+            !reference.apart && owner.is_some_and(|owner| owner.present) && !self.dying.contains_key(&reference.owner)
+        };
+        (!dependent.references.iter().all(sound)).then_some(&dependent.place)
+    }
+
+    /// Whether anything depends on the object of this uid.
+    pub(super) fn is_owner(&self, uid: &Uid) -> bool {
+        self.owners.contains_key(uid)
+    }
+
+    /// Whether something that depends on the object of this uid waits for its own dependents: then it may wait for itself.
+    pub(super) fn is_in_circle(&self, uid: &Uid) -> bool {
+        let owner = self.owners.get(uid);
+        owner.is_some_and(|owner| {
+            let waits = |dependent: &Uid| matches!(self.dying.get(dependent), Some((_, Dying::Foreground)));
+            owner.dependents.iter().any(waits)
+        })
+    }
+
+    /// What an object that is to go waits for, and where it is.
+    pub(super) fn dying(&self, uid: &Uid) -> Option<&(Place, Dying)> {
+        self.dying.get(uid)
+    }
+
+    /// Whether the object of this uid is to wait for dependents.
+    pub(super) fn is_blocked(&self, uid: &Uid) -> bool {
+        self.owners.get(uid).is_some_and(|owner| owner.blocking > 0)
+    }
+
+    /// Where the dependents of an object are that know where it is.
+    pub(super) fn dependents_of(&self, uid: &Uid) -> Vec<(Uid, Place)> {
+        let dependents = self.owners.get(uid).into_iter().flat_map(|owner| &owner.dependents);
+        dependents
+            .filter_map(|dependent| {
+                let known = self.dependents.get(dependent)?;
+                let reference = known.references.iter().find(|reference| reference.owner == *uid)?;
+                (!reference.apart).then(|| (dependent.clone(), known.place.clone()))
+            })
+            .collect()
+    }
+
+    /// Takes note of what an object that is to go asks for.
+    fn see_end(&mut self, seen: &Seen, tasks: &mut Vec<Task>) {
+        let Some(dying) = seen.dying else {
+            self.dying.remove(&seen.uid);
+            return;
+        };
+        let before = self.dying.insert(seen.uid.clone(), (seen.place.clone(), dying));
+        if before.is_some_and(|(_, before)| before == dying) {
+            return;
+        }
+        tasks.push(Task::End(seen.uid.clone()));
+        if dying == Dying::Foreground
+            && let Some(owner) = self.owners.get(&seen.uid)
+        {
+            tasks.extend(owner.dependents.iter().cloned().map(Task::Check));
+        }
+    }
+
+    /// Enters a reference at its owner; tells whether the owner is there for sure.
+    fn refer(&mut self, seen: SeenOwner, dependent: &Uid, exists: &dyn Fn(&Place, &Uid) -> bool) -> (Reference, bool) {
+        let owner = self.owners.entry(seen.uid.clone()).or_insert_with(|| Owner {
+            place: seen.place.clone(),
+            present: false,
+            dependents: HashSet::new(),
+            blocking: 0,
+        });
+        if !owner.present && seen.place.as_ref().is_some_and(|place| exists(place, &seen.uid)) {
+            owner.present = true;
+            if owner.place != seen.place {
+                // Those who came first were wrong.
+                owner.place.clone_from(&seen.place);
+                owner.blocking = 0;
+                for misled in &owner.dependents {
+                    let misled = self.dependents.get_mut(misled).into_iter();
+                    for reference in misled.flat_map(|misled| &mut misled.references) {
+                        reference.apart |= reference.owner == seen.uid;
+                    }
+                }
+            }
+        }
+        let reference = Reference {
+            apart: seen.place.is_none() || seen.place != owner.place,
+            owner: seen.uid,
+            blocks: seen.blocks,
+        };
+        owner.dependents.insert(dependent.clone());
+        owner.blocking += usize::from(reference.counts());
+        let sound = owner.present && !reference.apart && !self.dying.contains_key(&reference.owner);
+        (reference, sound)
+    }
+
+    /// Takes the references of a dependent back from their owners.
+    fn take_back(&mut self, dependent: &Uid, references: &[Reference]) {
+        for reference in references {
+            if let Some(owner) = self.owners.get_mut(&reference.owner) {
+                owner.blocking -= usize::from(reference.counts());
+                owner.dependents.remove(dependent);
+            }
+        }
+    }
+
+    /// Lets owners go that nothing refers to any more, and those end that nothing holds any more.
+    fn settle(&mut self, references: &[Reference], tasks: &mut Vec<Task>) {
+        for Reference { owner: uid, .. } in references {
+            let Some(owner) = self.owners.get(uid) else {
+                continue;
+            };
+            if owner.blocking == 0 && self.dying.contains_key(uid) {
+                tasks.push(Task::End(uid.clone()));
+            }
+            if owner.dependents.is_empty() {
+                self.owners.remove(uid);
+            }
+        }
+    }
+}
+
+impl Reference {
+    /// Whether the owner waits for it. A reference that does not know where its owner is holds nobody.
+    fn counts(&self) -> bool {
+        self.blocks && !self.apart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> Place {
+        let resource = GroupResource {
+            group: "".into(),
+            resource: "configmaps".into(),
+        };
+        Place {
+            resource: Arc::new(resource),
+            namespace: "n".into(),
+            name: name.into(),
+        }
+    }
+
+    fn uid(name: &str) -> Uid {
+        Uid::new(name)
+    }
+
+    /// An object whose uid is its name, with owners likewise; `!` before a name says that it blocks.
+    fn seen(name: &str, owners: &[&str]) -> Seen {
+        let owner = |text: &&str| {
+            let name = text.trim_start_matches('!');
+            SeenOwner {
+                uid: uid(name),
+                place: Some(place(name)),
+                blocks: text.starts_with('!'),
+            }
+        };
+        Seen {
+            uid: uid(name),
+            place: place(name),
+            owners: owners.iter().map(owner).collect(),
+            dying: None,
+        }
+    }
+
+    fn dying(name: &str, owners: &[&str], dying: Dying) -> Seen {
+        Seen {
+            dying: Some(dying),
+            ..seen(name, owners)
+        }
+    }
+
+    fn check(name: &str) -> Task {
+        Task::Check(uid(name))
+    }
+
+    fn end(name: &str) -> Task {
+        Task::End(uid(name))
+    }
+
+    const ALL: &dyn Fn(&Place, &Uid) -> bool = &|_, _| true;
+    const NONE: &dyn Fn(&Place, &Uid) -> bool = &|_, _| false;
+
+    #[test]
+    fn objects_without_owners_leave_no_trace() {
+        let mut graph = Graph::default();
+        assert!(graph.see(seen("a", &[]), ALL).is_empty());
+        assert!(graph.is_empty());
+        graph.see(seen("b", &["a"]), ALL);
+        graph.see(seen("b", &[]), ALL);
+        assert!(graph.is_empty() && graph.owners.is_empty());
+    }
+
+    #[test]
+    fn a_dependent_is_checked_when_its_owner_goes_and_not_before() {
+        let mut graph = Graph::default();
+        assert!(graph.see(seen("child", &["owner"]), ALL).is_empty());
+        assert!(graph.doubtful(&uid("child")).is_none());
+        assert_eq!(graph.remove(&uid("owner")), [check("child")]);
+        assert_eq!(graph.doubtful(&uid("child")), Some(&place("child")));
+        assert!(graph.remove(&uid("child")).is_empty());
+        assert!(graph.is_empty() && graph.owners.is_empty());
+    }
+
+    #[test]
+    fn an_owner_that_was_never_there_is_noticed_at_once() {
+        let mut graph = Graph::default();
+        assert_eq!(graph.see(seen("child", &["nobody"]), NONE), [check("child")]);
+        assert!(graph.see(seen("child", &["nobody"]), NONE).is_empty(), "and told once");
+    }
+
+    #[test]
+    fn a_reference_that_places_its_owner_elsewhere_is_judged_by_itself() {
+        let mut graph = Graph::default();
+        graph.see(seen("child", &["owner"]), ALL);
+        let mut other = seen("other", &["!owner"]);
+        other.owners[0].place = Some(place("misplaced"));
+        assert_eq!(graph.see(other, ALL), [check("other")]);
+        assert!(graph.doubtful(&uid("other")).is_some());
+        assert!(!graph.is_blocked(&uid("owner")), "it holds nobody");
+        assert_eq!(graph.dependents_of(&uid("owner")), [(uid("child"), place("child"))]);
+    }
+
+    #[test]
+    fn who_misplaces_an_owner_first_does_not_mislead_the_others() {
+        let mut graph = Graph::default();
+        let there: &dyn Fn(&Place, &Uid) -> bool = &|at, _| *at == place("owner");
+        let mut wrong = seen("wrong", &["!owner"]);
+        wrong.owners[0].place = Some(place("misplaced"));
+        assert_eq!(graph.see(wrong, there), [check("wrong")]);
+        assert!(graph.see(seen("right", &["!owner"]), there).is_empty());
+        assert_eq!(graph.dependents_of(&uid("owner")), [(uid("right"), place("right"))]);
+        graph.remove(&uid("right"));
+        assert!(!graph.is_blocked(&uid("owner")));
+        assert!(graph.doubtful(&uid("wrong")).is_some());
+    }
+
+    #[test]
+    fn an_owner_in_the_foreground_waits_for_those_who_block_it() {
+        let mut graph = Graph::default();
+        graph.see(seen("blocking", &["!owner"]), ALL);
+        graph.see(seen("free", &["owner"]), ALL);
+        let mut tasks = graph.see(dying("owner", &[], Dying::Foreground), ALL);
+        assert_eq!(tasks.remove(0), end("owner"));
+        assert!(tasks.contains(&check("blocking")) && tasks.contains(&check("free")));
+        assert!(graph.is_blocked(&uid("owner")));
+        assert!(graph.doubtful(&uid("blocking")).is_some(), "its owner is about to go");
+        assert_eq!(graph.remove(&uid("blocking")), [end("owner")]);
+        assert!(!graph.is_blocked(&uid("owner")));
+        assert!(graph.see(dying("owner", &[], Dying::Foreground), ALL).is_empty());
+        assert_eq!(graph.remove(&uid("owner")), [check("free")]);
+    }
+
+    #[test]
+    fn a_dependent_that_lets_its_owner_go_blocks_it_no_more() {
+        let mut graph = Graph::default();
+        graph.see(seen("child", &["!owner"]), ALL);
+        graph.see(dying("owner", &[], Dying::Foreground), ALL);
+        assert_eq!(graph.see(seen("child", &["owner"]), ALL), [end("owner")]);
+        assert_eq!(
+            graph.see(seen("late", &["!owner"]), ALL),
+            [check("late")],
+            "who comes late is to go too"
+        );
+        assert!(graph.is_blocked(&uid("owner")));
+    }
+
+    #[test]
+    fn a_circle_of_owners_is_seen() {
+        let mut graph = Graph::default();
+        graph.see(seen("a", &["!b"]), ALL);
+        graph.see(seen("b", &["!a"]), ALL);
+        assert!(!graph.is_in_circle(&uid("b")));
+        graph.see(dying("a", &["!b"], Dying::Foreground), ALL);
+        assert!(graph.is_in_circle(&uid("b")));
+    }
+
+    #[test]
+    fn an_orphaning_owner_has_its_end_told_once() {
+        let mut graph = Graph::default();
+        graph.see(seen("child", &["owner"]), ALL);
+        assert_eq!(graph.see(dying("owner", &[], Dying::Orphan), ALL), [end("owner")]);
+        assert_eq!(graph.dying(&uid("owner")), Some(&(place("owner"), Dying::Orphan)));
+        assert!(graph.see(seen("owner", &[]), ALL).is_empty());
+        assert!(graph.dying(&uid("owner")).is_none());
+    }
+}

@@ -1,0 +1,264 @@
+//! Finding out about owners, and carrying verdicts out.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use holdfast_resource::{GroupKind, GroupResource, Resource};
+use holdfast_server::loopback::{Client, Object, RequestError, path_of};
+use holdfast_server::negotiation::PatchType;
+use holdfast_value::Value;
+use parking_lot::Mutex;
+
+use super::graph::{Dying, Place};
+use super::report::Report;
+use super::uid::Uid;
+use super::verdict::{Standing, Verdict, finalizers, verdict};
+use super::{dying, uid_of};
+use crate::reconcile::Work;
+
+/// What knows the objects and can change them.
+#[derive(Clone)]
+pub(super) struct Judge {
+    client: Client,
+    /// The names of resources that are shared among places.
+    resources: Arc<Mutex<HashSet<Arc<GroupResource>>>>,
+    report: Report,
+}
+
+/// An object with its resource.
+pub(super) struct Found {
+    pub(super) object: Object,
+    pub(super) resource: Arc<Resource>,
+}
+
+impl Judge {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            report: Report::new(client.clone()),
+            resources: Arc::default(),
+            client,
+        }
+    }
+
+    /// The name, which all who have it share.
+    pub(super) fn shared(&self, resource: GroupResource) -> Arc<GroupResource> {
+        let mut resources = self.resources.lock();
+        if let Some(known) = resources.get(&resource) {
+            return Arc::clone(known);
+        }
+        let resource = Arc::new(resource);
+        resources.insert(Arc::clone(&resource));
+        resource
+    }
+
+    /// The object at a place.
+    pub(super) fn get(&self, place: &Place) -> Option<Found> {
+        let resource = self.client.registry().resource(&place.resource).cloned()?;
+        let object = self.client.get(&resource, &place.namespace, &place.name)?;
+        Some(Found { object, resource })
+    }
+
+    /// Whether the object of that uid is at a place.
+    pub(super) fn is_there(&self, place: &Place, uid: &Uid) -> bool {
+        self.get(place)
+            .is_some_and(|found| uid_of(&found.object.tree()) == *uid)
+    }
+
+    /// Where the owner is that a reference of the object at `dependent` names: in the same namespace, or in none. `None`
+    /// where no such kind is served, and where an object outside of namespaces names an owner in one.
+    pub(super) fn place_of_owner(&self, reference: &Value, dependent: &Place) -> Option<Place> {
+        let resource = self.resource_of_owner(reference)?;
+        if resource.namespaced() && dependent.namespace.is_empty() {
+            return None;
+        }
+        Some(Place {
+            resource: self.shared(resource.group_resource()),
+            namespace: if resource.namespaced() {
+                dependent.namespace.clone()
+            } else {
+                Default::default()
+            },
+            name: reference.str_at(&["name"]).unwrap_or_default().into(),
+        })
+    }
+
+    fn resource_of_owner(&self, reference: &Value) -> Option<Arc<Resource>> {
+        let api_version = reference.str_at(&["apiVersion"])?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = GroupKind {
+            group: group.into(),
+            kind: reference.str_at(&["kind"])?.into(),
+        };
+        let resource = self.client.registry().kind(&kind).cloned()?;
+        resource.version(version).is_some().then_some(resource)
+    }
+
+    /// What there is to do about the dependent `tree` at `place`.
+    pub(super) fn work(
+        &self,
+        resource: &Resource,
+        place: &Place,
+        tree: Value,
+        owns: bool,
+        circle: bool,
+    ) -> Option<Work<()>> {
+        let references = tree
+            .at(&["metadata", "ownerReferences"])
+            .and_then(Value::as_list)?
+            .to_vec();
+        let standings: Vec<Standing> = references
+            .iter()
+            .map(|reference| self.standing(reference, place))
+            .collect();
+        let misplaced: Vec<Value> = references
+            .iter()
+            .zip(&standings)
+            .filter(|(_, standing)| matches!(standing, Standing::Absent | Standing::Invalid))
+            .filter_map(|(reference, _)| {
+                let owner = self.resource_of_owner(reference)?;
+                self.report.event(&tree, place, reference, &owner)
+            })
+            .collect();
+        let verdict = verdict(&standings, &finalizers(&tree).collect::<Vec<_>>(), owns, circle);
+        if verdict == Verdict::Keep && misplaced.is_empty() {
+            return None;
+        }
+        let path = path_of(resource, &place.namespace, &place.name)?;
+        let client = self.client.clone();
+        let report = self.report.clone();
+        let act = act_on(client, path, tree, references, verdict);
+        Some(Box::pin(async move {
+            for event in misplaced {
+                report.send(&event).await;
+            }
+            act.await
+        }))
+    }
+
+    fn standing(&self, reference: &Value, dependent: &Place) -> Standing {
+        let Some(place) = self.place_of_owner(reference, dependent) else {
+            return match self.resource_of_owner(reference) {
+                Some(_) => Standing::Invalid,
+                None => Standing::Unknown,
+            };
+        };
+        let owner = self.get(&place).map(|found| found.object.tree());
+        let uid = Uid::new(reference.str_at(&["uid"]).unwrap_or_default());
+        match owner.filter(|owner| uid_of(owner) == uid) {
+            None => Standing::Absent,
+            Some(owner) if dying(&owner) == Some(Dying::Foreground) => Standing::Waiting,
+            Some(_) => Standing::Solid,
+        }
+    }
+
+    /// Takes the references to `owner` away from a dependent.
+    pub(super) async fn forget(&self, dependent: &Uid, place: &Place, owner: &Uid) -> Result<(), RequestError> {
+        let Some(Found { object, resource }) = self.get(place) else {
+            return Ok(());
+        };
+        let tree = object.tree();
+        let references = tree.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
+        let references = references.map(|list| list.to_vec()).unwrap_or_default();
+        let others = references.iter().filter(|reference| {
+            let uid = reference.str_at(&["uid"]).unwrap_or_default();
+            Uid::new(uid) != *owner
+        });
+        let others: Vec<Value> = others.cloned().collect();
+        let path = path_of(&resource, &place.namespace, &place.name);
+        let Some(path) = path.filter(|_| uid_of(&tree) == *dependent && others.len() < references.len()) else {
+            return Ok(());
+        };
+        patch(&self.client, &path, &tree, "ownerReferences", others).await
+    }
+
+    /// Takes a finalizer away, with which the object goes unless somebody else holds it.
+    pub(super) async fn release(&self, uid: &Uid, place: &Place, finalizer: &str) -> Result<(), RequestError> {
+        let Some(Found { object, resource }) = self.get(place) else {
+            return Ok(());
+        };
+        let tree = object.tree();
+        let held = finalizers(&tree).any(|held| held == finalizer);
+        let path = path_of(&resource, &place.namespace, &place.name);
+        let Some(path) = path.filter(|_| held && uid_of(&tree) == *uid) else {
+            return Ok(());
+        };
+        let others = finalizers(&tree).filter(|held| *held != finalizer).map(Value::from);
+        let others = others.collect();
+        patch(&self.client, &path, &tree, "finalizers", others).await
+    }
+}
+
+/// Carries a verdict out.
+async fn act_on(
+    client: Client,
+    path: String,
+    tree: Value,
+    references: Vec<Value>,
+    verdict: Verdict,
+) -> Result<(), RequestError> {
+    match verdict {
+        Verdict::Keep => Ok(()),
+        Verdict::Later => Err(RequestError {
+            code: 404,
+            reason: Default::default(),
+            message: format!("no such kind is served as that of an owner of {path}"),
+        }),
+        Verdict::Detach(gone) => {
+            let kept = references.into_iter().enumerate();
+            let kept = kept
+                .filter(|(at, _)| !gone.contains(at))
+                .map(|(_, reference)| reference);
+            patch(&client, &path, &tree, "ownerReferences", kept.collect()).await
+        }
+        Verdict::Delete { policy, unblock } => {
+            if unblock {
+                let mut references = references;
+                for reference in &mut references {
+                    reference.set_at(&["blockOwnerDeletion"], Value::Bool(false));
+                }
+                patch(&client, &path, &tree, "ownerReferences", references).await?;
+                return delete(&client, &path, &tree, policy, false).await;
+            }
+            delete(&client, &path, &tree, policy, true).await
+        }
+    }
+}
+
+/// Gives the list `key` of the metadata other items, unless the object has changed since it was `tree`.
+async fn patch(client: &Client, path: &str, tree: &Value, key: &str, items: Vec<Value>) -> Result<(), RequestError> {
+    let version = tree.at(&["metadata", "resourceVersion"]).cloned().unwrap_or_default();
+    let items = if items.is_empty() { Value::Null } else { items.into() };
+    let mut patch = Value::empty_map();
+    patch.set_at(&["metadata", "resourceVersion"], version);
+    patch.set_at(&["metadata", key], items);
+    gone_is_fine(client.patch(path, PatchType::Merge, &patch).await)
+}
+
+/// Deletes an object, unless it is another by now, or has changed where it is to be `as_it_was`.
+async fn delete(
+    client: &Client,
+    path: &str,
+    tree: &Value,
+    policy: &'static str,
+    as_it_was: bool,
+) -> Result<(), RequestError> {
+    let mut options = Value::empty_map();
+    options.set_at(&["kind"], "DeleteOptions".into());
+    options.set_at(&["apiVersion"], "v1".into());
+    options.set_at(&["propagationPolicy"], policy.into());
+    for key in ["uid", "resourceVersion"] {
+        if key == "uid" || as_it_was {
+            let value = tree.at(&["metadata", key]).cloned().unwrap_or_default();
+            options.set_at(&["preconditions", key], value);
+        }
+    }
+    tracing::debug!(path, policy, "deleting what has no owner");
+    gone_is_fine(client.delete(path, &options).await)
+}
+
+fn gone_is_fine(outcome: Result<Value, RequestError>) -> Result<(), RequestError> {
+    match outcome {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,180 @@
+//! Objects whose owners are gone go too, and owners wait for their dependents or are forgotten by them, as their deletion
+//! asked (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/>).
+//!
+//! All changes of all resources are followed, but an object that has no owner and is not about to go is not even parsed:
+//! a search of its bytes tells. What is known is the graph of who depends on whom (`graph.rs`); each verdict
+//! (`verdict.rs`) is made on the objects as they are at that moment, and carried out on the condition that they have not
+//! changed meanwhile.
+
+mod graph;
+mod judge;
+mod report;
+mod uid;
+mod verdict;
+
+use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects};
+use holdfast_value::Value;
+use memchr::memmem::Finder;
+
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+use graph::{Dying, Graph, Place, Seen, SeenOwner, Task};
+use judge::Judge;
+use uid::Uid;
+use verdict::{FOREGROUND, ORPHAN, finalizers};
+
+/// The name of this controller.
+pub(crate) const NAME: &str = "garbage-collector-controller";
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let controller = GarbageCollector {
+        client: client.clone(),
+        judge: Judge::new(client.clone()),
+        graph: Graph::default(),
+        owned: Finder::new("\"ownerReferences\":["),
+        ending: Finder::new("\"deletionTimestamp\":\""),
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct GarbageCollector {
+    client: Client,
+    judge: Judge,
+    graph: Graph,
+    /// Finds what objects with owners hold. Text within a string cannot look so, as its quotes are escaped.
+    owned: Finder<'static>,
+    /// Finds what objects hold that are to go.
+    ending: Finder<'static>,
+}
+
+impl GarbageCollector {
+    fn is_owned(&self, object: &Object) -> bool {
+        self.owned.find(object.bytes()).is_some()
+    }
+
+    fn concerns_us(&self, object: &Object) -> bool {
+        self.is_owned(object) || self.ending.find(object.bytes()).is_some()
+    }
+
+    /// Takes note of an object.
+    fn note(&mut self, object: &Object, queue: &mut Queue<Task>) {
+        let Some(resource) = self.client.resource_of(object) else {
+            return;
+        };
+        let tree = object.tree();
+        let place = Place {
+            resource: self.judge.shared(resource.group_resource()),
+            namespace: object.namespace(&resource).into(),
+            name: object.name().into(),
+        };
+        let references = tree.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
+        let references = references.into_iter().flat_map(|list| list.iter());
+        let owners: Vec<SeenOwner> = references
+            .map(|reference| SeenOwner {
+                uid: Uid::new(reference.str_at(&["uid"]).unwrap_or_default()),
+                place: self.judge.place_of_owner(reference, &place),
+                blocks: reference.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true),
+            })
+            .collect();
+        let seen = Seen {
+            uid: uid_of(&tree),
+            place,
+            owners,
+            dying: dying(&tree),
+        };
+        let judge = &self.judge;
+        let tasks = self.graph.see(seen, &|place, uid| judge.is_there(place, uid));
+        tasks.into_iter().for_each(|task| queue.push(task));
+    }
+
+    /// Judges a dependent.
+    fn check(&self, uid: &Uid) -> Option<Work<()>> {
+        let place = self.graph.doubtful(uid)?.clone();
+        let found = self.judge.get(&place)?;
+        let (tree, resource) = (found.object.tree(), found.resource);
+        // What is on its way out is not judged; in the foreground it ends in its own time.
+        if uid_of(&tree) != *uid || is_ending(&tree) {
+            return None;
+        }
+        let (owns, circle) = (self.graph.is_owner(uid), self.graph.is_in_circle(uid));
+        self.judge.work(&resource, &place, tree, owns, circle)
+    }
+
+    /// Does what an object waits for that is to go.
+    fn end(&self, uid: &Uid) -> Option<Work<()>> {
+        let (place, dying) = self.graph.dying(uid)?.clone();
+        if dying == Dying::Foreground && self.graph.is_blocked(uid) {
+            return None;
+        }
+        let forgetful = match dying {
+            Dying::Foreground => Vec::new(),
+            Dying::Orphan => self.graph.dependents_of(uid),
+        };
+        let (judge, uid) = (self.judge.clone(), uid.clone());
+        Some(Box::pin(async move {
+            for (dependent, at) in forgetful {
+                judge.forget(&dependent, &at, &uid).await?;
+            }
+            let finalizer = match dying {
+                Dying::Foreground => FOREGROUND,
+                Dying::Orphan => ORPHAN,
+            };
+            judge.release(&uid, &place, finalizer).await
+        }))
+    }
+}
+
+impl Reconcile for GarbageCollector {
+    type Item = Task;
+    type Outcome = ();
+
+    const NAME: &'static str = NAME;
+    const PARALLEL: usize = 20;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        self.graph = Graph::default();
+        client.watch_everything()
+    }
+
+    fn seen(&mut self, object: &Object, queue: &mut Queue<Task>) {
+        if self.concerns_us(object) {
+            self.note(object, queue);
+        }
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<Task>) {
+        let object = change.current();
+        if change.is_removal() {
+            if !self.graph.is_empty() {
+                let tasks = self.graph.remove(&uid_of(&object.tree()));
+                tasks.into_iter().for_each(|task| queue.push(task));
+            }
+            return;
+        }
+        let was_owned = || change.previous().is_some_and(|previous| self.is_owned(&previous));
+        if self.concerns_us(&object) || was_owned() {
+            self.note(&object, queue);
+        }
+    }
+
+    fn work(&mut self, task: &Task, _queue: &mut Queue<Task>) -> Option<Work<()>> {
+        match task {
+            Task::Check(uid) => self.check(uid),
+            Task::End(uid) => self.end(uid),
+        }
+    }
+}
+
+fn uid_of(object: &Value) -> Uid {
+    Uid::new(object.str_at(&["metadata", "uid"]).unwrap_or_default())
+}
+
+fn is_ending(object: &Value) -> bool {
+    object.at(&["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// What the collector is asked to do before the object goes.
+fn dying(object: &Value) -> Option<Dying> {
+    is_ending(object).then(|| verdict::dying(finalizers(object))).flatten()
+}
