@@ -1,4 +1,4 @@
-//! Connections to a server: HTTP/1.1 over TLS, kept alive, one request at a time on each.
+//! Connections to a server over TLS: HTTP/1.1 with one request at a time, and HTTP/2 with many.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,12 +9,14 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::server::{ADMIN_TOKEN, Server};
 
@@ -24,11 +26,19 @@ pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
+/// One connection that carries many requests at a time.
+#[derive(Clone)]
+pub struct Http2 {
+    token: Option<&'static str>,
+    sender: http2::SendRequest<Full<Bytes>>,
+}
+
 /// What a connection needs to know of the server.
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
     connector: TlsConnector,
+    http2_connector: TlsConnector,
     token: Option<&'static str>,
 }
 
@@ -46,9 +56,12 @@ impl Target {
         let config = ClientConfig::builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
+        let mut http2_config = config.clone();
+        http2_config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self {
             address: server.address,
             connector: TlsConnector::from(Arc::new(config)),
+            http2_connector: TlsConnector::from(Arc::new(http2_config)),
             token: Some(ADMIN_TOKEN),
         })
     }
@@ -63,18 +76,32 @@ impl Target {
     /// # Errors
     /// Where the connection fails.
     pub async fn connect(&self) -> Result<Connection> {
-        let socket = TcpStream::connect(self.address).await?;
-        socket.set_nodelay(true)?;
-        let stream = self
-            .connector
-            .connect(ServerName::from(self.address.ip()), socket)
-            .await?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        let (sender, connection) = handshake(TokioIo::new(self.stream(&self.connector).await?)).await?;
         tokio::spawn(connection);
         Ok(Connection {
             token: self.token,
             sender,
         })
+    }
+
+    /// A new connection that carries many requests at a time.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn connect_http2(&self) -> Result<Http2> {
+        let stream = TokioIo::new(self.stream(&self.http2_connector).await?);
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+        tokio::spawn(connection);
+        Ok(Http2 {
+            token: self.token,
+            sender,
+        })
+    }
+
+    async fn stream(&self, connector: &TlsConnector) -> Result<TlsStream<TcpStream>> {
+        let socket = TcpStream::connect(self.address).await?;
+        socket.set_nodelay(true)?;
+        Ok(connector.connect(ServerName::from(self.address.ip()), socket).await?)
     }
 }
 
@@ -109,6 +136,16 @@ impl Connection {
         Ok((status, answer.into_body().collect().await?.to_bytes()))
     }
 
+    /// Sends a GET that accepts `accept` and gives the answer with its body still to come.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn get(&mut self, path: &str, accept: &str) -> Result<http::Response<Incoming>> {
+        let request = head(Method::GET, path, accept, self.token).header("host", "localhost");
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request.body(Full::default())?).await?)
+    }
+
     /// Sends a request and gives the answer with its body still to come.
     ///
     /// # Errors
@@ -120,19 +157,36 @@ impl Connection {
         media_type: &str,
         body: Bytes,
     ) -> Result<http::Response<Incoming>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "localhost")
-            .header("accept", "application/json")
-            .header("user-agent", "holdfast-tests");
-        if let Some(token) = self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
+        let mut request = head(method, path, "application/json", self.token).header("host", "localhost");
         if !body.is_empty() {
             request = request.header("content-type", media_type);
         }
         self.sender.ready().await?;
         Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
+    }
+}
+
+impl Http2 {
+    /// Sends a GET that accepts `accept` and gives the answer with its body still to come.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn get(&mut self, path: &str, accept: &str) -> Result<http::Response<Incoming>> {
+        let request = head(Method::GET, &format!("https://localhost{path}"), accept, self.token);
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request.body(Full::default())?).await?)
+    }
+}
+
+/// The head of a request.
+fn head(method: Method, uri: &str, accept: &str, token: Option<&str>) -> http::request::Builder {
+    let request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("accept", accept)
+        .header("user-agent", "holdfast-tests");
+    match token {
+        Some(token) => request.header("authorization", format!("Bearer {token}")),
+        None => request,
     }
 }

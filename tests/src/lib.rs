@@ -4,5 +4,5 @@
 mod client;
 mod server;
 
-pub use client::{Connection, Target};
+pub use client::{Connection, Http2, Target};
 pub use server::{ADMIN_TOKEN, Binary, Server, root};

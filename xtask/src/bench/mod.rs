@@ -3,6 +3,8 @@
 //! Server CPU is the processor time of the server's process as the kernel counts it, divided by the operations of a
 //! phase; it is what the targets are about, since it does not depend on how fast the client is.
 
+mod pods;
+mod scale;
 mod workload;
 
 use std::time::{Duration, Instant};
@@ -21,6 +23,12 @@ pub(crate) struct Arguments {
     /// How many connections send at the same time.
     #[arg(long, default_value_t = 16)]
     connections: usize,
+    /// Measure only what there is much of: long lists, many watchers, large stores.
+    #[arg(long)]
+    scale_only: bool,
+    /// Measure a write beside a million objects as well, which takes minutes to prepare.
+    #[arg(long)]
+    million: bool,
     /// Print the table alone, as README shows it.
     #[arg(long)]
     markdown: bool,
@@ -40,7 +48,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    let rows = runtime.block_on(measure(&binary, arguments))?;
+    let rows = runtime.block_on(async {
+        let mut rows = Vec::new();
+        if !arguments.scale_only {
+            rows = measure(&binary, arguments).await?;
+        }
+        rows.extend(scale::rows(&binary, arguments.million).await?);
+        Ok::<_, anyhow::Error>(rows)
+    })?;
     say("| | Holdfast | kube-apiserver 1.36.2 + etcd | target |");
     say("|---|---|---|---|");
     for row in rows {

@@ -1,0 +1,370 @@
+//! What becomes of the figures when there is much of everything: long lists, many watchers, large stores.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use conformance::{Binary, Connection, Http2, Server, Target};
+use http::Method;
+use http_body_util::BodyExt as _;
+use tokio::task::JoinSet;
+
+use super::pods::{self, Filling, LARGE, SMALL};
+use super::{Row, megabytes, millis, quantile, row};
+
+const JSON: &str = "application/json";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+const MERGE: &str = "application/merge-patch+json";
+
+/// How many pods there are in the small namespace, and in all.
+const FEW: usize = 10_000;
+const MANY: usize = 100_000;
+
+/// How long writes are timed, alone and beside a list.
+const TIMED: Duration = Duration::from_secs(5);
+
+/// How many watches one connection carries: fewer than the 250 that the server allows.
+const STREAMS: usize = 200;
+
+/// All rows. `million` asks for the write at a million objects, which takes minutes to prepare.
+pub(super) async fn rows(binary: &Binary, million: bool) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    with_many_pods(binary, &mut rows).await?;
+    fan_out(binary, 1_000, &mut rows).await?;
+    idle_watches(binary, 10_000, &mut rows).await?;
+    let sizes: &[usize] = if million {
+        &[1_000, 100_000, 1_000_000]
+    } else {
+        &[1_000, 100_000]
+    };
+    for objects in sizes {
+        write_cost(binary, *objects, &mut rows).await?;
+    }
+    Ok(rows)
+}
+
+async fn with_many_pods(binary: &Binary, rows: &mut Vec<Row>) -> Result<()> {
+    let mut server = Server::start(binary, &[])?;
+    let pattern = pods::pod_pattern(&server).await?;
+    server.end();
+    let counts = [(SMALL, FEW), (LARGE, MANY - FEW)];
+    let filling = Filling {
+        prefix: "/registry/pods/",
+        pattern: &pattern,
+        counts: &counts,
+    };
+    let bytes = pods::fill(&server.data_dir(), &filling).await?;
+    let begin = Instant::now();
+    let server = server.restart(&[])?;
+    let title = format!("start to ready with 100,000 pods of {} bytes", bytes / MANY);
+    rows.push(row(&title, &millis(begin.elapsed()), "", ""));
+    let limit = bytes as f64 * 1.3 + 40e6;
+    rows.push(row(
+        &format!("memory, 100,000 pods ({} of JSON)", megabytes(bytes as u64)),
+        &megabytes(server.memory()?),
+        "",
+        &format!("≤ {}", megabytes(limit as u64)),
+    ));
+    let target = Target::of(&server)?;
+    for (count, path) in [
+        ("10,000", format!("/api/v1/namespaces/{SMALL}/pods")),
+        ("100,000", "/api/v1/pods".to_owned()),
+    ] {
+        for (form, accept) in [("JSON", JSON), ("Table", TABLE), ("metadata only", METADATA)] {
+            let list = list(&target, &server, &path, accept).await?;
+            rows.push(row(
+                &format!("list of {count} pods, {form}, server CPU"),
+                &list.text(),
+                "",
+                "",
+            ));
+        }
+    }
+    let peak = megabytes(server.memory()?);
+    rows.push(row("memory after these lists", &peak, "", ""));
+    let paged = paged(&target, &server).await?;
+    rows.push(row(
+        "list of 100,000 pods in chunks of 500, server CPU",
+        &paged.text(),
+        "",
+        "",
+    ));
+    writes_beside_a_list(&target, rows).await
+}
+
+/// What a list came to.
+struct Listed {
+    bytes: usize,
+    elapsed: Duration,
+    cpu: Duration,
+}
+
+impl Listed {
+    fn text(&self) -> String {
+        let size = megabytes(self.bytes as u64);
+        format!("{} ({size} in {})", millis(self.cpu), millis(self.elapsed))
+    }
+}
+
+async fn list(target: &Target, server: &Server, path: &str, accept: &str) -> Result<Listed> {
+    let mut connection = target.connect().await?;
+    let (cpu, begin) = (server.cpu()?, Instant::now());
+    let bytes = drain(&mut connection, path, accept).await?;
+    Ok(Listed {
+        bytes,
+        elapsed: begin.elapsed(),
+        cpu: server.cpu()? - cpu,
+    })
+}
+
+/// Reads an answer to its end without keeping it. Returns its length.
+async fn drain(connection: &mut Connection, path: &str, accept: &str) -> Result<usize> {
+    let answer = connection.get(path, accept).await?;
+    ensure!(answer.status().is_success(), "{path}: {}", answer.status());
+    let (mut body, mut bytes) = (answer.into_body(), 0);
+    while let Some(frame) = body.frame().await {
+        bytes += frame?.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(bytes)
+}
+
+async fn paged(target: &Target, server: &Server) -> Result<Listed> {
+    let mut connection = target.connect().await?;
+    let (cpu, begin) = (server.cpu()?, Instant::now());
+    let (mut bytes, mut token) = (0, String::new());
+    loop {
+        let path = format!("/api/v1/pods?limit=500&continue={token}");
+        let page = connection.send(Method::GET, &path, "", Bytes::new()).await?;
+        bytes += page.len();
+        // The token stands in the metadata, which come before the items.
+        let head = String::from_utf8_lossy(&page[..page.len().min(1000)]).into_owned();
+        let Some((_, rest)) = head.split_once("\"continue\":\"") else {
+            break;
+        };
+        token = rest.split('"').next().unwrap_or_default().to_owned();
+    }
+    Ok(Listed {
+        bytes,
+        elapsed: begin.elapsed(),
+        cpu: server.cpu()? - cpu,
+    })
+}
+
+async fn writes_beside_a_list(target: &Target, rows: &mut Vec<Row>) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{LARGE}/configmaps");
+    let mut writer = target.connect().await?;
+    writer
+        .send(Method::POST, &path, JSON, pods::config_map("timed", 0))
+        .await?;
+    let path = format!("{path}/timed");
+    timed(&mut writer, &path, Duration::from_secs(1)).await?;
+    let alone = timed(&mut writer, &path, TIMED).await?;
+    let mut reader = target.connect().await?;
+    let lists = tokio::spawn(async move {
+        let mut lists = 0;
+        while drain(&mut reader, "/api/v1/pods", JSON).await.is_ok() {
+            lists += 1;
+        }
+        lists
+    });
+    let beside = timed(&mut writer, &path, TIMED).await?;
+    lists.abort();
+    let (alone, beside) = (quantile(&alone, 0.99), quantile(&beside, 0.99));
+    let ratio = beside.as_secs_f64() / alone.as_secs_f64();
+    rows.push(row(
+        "p99 of a write, idle and while a list of 100,000 streams",
+        &format!("{} and {} (× {ratio:.1})", millis(alone), millis(beside)),
+        "",
+        "× 2",
+    ));
+    Ok(())
+}
+
+/// Writes one after the other for so long. Returns what they took, sorted.
+async fn timed(writer: &mut Connection, path: &str, long: Duration) -> Result<Vec<Duration>> {
+    let (begin, mut delays) = (Instant::now(), Vec::new());
+    while begin.elapsed() < long {
+        let sent = Instant::now();
+        writer.send(Method::PATCH, path, MERGE, change(delays.len())).await?;
+        delays.push(sent.elapsed());
+    }
+    delays.sort();
+    Ok(delays)
+}
+
+/// A patch of a ConfigMap that differs from the one before.
+fn change(number: usize) -> Bytes {
+    Bytes::from(format!(r#"{{"data":{{"value":"{number}"}}}}"#))
+}
+
+/// Watches of one namespace, on connections that carry many each.
+struct Watches {
+    connections: Vec<Http2>,
+    bodies: Vec<hyper::body::Incoming>,
+}
+
+impl Watches {
+    async fn open(target: &Target, count: usize, path: &str) -> Result<Self> {
+        let mut watches = Self {
+            connections: Vec::new(),
+            bodies: Vec::new(),
+        };
+        for number in 0..count {
+            if number % STREAMS == 0 {
+                watches.connections.push(target.connect_http2().await?);
+            }
+            let connection = watches.connections.last_mut().context("a connection")?;
+            let answer = connection.get(path, JSON).await?;
+            ensure!(answer.status().is_success(), "a watch: {}", answer.status());
+            watches.bodies.push(answer.into_body());
+        }
+        Ok(watches)
+    }
+}
+
+async fn fan_out(binary: &Binary, watchers: usize, rows: &mut Vec<Row>) -> Result<()> {
+    const WRITES: usize = 50;
+    let server = Server::start(binary, &[])?;
+    let target = Target::of(&server)?;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let mut writer = target.connect().await?;
+    writer
+        .send(Method::POST, path, JSON, pods::config_map("seen", 0))
+        .await?;
+    let object = format!("{path}/seen");
+    let before = server.cpu()?;
+    for number in 0..WRITES {
+        writer.send(Method::PATCH, &object, MERGE, change(number)).await?;
+    }
+    let unseen = server.cpu()? - before;
+    let version = version_of(&mut writer, path).await?;
+    let query = format!("{path}?watch=1&resourceVersion={version}");
+    let watches = Watches::open(&target, watchers, &query).await?;
+    let mut readers = JoinSet::new();
+    for mut body in watches.bodies {
+        readers.spawn(async move {
+            let mut seen = 0;
+            while seen < WRITES {
+                let frame = body.frame().await.context("an event")??;
+                let data = frame.data_ref().map_or(&[][..], |data| data);
+                seen += data.iter().filter(|byte| **byte == b'\n').count();
+            }
+            Ok::<_, anyhow::Error>(())
+        });
+    }
+    let (before, begin) = (server.cpu()?, Instant::now());
+    for number in 0..WRITES {
+        writer
+            .send(Method::PATCH, &object, MERGE, change(WRITES + number))
+            .await?;
+    }
+    while let Some(reader) = readers.join_next().await {
+        reader??;
+    }
+    let (elapsed, cpu) = (begin.elapsed(), server.cpu()? - before);
+    let each = cpu.saturating_sub(unseen).as_secs_f64() * 1e6 / (WRITES * watchers) as f64;
+    let rate = (WRITES * watchers) as f64 / elapsed.as_secs_f64();
+    rows.push(row(
+        "an event to 1,000 watchers, server CPU each",
+        &format!("{each:.1} µs ({rate:.0} events/s received)"),
+        "",
+        "",
+    ));
+    Ok(())
+}
+
+async fn version_of(connection: &mut Connection, path: &str) -> Result<String> {
+    let list = connection.send(Method::GET, path, "", Bytes::new()).await?;
+    let list: serde_json::Value = serde_json::from_slice(&list)?;
+    let version = list["metadata"]["resourceVersion"].as_str();
+    Ok(version.context("the version of a list")?.to_owned())
+}
+
+async fn idle_watches(binary: &Binary, count: usize, rows: &mut Vec<Row>) -> Result<()> {
+    let server = Server::start(binary, &[])?;
+    let target = Target::of(&server)?;
+    let mut connection = target.connect().await?;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let version = version_of(&mut connection, path).await?;
+    let before = server.memory()?;
+    let watches = Watches::open(&target, count, &format!("{path}?watch=1&resourceVersion={version}")).await?;
+    let after = server.memory()?;
+    rows.push(row(
+        "memory, 10,000 open watches over HTTP/2",
+        &format!(
+            "{} ({:.1} KB each)",
+            megabytes(after),
+            (after.saturating_sub(before)) as f64 / 1e3 / count as f64
+        ),
+        "",
+        "< 200 MB",
+    ));
+    drop(watches);
+    // Connections of their own cost more: what a hundred take tells what ten thousand would.
+    let before = server.memory()?;
+    let mut connections = Vec::new();
+    for _ in 0..100 {
+        let mut connection = target.connect().await?;
+        let answer = connection
+            .get(&format!("{path}?watch=1&resourceVersion={version}"), JSON)
+            .await?;
+        connections.push((connection, answer));
+    }
+    let each = server.memory()?.saturating_sub(before) as f64 / 1e3 / connections.len() as f64;
+    rows.push(row(
+        "memory of a watch with an HTTP/1.1 connection of its own",
+        &format!("{each:.0} KB"),
+        "",
+        "",
+    ));
+    Ok(())
+}
+
+async fn write_cost(binary: &Binary, objects: usize, rows: &mut Vec<Row>) -> Result<()> {
+    const WRITES: usize = 5_000;
+    const CONNECTIONS: usize = 16;
+    let mut server = Server::start(binary, &[])?;
+    let pattern = pods::config_map_pattern(&server).await?;
+    server.end();
+    let filling = Filling {
+        prefix: "/registry/configmaps/",
+        pattern: &pattern,
+        counts: &[(LARGE, objects)],
+    };
+    pods::fill(&server.data_dir(), &filling).await?;
+    let server = server.restart(&[])?;
+    let target = Target::of(&server)?;
+    let mut best: Option<Duration> = None;
+    // Twice, since the first writes after a start find everything cold.
+    for round in 0..2 {
+        let cpu = server.cpu()?;
+        let mut writers = JoinSet::new();
+        for writer in 0..CONNECTIONS {
+            let mut connection = target.connect().await?;
+            writers.spawn(async move {
+                for number in 0..WRITES / CONNECTIONS {
+                    // Spread over all of the store.
+                    let at = (writer * 7_919 + number * 104_729) % objects;
+                    let path = format!("/api/v1/namespaces/{LARGE}/configmaps/{}", pods::name(at));
+                    let body = change(round * WRITES + number);
+                    connection.send(Method::PATCH, &path, MERGE, body).await?;
+                }
+                Ok::<_, anyhow::Error>(())
+            });
+        }
+        while let Some(writer) = writers.join_next().await {
+            writer??;
+        }
+        let used = server.cpu()? - cpu;
+        best = Some(best.map_or(used, |best| best.min(used)));
+    }
+    let each = best.unwrap_or_default().as_secs_f64() * 1e6 / (WRITES / CONNECTIONS * CONNECTIONS) as f64;
+    rows.push(row(
+        &format!("merge patch beside {objects} objects, server CPU each"),
+        &format!("{each:.0} µs"),
+        "",
+        "flat",
+    ));
+    Ok(())
+}
