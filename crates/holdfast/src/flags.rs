@@ -70,6 +70,10 @@ pub(crate) struct Serve {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) anonymous_auth: bool,
 
+    /// Who decides what users may do: RBAC, AlwaysAllow or AlwaysDeny; several are asked in turn
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
+    pub(crate) authorization_mode: Vec<AuthorizationMode>,
+
     /// The server's certificate (PEM); without it one is made in the data directory
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
@@ -146,6 +150,29 @@ pub(crate) struct Serve {
     pub(crate) v: u8,
 }
 
+/// Who decides what users may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuthorizationMode {
+    /// Roles and bindings.
+    Rbac,
+    /// Everything is allowed.
+    AlwaysAllow,
+    /// Nothing is allowed, but to members of `system:masters`.
+    AlwaysDeny,
+}
+
+fn authorization_mode(text: &str) -> Result<AuthorizationMode, String> {
+    match text {
+        "RBAC" => Ok(AuthorizationMode::Rbac),
+        "AlwaysAllow" => Ok(AuthorizationMode::AlwaysAllow),
+        "AlwaysDeny" => Ok(AuthorizationMode::AlwaysDeny),
+        "Node" | "Webhook" | "ABAC" => Err(format!("the mode {text} of kube-apiserver is not there")),
+        _ => Err(format!(
+            "{text:?} is no authorization mode; there are RBAC, AlwaysAllow and AlwaysDeny"
+        )),
+    }
+}
+
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -187,6 +214,23 @@ mod tests {
         assert!(anonymous(&["holdfast", "--anonymous-auth"]));
         assert!(anonymous(&["holdfast", "--anonymous-auth=true"]));
         assert!(!anonymous(&["holdfast", "--anonymous-auth=false"]));
+    }
+
+    #[test]
+    fn authorization_modes_are_told_from_those_that_are_not_there() {
+        let modes = |arguments: &[&str]| {
+            let arguments = Arguments::try_parse_from(arguments);
+            arguments.map(|arguments| arguments.serve.authorization_mode)
+        };
+        assert_eq!(modes(&["holdfast"]).unwrap(), [AuthorizationMode::Rbac]);
+        assert_eq!(
+            modes(&["holdfast", "--authorization-mode=RBAC,AlwaysDeny"]).unwrap(),
+            [AuthorizationMode::Rbac, AuthorizationMode::AlwaysDeny]
+        );
+        for mode in ["Node", "Webhook", "rbac"] {
+            let error = modes(&["holdfast", "--authorization-mode", mode]).unwrap_err();
+            assert!(error.to_string().contains(mode), "{error}");
+        }
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use holdfast_controllers::Selection;
+use holdfast_kinds::rbac::Policy;
 use holdfast_kinds::{admission, tables};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::admission::AdmissionChain;
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile, Tokens};
-use holdfast_server::authorization::{Authorizer, Chain, PublicPaths};
+use holdfast_server::authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health};
 use holdfast_server::inflight::InFlight;
@@ -31,7 +32,7 @@ use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::flags::Serve;
+use crate::flags::{AuthorizationMode, Serve};
 use crate::openapi::Documents;
 use crate::pki::{Names, Pair, Pki};
 use crate::{files, kubeconfig, logging};
@@ -71,6 +72,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         service_cidr: flags.service_cluster_ip_range,
         node_ports: flags.service_node_port_range.clone(),
         allow_privileged: flags.allow_privileged,
+        policy: Arc::default(),
     };
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));
@@ -91,7 +93,15 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
             Ok(pki)
         })
     };
-    let service = service(flags, registry, Arc::clone(&store), reached, shutdown.clone())?;
+    let authorizer = authorizer(flags, &kinds.policy);
+    let service = service(
+        flags,
+        registry,
+        Arc::clone(&store),
+        authorizer,
+        reached,
+        shutdown.clone(),
+    )?;
     let prepared = write::start(&service.context).await;
     prepared.context("cannot prepare the store")?;
     if new {
@@ -201,6 +211,7 @@ fn service(
     flags: &Serve,
     registry: Arc<ArcSwap<Registry>>,
     store: Arc<Store>,
+    authorizer: Chain,
     reached: SocketAddr,
     shutdown: Shutdown,
 ) -> Result<Arc<Service>> {
@@ -245,7 +256,7 @@ fn service(
         store,
         field_managers: FieldManagers::new(Arc::new(types)),
         trees: Trees::default(),
-        authorizer: Arc::new(Chain::new([Arc::new(PublicPaths) as Arc<dyn Authorizer>])),
+        authorizer: Arc::new(authorizer),
         tokens: Arc::new(tokens),
         frames: FrameCache::default(),
         admission: admission_chain(flags)?,
@@ -265,6 +276,17 @@ fn service(
             .with_openapi(Arc::new(documents))
             .with_metrics(metrics, Arc::clone(&in_flight)),
         in_flight,
+    }))
+}
+
+/// Those who decide what users may do, in the order of the flags.
+fn authorizer(flags: &Serve, policy: &Arc<Policy>) -> Chain {
+    Chain::new(flags.authorization_mode.iter().map(|mode| -> Arc<dyn Authorizer> {
+        match mode {
+            AuthorizationMode::Rbac => Arc::clone(policy) as _,
+            AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
+            AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
+        }
     }))
 }
 

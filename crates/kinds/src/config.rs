@@ -1,5 +1,7 @@
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
+use crate::rbac::Policy;
 use crate::validation::addresses::Block;
 
 /// What the built-in kinds depend on beside the objects: settings of the server, named after kube-apiserver's flags.
@@ -11,6 +13,8 @@ pub struct Config {
     pub node_ports: RangeInclusive<u16>,
     /// Whether containers may be privileged: `--allow-privileged`.
     pub allow_privileged: bool,
+    /// What roles and bindings come to, which the kinds of RBAC keep up to date.
+    pub policy: Arc<Policy>,
 }
 
 impl Default for Config {
@@ -20,6 +24,7 @@ impl Default for Config {
             service_cidr: Block::DEFAULT_SERVICES,
             node_ports: 30000..=32767,
             allow_privileged: false,
+            policy: Arc::default(),
         }
     }
 }

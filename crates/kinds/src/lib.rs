@@ -30,7 +30,7 @@ mod initial_status;
 mod networking;
 mod node;
 mod policy;
-mod rbac;
+pub mod rbac;
 mod scheduling;
 mod storage;
 pub mod tables;

@@ -105,6 +105,19 @@ pub trait Strategy: Send + Sync {
         None
     }
 
+    /// The objects of the kind that are there from the start, in a version that is served. Those that are missing when the
+    /// server starts are created in the server's own name.
+    fn initial_objects(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// What an object that is there already is to be instead when the server starts, given what is there from the start;
+    /// `None` leaves it as it is.
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        let _ = (stored, initial);
+        None
+    }
+
     /// Whether [`Strategy::observe`] wants to see the objects of the kind.
     fn observes(&self) -> bool {
         false

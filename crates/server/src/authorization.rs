@@ -9,7 +9,7 @@ use http::Method;
 
 use crate::ApiError;
 use crate::request_info::RequestInfo;
-use crate::user::{AUTHENTICATED, MASTERS, User};
+use crate::user::{MASTERS, User};
 
 /// Members of `system:masters` may do everything, whatever else is decided.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,34 +26,6 @@ impl Authorizer for Masters {
 
     fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
         // Masters are bound to a role of their own as well, which lists what they may do.
-        UserRules::default()
-    }
-}
-
-/// Paths that anybody may read, and those that say what is served, which whoever was authenticated may read.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PublicPaths;
-
-impl Authorizer for PublicPaths {
-    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
-        const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
-        const DISCOVERY: [&str; 3] = ["/api", "/apis", "/openapi"];
-        let AccessTarget::Path(path) = attributes.target else {
-            return Decision::NO_OPINION;
-        };
-        let below = |root: &&str| {
-            let rest = path.strip_prefix(*root);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let open = PUBLIC.contains(&path) || (user.is_in(AUTHENTICATED) && DISCOVERY.iter().any(below));
-        Decision::of(if open && attributes.verb == "get" {
-            Verdict::Allow
-        } else {
-            Verdict::NoOpinion
-        })
-    }
-
-    fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
         UserRules::default()
     }
 }
@@ -110,23 +82,34 @@ impl Authorizer for Chain {
 /// 403.
 pub fn check(authorizer: &dyn Authorizer, user: &User, request: &RequestInfo, method: &Method) -> Result<(), ApiError> {
     let attributes = request.attributes();
-    let decision = authorizer.authorize(user, &attributes);
+    if request.is_resource() {
+        return authorize(authorizer, user, &attributes);
+    }
+    let verb = method.as_str().to_ascii_lowercase();
+    authorize(
+        authorizer,
+        user,
+        &Attributes {
+            verb: &verb,
+            ..attributes
+        },
+    )
+}
+
+/// Refuses what `authorizer` does not allow.
+///
+/// # Errors
+/// 403.
+pub(crate) fn authorize(authorizer: &dyn Authorizer, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+    let decision = authorizer.authorize(user, attributes);
     if decision.allows() {
         return Ok(());
     }
-    let path_verb = method.as_str().to_ascii_lowercase();
-    let attributes = match attributes.target {
-        AccessTarget::Path(_) => Attributes {
-            verb: &path_verb,
-            ..attributes
-        },
-        AccessTarget::Resource(_) => attributes,
-    };
-    Err(refused(user, &attributes, decision.reason()))
+    Err(refused(user, attributes, decision.reason()))
 }
 
 /// The refusal of what `attributes` say. `reason` is what the authorizer says about it; may be empty.
-pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
+fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
     let (verb, user) = (attributes.verb, &user.name);
     let because = |said: String| {
         if reason.is_empty() {
@@ -161,6 +144,7 @@ pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::user::AUTHENTICATED;
 
     fn user(name: &str, groups: &[&str]) -> User {
         User {

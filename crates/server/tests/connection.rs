@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use holdfast_server::admission::AdmissionChain;
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
-use holdfast_server::authorization::{Authorizer, Chain, PublicPaths};
+use holdfast_server::authorization::{Authorizer, Chain};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health};
 use holdfast_server::metrics::Metrics;
@@ -112,7 +112,8 @@ impl Server {
         let authority = Authority::new();
         let folder = tempfile::tempdir().unwrap();
         let tls = authority.tls(folder.path()).load().unwrap();
-        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let kinds = holdfast_kinds::Config::default();
+        let registry = holdfast_kinds::registry(&kinds).unwrap();
         let registry = Arc::new(ArcSwap::from_pointee(registry));
         let objects = Objects::new(Arc::clone(&registry));
         let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
@@ -132,7 +133,7 @@ impl Server {
                 store: Arc::new(store),
                 field_managers: FieldManagers::new(Arc::new(types)),
                 trees: Trees::default(),
-                authorizer: Arc::new(Chain::new([Arc::new(PublicPaths) as Arc<dyn Authorizer>])),
+                authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
                 tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
                 frames: FrameCache::default(),
                 admission: AdmissionChain::default(),

@@ -17,7 +17,21 @@ const STANDARD_FINALIZERS: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion
 /// What only Namespaces do.
 pub(crate) struct Namespace;
 
+/// The namespaces that exist from the start.
+const FROM_THE_START: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
 impl Strategy for Namespace {
+    fn initial_objects(&self) -> Vec<Value> {
+        let namespace = |name: &str| {
+            let mut object = Value::empty_map();
+            object.set_at(&["apiVersion"], "v1".into());
+            object.set_at(&["kind"], "Namespace".into());
+            object.set_at(&["metadata", "name"], name.into());
+            object
+        };
+        FROM_THE_START.map(namespace).into()
+    }
+
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let Some(name) = object
             .at(&["metadata", "name"])

@@ -1,18 +1,23 @@
 //! RoleBindings and ClusterRoleBindings.
 
-use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
-use holdfast_resource::{Field, FieldError, Scope, Strategy, WriteContext};
-use holdfast_value::{Map, Value};
+use std::sync::Arc;
 
+use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
+use holdfast_resource::{Field, FieldError, GroupResource, Refusal, Scope, Strategy, WriteContext};
+use holdfast_value::{Map, SmolStr, Value};
+
+use super::policy::Policy;
+use super::rule::rules_of;
+use super::{GROUP, bootstrap, escalation, place};
 use crate::defaults::{change_items, is_zero};
 use crate::validation::{Errors, report, same};
 
-const GROUP: &str = "rbac.authorization.k8s.io";
 const SUBJECTS: [&str; 3] = ["ServiceAccount", "User", "Group"];
 
 /// What only RoleBindings, or ClusterRoleBindings, do.
 pub(crate) struct Binding {
     pub(crate) scope: Scope,
+    pub(crate) policy: Arc<Policy>,
 }
 
 impl Strategy for Binding {
@@ -26,6 +31,40 @@ impl Strategy for Binding {
         change_items(object, "subjects", lacks, |subject| {
             subject.set_at(&["apiGroup"], GROUP.into())
         });
+    }
+
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        self.check_binding(context, object)
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if escalation::changes_ownership_alone(object, old) {
+            return Ok(());
+        }
+        self.check_binding(context, object)
+    }
+
+    fn initial_objects(&self) -> Vec<Value> {
+        bootstrap::bindings(self.scope == Scope::Cluster)
+    }
+
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        bootstrap::reconcile_binding(stored, initial)
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(binding) = new.or(old) {
+            let (namespace, name) = place(binding);
+            self.policy.set_binding(namespace, name, new);
+        }
+    }
+
+    fn observe_anew(&self) {
+        self.policy.forget_bindings(self.scope == Scope::Cluster);
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -71,6 +110,37 @@ impl Strategy for Binding {
 }
 
 impl Binding {
+    /// Whoever binds a role holds all that it allows, or may bind it.
+    fn check_binding(&self, context: &WriteContext<'_>, object: &Value) -> Result<(), Refusal> {
+        let root = Field::root(object);
+        let role = root.child("roleRef");
+        let (of_cluster, name) = (role.child("kind").text() == "ClusterRole", role.child("name").text());
+        let (resource, namespace) = if of_cluster {
+            ("clusterroles", "")
+        } else {
+            ("roles", context.namespace)
+        };
+        if escalation::is_exempt(context, "bind", resource, name) {
+            return Ok(());
+        }
+        let named = |resource: &'static str| GroupResource {
+            group: SmolStr::new_static(GROUP),
+            resource: SmolStr::new_static(resource),
+        };
+        let Some(role) = context.lookup.get(&named(resource), namespace, name) else {
+            // The reference names the binding's resource here.
+            let resource = match self.scope {
+                Scope::Cluster => "clusterrolebindings",
+                Scope::Namespaced => "rolebindings",
+            };
+            return Err(Refusal::NotFound {
+                resource: named(resource),
+                name: name.to_owned(),
+            });
+        };
+        escalation::check(context, &rules_of(&role))
+    }
+
     fn validate_subject(&self, subject: &Field<'_, '_>, errors: &mut Errors) {
         let (kind, name) = (subject.child("kind"), subject.child("name"));
         let (group, namespace) = (subject.child("apiGroup"), subject.child("namespace"));

@@ -1,26 +1,35 @@
 //! Roles and ClusterRoles.
 
+use std::sync::Arc;
+
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
 use holdfast_resource::{Field, FieldError, Refusal, Scope, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use super::policy::Policy;
+use super::rule::rules_of;
+use super::{bootstrap, escalation, place};
 use crate::defaults::none_if_empty;
 use crate::validation::Errors;
 
 /// What only Roles, or ClusterRoles, do.
 pub(crate) struct Role {
     pub(crate) scope: Scope,
+    pub(crate) policy: Arc<Policy>,
 }
 
 impl Strategy for Role {
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         none_if_empty(object, &["rules"]);
-        Ok(())
+        self.check_escalation(context, "", object, None)
     }
 
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         none_if_empty(object, &["rules"]);
-        Ok(())
+        if escalation::changes_ownership_alone(object, old) {
+            return Ok(());
+        }
+        self.check_escalation(context, context.name, object, Some(old))
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -45,9 +54,59 @@ impl Strategy for Role {
         }
         errors
     }
+
+    fn initial_objects(&self) -> Vec<Value> {
+        bootstrap::roles(self.scope == Scope::Cluster)
+    }
+
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        bootstrap::reconcile_role(stored, initial)
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(role) = new.or(old) {
+            let (namespace, name) = place(role);
+            self.policy.set_role(namespace, name, new.map(rules_of));
+        }
+    }
+
+    fn observe_anew(&self) {
+        self.policy.forget_roles(self.scope == Scope::Cluster);
+    }
 }
 
 impl Role {
+    /// Whoever writes a role holds all that it allows, or may escalate. `name` is that of the address.
+    fn check_escalation(
+        &self,
+        context: &WriteContext<'_>,
+        name: &str,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let resource = match self.scope {
+            Scope::Cluster => "clusterroles",
+            Scope::Namespaced => "roles",
+        };
+        if escalation::is_exempt(context, "escalate", resource, name) {
+            return Ok(());
+        }
+        let gathers = |object: &Value| object.get("aggregationRule").is_some();
+        if gathers(object) || old.is_some_and(gathers) {
+            // It can gather anything, and keep others from taking it back.
+            let held = context.access.authorizer.rules(context.user, context.namespace);
+            if !escalation::covers(&held.rules, &escalation::full_authority()) {
+                let why = "must have cluster-admin privileges to use the aggregationRule";
+                return Err(Refusal::forbidden(why));
+            }
+        }
+        escalation::check(context, &rules_of(object))
+    }
+
     fn validate_rule(&self, rule: &Field<'_, '_>, errors: &mut Errors) {
         let (verbs, urls) = (rule.child("verbs"), rule.child("nonResourceURLs"));
         let (groups, resources) = (rule.child("apiGroups"), rule.child("resources"));

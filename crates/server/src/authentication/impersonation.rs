@@ -201,13 +201,7 @@ impl Wanted {
         authorizer: &dyn Authorizer,
         request: &Attributes<'_>,
     ) -> Result<(), ApiError> {
-        let check = |attributes: &Attributes<'_>| {
-            let decision = authorizer.authorize(user, attributes);
-            if decision.allows() {
-                return Ok(());
-            }
-            Err(authorization::refused(user, attributes, decision.reason()))
-        };
+        let check = |attributes: &Attributes<'_>| authorization::authorize(authorizer, user, attributes);
         if way == Way::Unconstrained {
             return self.attributes("", "impersonate").iter().try_for_each(check);
         }

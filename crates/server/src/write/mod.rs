@@ -26,7 +26,7 @@ use smol_str::SmolStr;
 pub(crate) use change::Change;
 pub(crate) use commit::{Shape, Written, answer, ask, create, delete, update};
 pub(crate) use pipeline::check_place;
-pub use start::{NAMESPACES, start};
+pub use start::start;
 pub use tracking::FieldManagers;
 pub use trees::Trees;
 pub use typing::Types;

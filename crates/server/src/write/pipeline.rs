@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
 use holdfast_resource::{
-    FieldError, FieldPath, GroupKind, GroupVersion, Operation, Refusal, Resource, Virtual, WriteContext,
+    FieldError, FieldPath, GroupKind, GroupVersion, Operation, Refusal, Resource, Verb, Virtual, WriteContext,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -15,6 +16,7 @@ use super::outcome::{Call, Outcome};
 use super::typing::KindType;
 use super::{Target, deletion, metadata, scale, tracking};
 use crate::ApiError;
+use crate::authorization;
 use crate::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Snapshot};
 use crate::state::Context;
@@ -58,7 +60,7 @@ impl<'a> Pipeline<'a> {
     /// The run of a POST: `object` is decoded, typed and has its defaults.
     pub(super) fn create(&self, mut object: Value) -> Result<Prepared, ApiError> {
         tracking::update(self, None, &mut object);
-        self.finish_create(object)
+        self.finish_create(object, false)
     }
 
     /// The run of a PUT or a PATCH.
@@ -167,13 +169,31 @@ impl<'a> Pipeline<'a> {
         if !change.tracks() {
             tracking::update(self, None, &mut object);
         }
-        let mut prepared = self.finish_create(object)?;
+        let mut prepared = self.finish_create(object, true)?;
         prepared.warnings.splice(0..0, warnings);
         Ok(prepared)
     }
 
-    /// What creations have in common once the object is complete and its managers are known.
-    fn finish_create(&self, object: Value) -> Result<Prepared, ApiError> {
+    /// Refuses to create where the user may only change.
+    fn check_may_create(&self, name: &str) -> Result<(), ApiError> {
+        let target = self.target;
+        let attributes = Attributes {
+            verb: Verb::Create.name(),
+            target: AccessTarget::Resource(ResourceTarget {
+                group: &self.resource().group,
+                version: target.body_version.rsplit('/').next().unwrap_or_default(),
+                resource: &self.resource().plural,
+                subresource: "",
+                namespace: &target.namespace,
+                name,
+            }),
+        };
+        authorization::authorize(self.context.authorizer.as_ref(), &target.user, &attributes)
+    }
+
+    /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
+    /// request is one to change the object, so that nobody has asked yet whether its user may create.
+    fn finish_create(&self, object: Value, by_update: bool) -> Result<Prepared, ApiError> {
         let mut object = self.to_storage_version(object)?;
         let (resource, admission) = (self.resource(), &self.context.admission);
         let name = SmolStr::new(metadata::name(&object));
@@ -194,6 +214,9 @@ impl<'a> Pipeline<'a> {
         let mut errors = validate_metadata(resource, &object);
         errors.extend(resource.strategy.validate(&call, &object));
         self.refuse_invalid(&name, errors)?;
+        if by_update {
+            self.check_may_create(&name)?;
+        }
         admission
             .validate(&call, resource, Some(&object), None)
             .map_err(refuse)?;

@@ -1,39 +1,71 @@
-//! What is to be done before the first request: kinds see what is stored, and the namespaces that are always there are.
+//! What is to be done before the first request: kinds see what is stored, and the objects that are there from the start
+//! are made.
 
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use holdfast_resource::{GroupResource, Resource, Verb};
+use holdfast_resource::Resource;
 use holdfast_store::HistoryError;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
-use super::Target;
+use super::{Change, Target, metadata};
 use crate::ApiError;
 use crate::handlers::representation::Shown;
 use crate::objects;
 use crate::state::Context;
 use crate::user::User;
 
-/// The namespaces that exist from the start.
-pub const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// Who makes them.
+/// By whom the objects are written that are there from the start.
 const MANAGER: &str = "kube-apiserver";
 
-/// Shows the kinds what is stored, keeps on showing them what changes, and creates the namespaces that are missing.
+/// Shows the kinds what is stored, keeps on showing them what changes, and makes the objects that are there from the start.
 ///
 /// # Errors
-/// Where a namespace cannot be stored.
+/// Where such an object cannot be stored.
 pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
-    for resource in context.registry().resources() {
-        if resource.strategy.observes() {
-            observe(context, Arc::clone(resource));
+    let registry = context.registry();
+    let (made, others): (Vec<Initial>, Vec<&Arc<Resource>>) = {
+        let mut made = Vec::new();
+        let mut others = Vec::new();
+        for resource in registry.resources() {
+            let objects = resource.strategy.initial_objects();
+            if objects.is_empty() {
+                others.push(resource);
+            } else {
+                made.push(Initial {
+                    resource: Arc::clone(resource),
+                    objects,
+                });
+            }
         }
+        (made, others)
+    };
+    let observing = |resource: &&Arc<Resource>| resource.strategy.observes();
+    for resource in others.into_iter().filter(observing) {
+        observe(context, Arc::clone(resource));
     }
-    // Made together, they are one write to the disk.
-    try_join_all(NAMESPACES.map(|name| create_namespace(context, name))).await?;
+    // What is made together is one write to the disk; what lives in namespaces needs these first.
+    for namespaced in [false, true] {
+        let of_scope = made.iter().filter(|made| made.resource.namespaced() == namespaced);
+        let writes = of_scope.flat_map(|made| {
+            made.objects
+                .iter()
+                .map(|object| ensure(context, &made.resource, object))
+        });
+        try_join_all(writes).await?;
+    }
+    // What was made is seen at once by those who observe it.
+    for resource in made.iter().map(|made| &made.resource).filter(observing) {
+        observe(context, Arc::clone(resource));
+    }
     Ok(())
+}
+
+/// The objects of a resource that are there from the start.
+struct Initial {
+    resource: Arc<Resource>,
+    objects: Vec<Value>,
 }
 
 /// Shows a kind its objects as they are now, and then each change in a task that ends with the store.
@@ -81,46 +113,61 @@ fn show_anew(context: &Context, resource: &Resource, prefix: &str) -> u64 {
     snapshot.revision()
 }
 
-async fn create_namespace(context: &Arc<Context>, name: &str) -> Result<(), ApiError> {
-    let registry = context.registry();
-    let namespaces = GroupResource {
-        group: SmolStr::default(),
-        resource: SmolStr::new_static("namespaces"),
+/// Creates `object` where it is missing, or makes of what is there what its kind says.
+async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value) -> Result<(), ApiError> {
+    let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
+    let versions = resource.versions.iter();
+    let version = versions.clone().find(|version| version.api_version == api_version);
+    let (Some(version), Some(storage)) = (version, &resource.storage) else {
+        let resource = resource.group_resource();
+        return Err(ApiError::internal(format!("{resource} are not kept in {api_version}")));
     };
-    let Some(resource) = registry.resource(&namespaces).cloned() else {
-        return Ok(());
+    let (name, namespace) = (
+        SmolStr::new(metadata::name(object)),
+        SmolStr::new(object.str_at(&["metadata", "namespace"]).unwrap_or_default()),
+    );
+    let snapshot = context.store.snapshot();
+    let stored = snapshot.get(storage.key(&namespace, &name).as_bytes());
+    let next = match stored.map(|entry| objects::tree(entry)) {
+        None => None,
+        Some(stored) => match resource.strategy.reconcile(&stored, object) {
+            None => return Ok(()),
+            next => next,
+        },
     };
-    let Some(version) = resource
-        .versions
-        .iter()
-        .find(|version| version.verbs.contains(&Verb::Create))
-    else {
-        return Ok(());
-    };
-    let mut object = Value::empty_map();
-    object.set_at(&["apiVersion"], version.api_version.clone().into());
-    object.set_at(&["kind"], resource.kind.clone().into());
-    object.set_at(&["metadata", "name"], name.into());
     let types = context.field_managers.types();
-    if let Some(kind_type) = types.kind(&version.api_version, &resource.kind) {
-        object = kind_type.typed(object)?;
-    }
-    let target = Target {
-        shown: Shown::new(&resource, version),
+    let typed = |object: &Value| match types.kind(&version.api_version, &resource.kind) {
+        Some(kind_type) => Ok(kind_type.with_defaults(kind_type.typed(object.clone())?)),
+        None => Ok(object.clone()),
+    };
+    let mut target = Target {
+        shown: Shown::new(resource, version),
         subresource: SmolStr::default(),
         scale: None,
         body_version: version.api_version.clone(),
         body_kind: resource.kind.clone(),
         reset_fields: version.reset_fields.clone(),
-        namespace: SmolStr::default(),
+        namespace,
         name: SmolStr::default(),
         user: Arc::new(User::server()),
         manager: SmolStr::new_static(MANAGER),
         dry_run: false,
-        registry,
+        registry: context.registry(),
     };
-    match super::create(context, target, object).await {
+    let written = match next {
+        None => super::create(context, target, typed(object)?).await,
+        Some(next) => {
+            target.name = name;
+            let change = Change::Replace {
+                object: typed(&next)?,
+                warnings: Vec::new(),
+            };
+            super::update(context, target, change).await
+        }
+    };
+    match written {
         Ok(_) => Ok(()),
+        // Somebody else was faster.
         Err(error) if error.code() == StatusCode::CONFLICT => Ok(()),
         Err(error) => Err(error),
     }

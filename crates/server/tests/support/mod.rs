@@ -16,7 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use holdfast_server::admission::AdmissionChain;
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
-use holdfast_server::authorization::Chain;
+use holdfast_server::authorization::{Authorizer, Chain};
 use holdfast_server::body::{RequestBody, ResponseBody};
 use holdfast_server::health::Health;
 use holdfast_server::metrics::Metrics;
@@ -71,7 +71,8 @@ impl Server {
     /// Starts a server whose event history is bounded so.
     pub async fn start_with(history: HistoryLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let kinds = holdfast_kinds::Config::default();
+        let registry = holdfast_kinds::registry(&kinds).unwrap();
         let registry = Arc::new(ArcSwap::from_pointee(registry));
         let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load());
         let objects = Objects::new(Arc::clone(&registry));
@@ -85,7 +86,7 @@ impl Server {
             store: Arc::new(store),
             field_managers: FieldManagers::new(Arc::new(types)),
             trees: Trees::default(),
-            authorizer: Arc::new(Chain::new([])),
+            authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
             tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
             frames: FrameCache::default(),
             admission: AdmissionChain::new(holdfast_kinds::admission::plugins()),

@@ -1,0 +1,427 @@
+//! The roles and bindings that a cluster has from the start
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>), and how they are
+//! brought back at a start when somebody took something from them.
+//!
+//! They stand in `bootstrap.txt`, which says at its head how it is written.
+
+use holdfast_resource::access::Rule;
+use holdfast_value::{List, Map, SmolStr, Value};
+
+use super::rule::rules_of;
+use super::{GROUP, escalation};
+
+const TABLE: &str = include_str!("bootstrap.txt");
+
+/// An annotation that says, with `false`, that an object is to be left as it is.
+const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+const READ: &str = "get,list,watch";
+const WRITE: &str = "create,update,patch,delete,deletecollection";
+const CONTROLLER: &str = "system:controller:";
+
+/// What the table says.
+#[derive(Default)]
+struct Table<'t> {
+    roles: Vec<Role<'t>>,
+    bindings: Vec<Binding<'t>>,
+}
+
+struct Role<'t> {
+    name: String,
+    /// Empty for a ClusterRole.
+    namespace: &'t str,
+    labels: Vec<&'t str>,
+    aggregates: Option<&'t str>,
+    rules: Vec<Rule>,
+}
+
+struct Binding<'t> {
+    name: String,
+    namespace: &'t str,
+    role: String,
+    subjects: Vec<(&'t str, String)>,
+}
+
+/// The ClusterRoles, or the Roles.
+pub(super) fn roles(of_cluster: bool) -> Vec<Value> {
+    let table = read(TABLE);
+    let roles = table
+        .roles
+        .iter()
+        .filter(|role| role.namespace.is_empty() == of_cluster);
+    roles.map(|role| role_object(&table, role)).collect()
+}
+
+/// The ClusterRoleBindings, or the RoleBindings.
+pub(super) fn bindings(of_cluster: bool) -> Vec<Value> {
+    let table = read(TABLE);
+    let bindings = table.bindings.iter();
+    let bindings = bindings.filter(|binding| binding.namespace.is_empty() == of_cluster);
+    bindings.map(binding_object).collect()
+}
+
+/// What a role that is stored is to be, where it lacks something of the one that belongs there: rules are added, none is
+/// taken away. The rules of a role that gathers those of others are the business of who gathers them.
+pub(super) fn reconcile_role(stored: &Value, initial: &Value) -> Option<Value> {
+    let mut next = with_metadata(stored, initial)?;
+    if initial.get("aggregationRule").is_some() {
+        if stored.get("aggregationRule").is_none() {
+            next.set_at(&["aggregationRule"], initial.get("aggregationRule").cloned()?);
+        }
+    } else {
+        let missing = escalation::missing(&rules_of(stored), &rules_of(initial)).unwrap_or_default();
+        if !missing.is_empty() {
+            let mut rules = stored
+                .get("rules")
+                .and_then(Value::as_list)
+                .cloned()
+                .unwrap_or_default();
+            rules.make_mut().extend(missing.iter().map(rule_object));
+            next.set_at(&["rules"], Value::List(rules));
+        }
+    }
+    (next != *stored).then_some(next)
+}
+
+/// What a binding that is stored is to be, where it lacks something of the one that belongs there: subjects are added, none
+/// is taken away. A binding of another role is somebody's own.
+pub(super) fn reconcile_binding(stored: &Value, initial: &Value) -> Option<Value> {
+    if stored.get("roleRef") != initial.get("roleRef") {
+        return None;
+    }
+    let mut next = with_metadata(stored, initial)?;
+    let mut subjects = stored
+        .get("subjects")
+        .and_then(Value::as_list)
+        .cloned()
+        .unwrap_or_default();
+    let wanted = initial.get("subjects").and_then(Value::as_list).into_iter();
+    let missing: Vec<Value> = wanted
+        .flat_map(|wanted| wanted.iter())
+        .filter(|subject| !subjects.contains(subject))
+        .cloned()
+        .collect();
+    if !missing.is_empty() {
+        subjects.make_mut().extend(missing);
+        next.set_at(&["subjects"], Value::List(subjects));
+    }
+    (next != *stored).then_some(next)
+}
+
+/// `stored` with the labels and annotations of `initial` that it lacks; `None` where it is to be left alone.
+fn with_metadata(stored: &Value, initial: &Value) -> Option<Value> {
+    if stored.str_at(&["metadata", "annotations", AUTO_UPDATE]) == Some("false") {
+        return None;
+    }
+    let mut next = stored.clone();
+    for field in ["labels", "annotations"] {
+        let wanted = initial.at(&["metadata", field]).and_then(Value::as_map).into_iter();
+        for (key, value) in wanted.flat_map(|wanted| wanted.iter()) {
+            if next.at(&["metadata", field, key]).is_none() {
+                next.set_at(&["metadata", field, key], value.clone());
+            }
+        }
+    }
+    Some(next)
+}
+
+fn read(text: &str) -> Table<'_> {
+    let mut table = Table::default();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (words.as_slice(), table.roles.last_mut()) {
+            ([], _) => {}
+            (["role", name, rest @ ..], _) => {
+                let (namespace, labels) = match rest {
+                    ["in", namespace] => (*namespace, Vec::new()),
+                    labels => ("", labels.to_vec()),
+                };
+                table.roles.push(Role {
+                    name: (*name).to_owned(),
+                    namespace,
+                    labels,
+                    aggregates: None,
+                    rules: Vec::new(),
+                });
+            }
+            (["controller", name], _) => {
+                let role = format!("{CONTROLLER}{name}");
+                table.bindings.push(Binding {
+                    name: role.clone(),
+                    namespace: "",
+                    role: role.clone(),
+                    subjects: vec![("ServiceAccount", format!("kube-system/{name}"))],
+                });
+                table.roles.push(Role {
+                    name: role,
+                    namespace: "",
+                    labels: Vec::new(),
+                    aggregates: None,
+                    rules: Vec::new(),
+                });
+            }
+            (["aggregate", label], Some(role)) => role.aggregates = Some(label),
+            (["bind", subjects @ ..], Some(role)) => {
+                let name = role.name.clone();
+                table.bindings.push(binding(name, role, subjects));
+            }
+            (["bind-as", name, subjects @ ..], Some(role)) => {
+                table.bindings.push(binding((*name).to_owned(), role, subjects));
+            }
+            (rule, Some(role)) => role.rules.push(read_rule(rule)),
+            (_, None) => {}
+        }
+    }
+    table
+}
+
+fn binding<'t>(name: String, role: &Role<'t>, subjects: &[&'t str]) -> Binding<'t> {
+    let subjects = subjects.iter().filter_map(|subject| subject.split_once('='));
+    Binding {
+        name,
+        namespace: role.namespace,
+        role: role.name.clone(),
+        subjects: subjects.map(|(kind, name)| (kind, name.to_owned())).collect(),
+    }
+}
+
+fn read_rule(words: &[&str]) -> Rule {
+    // The reference sorts what a rule names.
+    let sorted = |text: &str| {
+        let mut texts: Vec<SmolStr> = text
+            .split(',')
+            .map(|text| SmolStr::new(if text == "core" { "" } else { text }))
+            .collect();
+        texts.sort_unstable();
+        texts
+    };
+    let verbs = |verbs: &str| match verbs {
+        "read" => sorted(READ),
+        "write" => sorted(WRITE),
+        "readwrite" => sorted(&format!("{READ},{WRITE}")),
+        verbs => sorted(verbs),
+    };
+    match words {
+        ["events"] => read_rule(&["create,update,patch", "core,events.k8s.io", "events"]),
+        [of, "urls", paths] => Rule {
+            verbs: verbs(of),
+            non_resource_urls: sorted(paths),
+            ..Rule::default()
+        },
+        [of, groups, resources, names @ ..] => Rule {
+            verbs: verbs(of),
+            api_groups: sorted(groups),
+            resources: sorted(resources),
+            resource_names: names.first().map(|names| sorted(names)).unwrap_or_default(),
+            non_resource_urls: Vec::new(),
+        },
+        _ => Rule::default(),
+    }
+}
+
+fn role_object(table: &Table<'_>, role: &Role<'_>) -> Value {
+    let kind = if role.namespace.is_empty() {
+        "ClusterRole"
+    } else {
+        "Role"
+    };
+    let mut object = object(kind, &role.name, role.namespace);
+    for label in &role.labels {
+        object.set_at(&["metadata", "labels", &format!("{GROUP}/{label}")], "true".into());
+    }
+    let mut rules = role.rules.clone();
+    if let Some(label) = role.aggregates {
+        let mut labels = Map::new();
+        labels.insert(format!("{GROUP}/{label}"), "true");
+        let mut selector = Value::empty_map();
+        selector.set_at(&["matchLabels"], Value::Map(labels));
+        let selectors = Value::List(List::from_iter([selector]));
+        object.set_at(&["aggregationRule", "clusterRoleSelectors"], selectors);
+        rules = gathered(table, label);
+    }
+    let rules: List = rules.iter().map(rule_object).collect();
+    object.set_at(&["rules"], Value::List(rules));
+    object
+}
+
+/// The rules of the roles with this label, in the order of their names and each once, as the controller that gathers them
+/// finds them.
+fn gathered(table: &Table<'_>, label: &str) -> Vec<Rule> {
+    let mut roles: Vec<&Role<'_>> = table.roles.iter().filter(|role| role.labels.contains(&label)).collect();
+    roles.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut rules: Vec<Rule> = Vec::new();
+    for role in roles {
+        let own = match role.aggregates {
+            Some(label) => gathered(table, label),
+            None => role.rules.clone(),
+        };
+        for rule in own {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    rules
+}
+
+fn binding_object(binding: &Binding<'_>) -> Value {
+    let (kind, role_kind) = if binding.namespace.is_empty() {
+        ("ClusterRoleBinding", "ClusterRole")
+    } else {
+        ("RoleBinding", "Role")
+    };
+    let mut object = object(kind, &binding.name, binding.namespace);
+    for (field, text) in [("apiGroup", GROUP), ("kind", role_kind), ("name", &binding.role)] {
+        object.set_at(&["roleRef", field], text.into());
+    }
+    let subjects: List = binding
+        .subjects
+        .iter()
+        .map(|(kind, name)| {
+            let mut subject = Value::empty_map();
+            subject.set_at(&["kind"], (*kind).into());
+            match name.split_once('/') {
+                Some((namespace, name)) => {
+                    subject.set_at(&["name"], name.into());
+                    subject.set_at(&["namespace"], namespace.into());
+                }
+                None => {
+                    subject.set_at(&["apiGroup"], GROUP.into());
+                    subject.set_at(&["name"], name.as_str().into());
+                }
+            }
+            subject
+        })
+        .collect();
+    if !binding.subjects.is_empty() {
+        object.set_at(&["subjects"], Value::List(subjects));
+    }
+    object
+}
+
+fn object(kind: &str, name: &str, namespace: &str) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["apiVersion"], format!("{GROUP}/v1").into());
+    object.set_at(&["kind"], kind.into());
+    object.set_at(&["metadata", "name"], name.into());
+    if !namespace.is_empty() {
+        object.set_at(&["metadata", "namespace"], namespace.into());
+    }
+    object.set_at(&["metadata", "annotations", AUTO_UPDATE], "true".into());
+    object.set_at(
+        &["metadata", "labels", "kubernetes.io/bootstrapping"],
+        "rbac-defaults".into(),
+    );
+    object
+}
+
+fn rule_object(rule: &Rule) -> Value {
+    let fields = [
+        ("verbs", &rule.verbs),
+        ("apiGroups", &rule.api_groups),
+        ("resources", &rule.resources),
+        ("resourceNames", &rule.resource_names),
+        ("nonResourceURLs", &rule.non_resource_urls),
+    ];
+    let mut map = Map::new();
+    for (name, texts) in fields.into_iter().filter(|(_, texts)| !texts.is_empty()) {
+        let texts: List = texts.iter().map(|text| Value::from(text.clone())).collect();
+        map.insert(name, Value::List(texts));
+    }
+    Value::Map(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::harness::{Harness, at};
+
+    fn named<'a>(objects: &'a [Value], name: &str) -> &'a Value {
+        let mut objects = objects.iter();
+        objects
+            .find(|object| object.str_at(&["metadata", "name"]) == Some(name))
+            .unwrap()
+    }
+
+    #[test]
+    fn all_of_them_are_objects_that_a_client_could_create() {
+        let harness = Harness::new();
+        let all = [roles(true), roles(false), bindings(true), bindings(false)].concat();
+        assert_eq!(all.len(), 76 + 7 + 52 + 7);
+        for object in &all {
+            let text = holdfast_value::json::to_string(object);
+            assert!(harness.errors(&text).is_empty(), "{text}");
+        }
+        let names: BTreeSet<String> = all
+            .iter()
+            .map(|object| {
+                format!(
+                    "{} {} {}",
+                    at(object, "kind"),
+                    at(object, "metadata.namespace"),
+                    at(object, "metadata.name")
+                )
+            })
+            .collect();
+        assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn every_binding_is_of_a_role_that_is_there() {
+        for of_cluster in [true, false] {
+            let roles = roles(of_cluster);
+            for binding in bindings(of_cluster) {
+                let role = named(&roles, binding.str_at(&["roleRef", "name"]).unwrap());
+                assert_eq!(at(role, "metadata.namespace"), at(&binding, "metadata.namespace"));
+            }
+        }
+    }
+
+    #[test]
+    fn roles_that_gather_hold_what_they_gather() {
+        let roles = roles(true);
+        let rules = |name| rules_of(named(&roles, name));
+        assert!(escalation::covers(&rules("edit"), &rules("view")));
+        assert!(escalation::covers(&rules("admin"), &rules("edit")));
+        assert!(escalation::covers(&rules("admin"), &rules("system:aggregate-to-admin")));
+        assert!(!escalation::covers(&rules("view"), &rules("edit")));
+        assert_eq!(
+            at(named(&roles, "edit"), "metadata.labels"),
+            r#"{"kubernetes.io/bootstrapping":"rbac-defaults","rbac.authorization.k8s.io/aggregate-to-admin":"true"}"#
+        );
+        assert_eq!(
+            at(named(&roles, "view"), "aggregationRule"),
+            r#"{"clusterRoleSelectors":[{"matchLabels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}}]}"#
+        );
+    }
+
+    #[test]
+    fn what_was_taken_from_a_role_comes_back_and_what_was_added_stays() {
+        let roles = roles(true);
+        let initial = named(&roles, "system:node-problem-detector");
+        assert_eq!(reconcile_role(initial, initial), None);
+        let mut stored = initial.clone();
+        let own = rule_object(&read_rule(&["get", "core", "secrets"]));
+        stored.set_at(&["rules"], Value::List(List::from_iter([own])));
+        stored.remove_at(&["metadata", "labels"]);
+        let next = reconcile_role(&stored, initial).unwrap();
+        assert!(escalation::covers(&rules_of(&next), &rules_of(initial)));
+        assert!(escalation::covers(&rules_of(&next), &rules_of(&stored)));
+        assert_eq!(at(&next, "metadata.labels"), at(initial, "metadata.labels"));
+        stored.set_at(&["metadata", "annotations", AUTO_UPDATE], "false".into());
+        assert_eq!(reconcile_role(&stored, initial), None);
+    }
+
+    #[test]
+    fn subjects_that_were_taken_from_a_binding_come_back() {
+        let bindings = bindings(true);
+        let initial = named(&bindings, "system:discovery");
+        let mut stored = initial.clone();
+        stored.remove_at(&["subjects"]);
+        assert_eq!(reconcile_binding(&stored, initial).as_ref(), Some(initial));
+        stored.set_at(&["roleRef", "name"], "other".into());
+        assert_eq!(reconcile_binding(&stored, initial), None);
+    }
+}
