@@ -22,7 +22,7 @@ use holdfast_server::shutdown::ShutdownTrigger;
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
 use holdfast_server::watch::FrameCache;
-use holdfast_server::write::{FieldManagers, Trees, Types};
+use holdfast_server::write::{self, FieldManagers, Trees, Types};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
@@ -148,6 +148,7 @@ impl Server {
             paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),
             in_flight: Arc::default(),
         };
+        write::start(&service.context).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let task = tokio::spawn(connection::serve(listener, tls, Arc::new(service), limits, shutdown));

@@ -102,7 +102,7 @@ impl AccessReview {
         selector_faults(&resource.child("fieldSelector"), false, &mut errors);
         selector_faults(&resource.child("labelSelector"), true, &mut errors);
         let metadata = metadata_beyond(object, self.0 == About::UserInNamespace);
-        if let (Some(metadata), true) = (metadata, self.0 != About::Asker) {
+        if let Some(metadata) = metadata {
             let why = match self.0 {
                 About::UserInNamespace => "must be empty except for namespace",
                 _ => "must be empty",
@@ -245,6 +245,15 @@ mod tests {
                 r#"spec.nonResourceAttributes: Invalid value: {"Path":"/x","Verb":"get"}: cannot be specified in combination with resourceAttributes"#,
                 r#"spec.user: Invalid value: "": at least one of user or group must be specified"#,
             ]
+        );
+    }
+
+    #[test]
+    fn a_review_is_no_object_with_a_name() {
+        let named = SELF.replace("spec:", "metadata: {name: x}, spec:");
+        assert_eq!(
+            ask(&named, "{resourceAttributes: {verb: get}}").unwrap_err(),
+            [r#"metadata: Invalid value: {"name":"x"}: must be empty"#]
         );
     }
 
