@@ -93,6 +93,11 @@ pub trait Strategy: Send + Sync {
         false
     }
 
+    /// What a client is to be warned of that deletes an object and does not say what is to become of its dependents.
+    fn deletion_warning(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Shapes an object whose deletion begins and that stays for now, such as by setting its phase.
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (context, object);

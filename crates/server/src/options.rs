@@ -251,6 +251,10 @@ impl DeleteOptions {
         typed(&["gracePeriodSeconds"], "int64", integer.is_some())?;
         let orphan = member(&["orphanDependents"]).and_then(Value::as_bool);
         typed(&["orphanDependents"], "bool", orphan.is_some())?;
+        // Every stored object can be read here, so that this one has nothing to do.
+        let read_errors = ["ignoreStoreReadErrorWithClusterBreakingPotential"];
+        let ignored = member(&read_errors).and_then(Value::as_bool);
+        typed(&read_errors, "bool", ignored.is_some())?;
         let text = |path: &[&str]| {
             let text = member(path).and_then(Value::as_str).map(str::to_owned);
             typed(path, "string", text.is_some()).map(|()| text)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use holdfast_value::{Limits, Value, json, yaml};
 use http::StatusCode;
 
@@ -24,15 +25,17 @@ use crate::write::{self, Target, Written, decode};
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = read_options(context, &mut request).await?;
     let result = write::delete(context, target(&request, &options), options.clone()).await?;
-    if result.removed && !request.served.resource.rules.delete_returns_object {
+    let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
         let status = success(&request, &result);
-        return response::encoded(context.messages(), StatusCode::OK, &request.representation, status);
-    }
-    let mut answer = written(context, &request, &result)?;
+        response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?
+    } else {
+        written(context, &request, &result)?
+    };
     // The older way to ask for dependents to go first tells by the code that they are still there.
     if !result.removed && options.orphan_dependents == Some(false) {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
+    warn(&request, &options, &mut answer);
     Ok(answer)
 }
 
@@ -48,18 +51,39 @@ pub(super) async fn delete_collection(
     let list_options = ListOptions::parse(&request.query)?;
     let selection = list::selection(&request, &list_options)?;
     let mut page = list::page(context, &request, &list_options, &selection).await?;
-    for entry in page.entries().await {
-        let mut target = target(&request, &options);
-        target.name = objects::name_of_key(entry.key()).into();
-        match write::delete(context, target, options.clone()).await {
+    let entries = page.entries().await;
+    let mut deletions = stream::iter(entries)
+        .map(|entry| {
+            let mut target = target(&request, &options);
+            target.name = objects::name_of_key(entry.key()).into();
+            write::delete(context, target, options.clone())
+        })
+        .buffered(DELETED_TOGETHER);
+    while let Some(outcome) = deletions.next().await {
+        match outcome {
             Ok(_) => {}
             // Somebody else was faster.
             Err(error) if error.code() == StatusCode::NOT_FOUND => {}
             Err(error) => return Err(error),
         }
     }
+    drop(deletions);
     let shown = Shown::of_request(&request);
-    representation::list(context, &shown, &request.query, &request.representation, page).await
+    let mut answer = representation::list(context, &shown, &request.query, &request.representation, page).await?;
+    warn(&request, &options, &mut answer);
+    Ok(answer)
+}
+
+/// How many objects of a collection are deleted at a time: they share the wait for the disk.
+const DELETED_TOGETHER: usize = 16;
+
+/// Warns of what the kind does with dependents where the client does not say what is to be done.
+fn warn(request: &ResourceRequest, options: &DeleteOptions, answer: &mut Response) {
+    let said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+    let warning = request.served.resource.strategy.deletion_warning();
+    if let Some(warning) = warning.filter(|_| !said) {
+        response::add_warnings(answer.headers_mut(), &[warning.to_owned()]);
+    }
 }
 
 fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {

@@ -79,6 +79,13 @@ impl Strategy for Job {
         errors
     }
 
+    fn deletion_warning(&self) -> Option<&'static str> {
+        Some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
+             set propagationPolicy=Orphan to suppress this warning",
+        )
+    }
+
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         workload_warnings(context, object, old, &["spec", "template"], true)
     }

@@ -1,0 +1,369 @@
+//! Deletion from end to end: namespaces that go with all that is in them, dependents that go with their owners, and
+//! controllers that are switched off.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use conformance::{Binary, Connection, Server, Target};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+const MERGE: &str = "application/merge-patch+json";
+
+/// How long anything may take that happens in its own time.
+const LIMIT: Duration = Duration::from_secs(20);
+
+struct Client {
+    connection: Connection,
+}
+
+impl Client {
+    async fn of(server: &Server) -> Self {
+        Self {
+            connection: Target::of(server).unwrap().connect().await.unwrap(),
+        }
+    }
+
+    async fn ask(&mut self, method: Method, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            body.to_string().into()
+        };
+        let (status, answer) = self.connection.ask(method, path, media_type, body).await.unwrap();
+        (status, serde_json::from_slice(&answer).unwrap())
+    }
+
+    async fn make(&mut self, path: &str, object: Value) -> Value {
+        let (status, made) = self.ask(Method::POST, path, "application/json", object).await;
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        made
+    }
+
+    async fn namespace(&mut self, name: &str) {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.make("/api/v1/namespaces", object).await;
+    }
+
+    /// Makes a ConfigMap with this metadata and returns its uid.
+    async fn config_map(&mut self, namespace: &str, metadata: Value) -> String {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        let made = self.make(&path, object).await;
+        made["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    async fn get(&mut self, path: &str) -> (StatusCode, Value) {
+        self.ask(Method::GET, path, "", Value::Null).await
+    }
+
+    async fn delete(&mut self, path: &str, options: Value) -> Value {
+        let (status, answer) = self.ask(Method::DELETE, path, "application/json", options).await;
+        assert!(status.is_success(), "{answer}");
+        answer
+    }
+
+    /// Lets go of the finalizers of an object.
+    async fn release(&mut self, path: &str) {
+        let patch = json!({"metadata": {"finalizers": null}});
+        let (status, answer) = self.ask(Method::PATCH, path, MERGE, patch).await;
+        assert!(status.is_success(), "{answer}");
+    }
+
+    /// Waits until what is at `path` is as `expected` says.
+    async fn until(&mut self, path: &str, expected: impl Fn(StatusCode, &Value) -> bool) -> Value {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let (status, object) = self.get(path).await;
+            if expected(status, &object) {
+                return object;
+            }
+            assert!(Instant::now() < end, "{path}: {status}: {object}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn until_gone(&mut self, path: &str) {
+        self.until(path, |status, _| status == StatusCode::NOT_FOUND).await;
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/api/v1/namespaces/default/configmaps/{name}")
+}
+
+fn owned_by(name: &str, owner: &str, uid: &str, more: Value) -> Value {
+    let mut reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid});
+    for (key, value) in more.as_object().unwrap() {
+        reference[key] = value.clone();
+    }
+    json!({"name": name, "ownerReferences": [reference]})
+}
+
+fn server(more: &[&str]) -> Server {
+    Server::start(&Binary::debug().unwrap(), more).unwrap()
+}
+
+#[tokio::test]
+async fn dependents_go_with_their_owner_through_the_generations() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    let owner = client.config_map("default", json!({"name": "owner"})).await;
+    let child = client
+        .config_map("default", owned_by("child", "owner", &owner, json!({})))
+        .await;
+    client
+        .config_map("default", owned_by("grandchild", "child", &child, json!({})))
+        .await;
+    client.config_map("default", json!({"name": "bystander"})).await;
+    let answer = client.delete(&path("owner"), Value::Null).await;
+    assert_eq!(answer["status"], "Success");
+    client.until_gone(&path("child")).await;
+    client.until_gone(&path("grandchild")).await;
+    assert_eq!(client.get(&path("bystander")).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn orphans_stay_and_forget_their_owner() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    let owner = client.config_map("default", json!({"name": "owner"})).await;
+    client
+        .config_map("default", owned_by("child", "owner", &owner, json!({})))
+        .await;
+    let marked = client
+        .delete(&path("owner"), json!({"propagationPolicy": "Orphan"}))
+        .await;
+    assert_eq!(marked["metadata"]["finalizers"], json!(["orphan"]));
+    client.until_gone(&path("owner")).await;
+    let (_, child) = client.get(&path("child")).await;
+    assert!(child["metadata"]["ownerReferences"].is_null(), "{child}");
+    assert!(child["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[tokio::test]
+async fn an_owner_in_the_foreground_waits_for_a_dependent_that_is_held() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    let owner = client.config_map("default", json!({"name": "owner"})).await;
+    let mut blocking = owned_by("blocking", "owner", &owner, json!({"blockOwnerDeletion": true}));
+    blocking["finalizers"] = json!(["example.com/hold"]);
+    client.config_map("default", blocking).await;
+    client
+        .config_map("default", owned_by("free", "owner", &owner, json!({})))
+        .await;
+    client
+        .delete(&path("owner"), json!({"propagationPolicy": "Foreground"}))
+        .await;
+    client
+        .until(&path("blocking"), |_, object| {
+            object["metadata"]["deletionTimestamp"].is_string()
+        })
+        .await;
+    client.until_gone(&path("free")).await;
+    let (status, owner) = client.get(&path("owner")).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(owner["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    client.release(&path("blocking")).await;
+    client.until_gone(&path("owner")).await;
+}
+
+#[tokio::test]
+async fn who_has_no_owner_left_goes_and_who_has_one_forgets_the_others() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    let owner = client.config_map("default", json!({"name": "owner"})).await;
+    let nobody = "11111111-1111-1111-1111-111111111111";
+    client
+        .config_map("default", owned_by("lost", "nobody", nobody, json!({})))
+        .await;
+    client
+        .config_map("default", owned_by("mistaken", "owner", nobody, json!({})))
+        .await;
+    let mut kept = owned_by("kept", "owner", &owner, json!({}));
+    let absent = owned_by("", "nobody", nobody, json!({}))["ownerReferences"][0].clone();
+    kept["ownerReferences"].as_array_mut().unwrap().push(absent);
+    client.config_map("default", kept).await;
+    client.until_gone(&path("lost")).await;
+    client.until_gone(&path("mistaken")).await;
+    let one = |_, object: &Value| object["metadata"]["ownerReferences"].as_array().unwrap().len() == 1;
+    let kept = client.until(&path("kept"), one).await;
+    assert_eq!(kept["metadata"]["ownerReferences"][0]["uid"], owner.as_str());
+}
+
+#[tokio::test]
+async fn an_owner_in_another_namespace_counts_as_absent_and_is_told_of() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    client.namespace("other").await;
+    let owner = client.config_map("other", json!({"name": "owner"})).await;
+    client
+        .config_map("default", owned_by("child", "owner", &owner, json!({})))
+        .await;
+    client.until_gone(&path("child")).await;
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner});
+    let cluster_scoped = json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1,
+        "metadata": {"name": "class", "ownerReferences": [reference]}
+    });
+    client
+        .make("/apis/scheduling.k8s.io/v1/priorityclasses", cluster_scoped)
+        .await;
+    let told = |_, list: &Value| list["items"].as_array().unwrap().len() == 2;
+    let events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
+    let events = client.until(events, told).await;
+    let of = |name: &str| {
+        let items = events["items"].as_array().unwrap().iter();
+        let mut messages = items.filter(|event| event["involvedObject"]["name"] == name);
+        messages.next().unwrap()["message"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        of("child"),
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {owner}] does not exist in namespace \"default\""
+        )
+    );
+    assert!(of("class").ends_with("does not exist in namespace \"\""));
+    let class = "/apis/scheduling.k8s.io/v1/priorityclasses/class";
+    assert_eq!(client.get(class).await.0, StatusCode::OK, "nothing follows from it");
+}
+
+#[tokio::test]
+async fn a_namespace_goes_with_what_is_in_it_when_that_is_let_go() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    client.namespace("empty").await;
+    client.delete("/api/v1/namespaces/empty", Value::Null).await;
+    client.until_gone("/api/v1/namespaces/empty").await;
+
+    client.namespace("full").await;
+    client.config_map("full", json!({"name": "plain"})).await;
+    let held = json!({"name": "held", "finalizers": ["example.com/hold"]});
+    client.config_map("full", held).await;
+    let marked = client.delete("/api/v1/namespaces/full", Value::Null).await;
+    assert_eq!(marked["status"]["phase"], "Terminating");
+    let told = |_, namespace: &Value| namespace["status"]["conditions"][4]["status"] == "True";
+    let namespace = client.until("/api/v1/namespaces/full", told).await;
+    let conditions = namespace["status"]["conditions"].as_array().unwrap();
+    let shown: Vec<String> = conditions
+        .iter()
+        .map(|condition| {
+            let text = |key: &str| condition[key].as_str().unwrap();
+            format!("{} {} {}", text("type"), text("status"), text("message"))
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "NamespaceDeletionDiscoveryFailure False All resources successfully discovered",
+            "NamespaceDeletionGroupVersionParsingFailure False All legacy kube types successfully parsed",
+            "NamespaceDeletionContentFailure False All content successfully deleted, may be waiting on finalization",
+            "NamespaceContentRemaining True Some resources are remaining: configmaps. has 1 resource instances",
+            "NamespaceFinalizersRemaining True Some content in the namespace has finalizers remaining: \
+             example.com/hold in 1 resource instances",
+        ]
+    );
+    let gone = client.get("/api/v1/namespaces/full/configmaps/plain").await;
+    assert_eq!(gone.0, StatusCode::NOT_FOUND);
+    client.release("/api/v1/namespaces/full/configmaps/held").await;
+    client.until_gone("/api/v1/namespaces/full").await;
+}
+
+#[tokio::test]
+async fn what_was_under_way_goes_on_after_a_kill() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    client.namespace("going").await;
+    let held = json!({"name": "held", "finalizers": ["example.com/hold"]});
+    client.config_map("going", held.clone()).await;
+    client.delete("/api/v1/namespaces/going", Value::Null).await;
+    let owner = client.config_map("default", json!({"name": "owner"})).await;
+    let mut child = owned_by("child", "owner", &owner, json!({"blockOwnerDeletion": true}));
+    child["finalizers"] = json!(["example.com/hold"]);
+    client.config_map("default", child).await;
+    client
+        .delete(&path("owner"), json!({"propagationPolicy": "Foreground"}))
+        .await;
+
+    let server = server.kill_and_restart(&[]).unwrap();
+    let mut client = Client::of(&server).await;
+    client.release("/api/v1/namespaces/going/configmaps/held").await;
+    client.until_gone("/api/v1/namespaces/going").await;
+    let ending = |_, object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+    client.until(&path("child"), ending).await;
+    client.release(&path("child")).await;
+    client.until_gone(&path("owner")).await;
+}
+
+#[tokio::test]
+async fn controllers_that_are_off_leave_everything_as_it_is() {
+    let off = "--controllers=*,-namespace-controller,-garbage-collector-controller";
+    let server = server(&[off]);
+    let mut client = Client::of(&server).await;
+    client.namespace("going").await;
+    client.delete("/api/v1/namespaces/going", Value::Null).await;
+    let nobody = "11111111-1111-1111-1111-111111111111";
+    client
+        .config_map("default", owned_by("lost", "nobody", nobody, json!({})))
+        .await;
+
+    // Controllers that ran would look at everything when they begin.
+    let server = server.restart(&[off]).unwrap();
+    let mut client = Client::of(&server).await;
+    assert_eq!(client.get("/api/v1/namespaces/going").await.0, StatusCode::OK);
+    assert_eq!(client.get(&path("lost")).await.0, StatusCode::OK);
+    let server = server.restart(&[]).unwrap();
+    let mut client = Client::of(&server).await;
+    client.until_gone("/api/v1/namespaces/going").await;
+    client.until_gone(&path("lost")).await;
+}
+
+#[tokio::test]
+async fn an_aggregated_role_follows_the_roles_that_it_selects() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let role = |name: &str, more: Value| {
+        let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"});
+        role["metadata"] = json!({"name": name, "labels": {"example.com/part": "true"}});
+        for (key, value) in more.as_object().unwrap() {
+            role[key] = value.clone();
+        }
+        role
+    };
+    let selector = json!({"matchLabels": {"example.com/part": "true"}});
+    let whole = json!({"aggregationRule": {"clusterRoleSelectors": [selector]}});
+    client.make(roles, role("whole", whole)).await;
+    let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+    client.make(roles, role("part", json!({"rules": [rule]}))).await;
+    let whole = format!("{roles}/whole");
+    let has = |count: usize| move |_, role: &Value| role["rules"].as_array().map_or(0, Vec::len) == count;
+    let filled = client.until(&whole, has(1)).await;
+    assert_eq!(filled["rules"][0]["resources"], json!(["pods"]));
+    client.delete(&format!("{roles}/part"), Value::Null).await;
+    client.until(&whole, has(0)).await;
+}
+
+#[tokio::test]
+async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    client.namespace("many").await;
+    for at in 0..100 {
+        client.config_map("many", json!({"name": format!("m-{at:03}")})).await;
+    }
+    let answer = client.delete("/api/v1/namespaces/many/configmaps", Value::Null).await;
+    let names = answer["items"].as_array().unwrap().iter();
+    let names: Vec<&str> = names.map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!((names.len(), names[0], names[99]), (100, "m-000", "m-099"));
+    let (_, left) = client.get("/api/v1/namespaces/many/configmaps").await;
+    // The root of trust may be published into every namespace by others; what was made here is gone.
+    let left = left["items"].as_array().unwrap().iter();
+    assert_eq!(
+        left.filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with("m-"))
+            .count(),
+        0
+    );
+}
