@@ -133,6 +133,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_duration::parse)]
     pub(crate) shutdown_delay_duration: Duration,
 
+    /// How long after a start `/livez` says that all is well although the start is not finished
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_duration::parse)]
+    pub(crate) livez_grace_period: Duration,
+
     /// The most requests at a time on one HTTP/2 connection
     #[arg(long, value_name = "NUMBER", default_value_t = 250)]
     pub(crate) http2_max_streams_per_connection: u32,

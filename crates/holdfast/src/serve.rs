@@ -17,7 +17,7 @@ use holdfast_server::admission::AdmissionChain;
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile, Tokens};
 use holdfast_server::authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_server::connection::{self, Limits};
-use holdfast_server::health::{Endpoint, Health};
+use holdfast_server::health::{Endpoint, Health, Hook};
 use holdfast_server::inflight::InFlight;
 use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::{Objects, Store};
@@ -94,6 +94,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         })
     };
     let authorizer = authorizer(flags, &kinds.policy);
+    let prepared = Hook::default();
     let service = service(
         flags,
         registry,
@@ -101,18 +102,23 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         authorizer,
         reached,
         shutdown.clone(),
+        &prepared,
     )?;
-    let prepared = write::start(&service.context).await;
-    prepared.context("cannot prepare the store")?;
+    let outcome = write::start(&service.context).await;
+    outcome.context("cannot prepare the store")?;
     if new {
         // Nobody has seen the store empty.
         store.begin_history();
     }
+    prepared.finish();
     let pki = certificates.await.context("cannot make certificates")??;
     let tls = tls_files(flags, &pki).load()?;
 
     let limits = Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
+        // As long as the work may take, and as long again to take the answer.
+        exchange: 2 * flags.request_timeout,
+        body: flags.request_timeout,
         ..Limits::default()
     };
     let server = tokio::spawn(connection::serve(listener, tls, Arc::clone(&service), limits, shutdown));
@@ -207,6 +213,13 @@ fn open_store(folder: &Path, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<St
     Ok(Arc::new(store.context("cannot open the store")?))
 }
 
+/// What kube-apiserver does after its start and this server before it serves: the checks by which it is asked for.
+const HOOKS: [&str; 3] = [
+    "poststarthook/crd-informer-synced",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/start-system-namespaces-controller",
+];
+
 fn service(
     flags: &Serve,
     registry: Arc<ArcSwap<Registry>>,
@@ -214,11 +227,15 @@ fn service(
     authorizer: Chain,
     reached: SocketAddr,
     shutdown: Shutdown,
+    prepared: &Hook,
 ) -> Result<Arc<Service>> {
     let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
     let tokens = Tokens::new([Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>]);
     let (ending, stored) = (shutdown.clone(), Arc::clone(&store));
-    let health = Health::new()
+    let hooks = HOOKS.iter().fold(Health::new(), |health, name| {
+        health.with_hook(name, prepared, flags.livez_grace_period)
+    });
+    let health = hooks
         .with("etcd", Endpoint::ALL, move || {
             if stored.is_failing() {
                 Err("the last write to the store failed".to_owned())

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tracing::Instrument as _;
 
 use crate::authentication::user_of_certificate;
 use crate::body::RequestBody;
-use crate::service::Service;
+use crate::service::{Lasts, Service};
 use crate::shutdown::Shutdown;
+use crate::slow_clients::{Streams, WriteTimeout, stream_lasts};
 use crate::user::User;
 
 /// The bounds of connections.
@@ -33,6 +35,9 @@ pub struct Limits {
     pub head: Duration,
     /// How long the body of a request may take.
     pub body: Duration,
+    /// How long a request and its answer may take together, but for what lasts, such as watches; and how long a client may
+    /// take nothing of what is sent.
+    pub exchange: Duration,
     /// The most requests at a time on one HTTP/2 connection.
     pub concurrent_streams: u32,
     /// The most bytes of the head of a request.
@@ -48,6 +53,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(90),
             body: Duration::from_secs(60),
+            exchange: Duration::from_secs(120),
             concurrent_streams: 250,
             head_bytes: 128 * 1024,
             drain: Duration::from_secs(60),
@@ -57,6 +63,11 @@ impl Default for Limits {
 
 /// The most header fields of a request.
 const MAX_HEADERS: usize = 200;
+
+/// The most HTTP/2 requests of a connection that its client has taken back and that the server has not looked at yet; and
+/// the most that the server itself refused for faults of the client. A client that goes on beyond is cut off.
+const MAX_RESET_STREAMS: usize = 20;
+const MAX_FAULTY_STREAMS: usize = 1024;
 
 /// A client that is silent on an HTTP/2 connection for this long is asked whether it is still there, and has
 /// [`PING_TIMEOUT`] to answer.
@@ -147,16 +158,22 @@ impl Acceptor {
         };
         let certificate = client(&stream, peer);
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let span = tracing::debug_span!("connection", %peer);
         let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
             let service = Arc::clone(&self.service);
             let certificate = certificate.clone();
             let body_time = self.limits.body;
-            async move {
+            let respond = async move {
                 let request = request.map(|body| RequestBody::new(body, body_time));
-                Ok::<_, Infallible>(service.respond(request, certificate.as_ref()).await)
-            }
+                let response = service.respond(request, certificate.as_ref()).await;
+                if response.extensions().get::<Lasts>().is_some() {
+                    stream_lasts();
+                }
+                Ok::<_, Infallible>(response)
+            };
+            respond.instrument(span.clone())
         });
-        let stream = TokioIo::new(stream);
+        let stream = TokioIo::new(WriteTimeout::new(stream, self.limits.exchange));
         // The end is the same for both, but their types are not.
         macro_rules! drive {
             ($connection:expr) => {{
@@ -175,10 +192,14 @@ impl Acceptor {
             }};
         }
         if http2 {
-            let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let mut builder = hyper::server::conn::http2::Builder::new(Streams {
+                limit: self.limits.exchange,
+            });
             builder
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(self.limits.concurrent_streams)
+                .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+                .max_local_error_reset_streams(MAX_FAULTY_STREAMS)
                 .max_header_list_size(self.limits.head_bytes)
                 .keep_alive_interval(PING_INTERVAL)
                 .keep_alive_timeout(PING_TIMEOUT);

@@ -1,7 +1,12 @@
 //! `/livez`, `/readyz` and `/healthz`: whether the server lives and whether it is ready, as a whole and check by check
 //! (<https://kubernetes.io/docs/reference/using-api/health-checks/>).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use http::StatusCode;
+use tokio::time::Instant;
 
 use crate::query::Query;
 use crate::response::{self, Response};
@@ -43,6 +48,26 @@ impl Endpoint {
     }
 }
 
+/// Something that has to be done once after the start. Until then its check fails, but for `/livez` within the grace
+/// period of a start.
+#[derive(Clone, Debug, Default)]
+pub struct Hook(Arc<AtomicBool>);
+
+impl Hook {
+    /// It is done.
+    pub fn finish(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn outcome(&self) -> Result<(), String> {
+        if self.0.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err("not finished".to_owned())
+        }
+    }
+}
+
 impl Health {
     /// The one check that is always well.
     pub fn new() -> Self {
@@ -63,6 +88,21 @@ impl Health {
             outcome: Box::new(outcome),
         });
         self
+    }
+
+    /// Adds a check of the name that is well once `hook` is finished, and for `/livez` during `grace` from now on too: a
+    /// server that takes its time to start had better not be restarted for it.
+    #[must_use]
+    pub fn with_hook(self, name: &'static str, hook: &Hook, grace: Duration) -> Self {
+        let patience = Instant::now() + grace;
+        let (asked, lived) = (hook.clone(), hook.clone());
+        self.with(name, &[Endpoint::Healthz, Endpoint::Readyz], move || asked.outcome())
+            .with(name, &[Endpoint::Livez], move || {
+                if Instant::now() < patience {
+                    return Ok(());
+                }
+                lived.outcome()
+            })
     }
 
     /// The paths of all checks, as the list of paths at `/` has them.
@@ -187,6 +227,27 @@ mod tests {
             ask(&health, "/livez", "verbose=false").await,
             ok("[+]ping ok\nlivez check passed\n")
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_finished_is_alive_for_a_while_but_not_ready() {
+        let hook = Hook::default();
+        let name = "poststarthook/rbac/bootstrap-roles";
+        let health = Health::new().with_hook(name, &hook, Duration::from_secs(10));
+        let failed = "[+]ping ok\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n";
+        assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
+        assert_eq!(
+            ask(&health, "/readyz", "").await,
+            Some((500, format!("{failed}readyz check failed\n")))
+        );
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(
+            ask(&health, "/livez", "").await,
+            Some((500, format!("{failed}livez check failed\n")))
+        );
+        hook.finish();
+        assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
+        assert_eq!(ask(&health, &format!("/healthz/{name}"), "").await, ok("ok"));
     }
 
     #[tokio::test]

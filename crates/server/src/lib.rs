@@ -30,6 +30,7 @@ pub mod response;
 pub mod router;
 pub mod service;
 pub mod shutdown;
+mod slow_clients;
 pub mod state;
 pub mod status;
 pub mod tls;

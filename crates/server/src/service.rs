@@ -37,6 +37,10 @@ pub struct Service {
     pub in_flight: Arc<InFlight>,
 }
 
+/// What is attached to an answer that lasts, such as that of a watch: it may take as long as it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasts;
+
 /// The header that names a request.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -57,6 +61,7 @@ impl Service {
         let (head, body) = request.into_parts();
         let (method, uri) = (head.method.clone(), head.uri.clone());
         let audit_id = self.audit_id(&head.headers);
+        let user_agent = head.headers.get(header::USER_AGENT).cloned();
         let info = RequestInfo::parse(&head.method, &head.uri);
         let errors = match &info {
             Ok(info) => Representation::of_errors(&head.headers, &info.query),
@@ -73,9 +78,12 @@ impl Service {
         };
         let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
         let headers = response.headers_mut();
-        headers.insert(AUDIT_ID, audit_id);
+        headers.insert(AUDIT_ID, audit_id.clone());
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        }
+        if lasting {
+            response.extensions_mut().insert(Lasts);
         }
         if method == Method::HEAD {
             *response.body_mut() = ResponseBody::empty();
@@ -84,11 +92,11 @@ impl Service {
         if let Some(recording) = recording {
             self.finish(recording, &mut response);
         }
-        let code = code.as_u16();
+        let (code, audit_id, user_agent) = (code.as_u16(), Shown(Some(&audit_id)), Shown(user_agent.as_ref()));
         if taken >= SLOW && !lasting {
-            tracing::info!(%method, %uri, code, ?taken, "slow request");
+            tracing::info!(%method, %uri, code, ?taken, %user_agent, %audit_id, "slow request");
         } else {
-            tracing::debug!(%method, %uri, code, ?taken, "request");
+            tracing::debug!(%method, %uri, code, ?taken, %user_agent, %audit_id, "request");
         }
         response
     }
@@ -212,6 +220,16 @@ impl Service {
             return self.in_flight.enter_anyway(verb);
         }
         place
+    }
+}
+
+/// A header as the log shows it.
+struct Shown<'a>(Option<&'a HeaderValue>);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = self.0.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        write!(f, "{:?}", text.unwrap_or_default())
     }
 }
 

@@ -7,6 +7,7 @@ use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::core::pod_spec::deprecated_node_label;
 use crate::validation::{Errors, immutable, one_of};
 
 /// What only StorageClasses do.
@@ -59,6 +60,20 @@ impl Strategy for StorageClass {
         }
         errors
     }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        let root = Field::root(object);
+        let mut warnings = Vec::new();
+        for term in root.child("allowedTopologies").items() {
+            for expression in term.child("matchLabelExpressions").items() {
+                let key = expression.child("key");
+                if let Some(text) = deprecated_node_label(key.text()) {
+                    warnings.push(format!("{}: {text}", key.path()));
+                }
+            }
+        }
+        warnings
+    }
 }
 
 /// Checks what is passed on to the driver.
@@ -109,6 +124,18 @@ mod tests {
 
     const FAST: &str = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: p, \
                         parameters: {a: '1'}}";
+
+    #[test]
+    fn topologies_by_deprecated_labels_are_warned_of() {
+        let terms = "allowedTopologies: [{matchLabelExpressions: [{key: failure-domain.beta.kubernetes.io/zone, values: [a]}]}]";
+        let class = FAST.replace("parameters: {a: '1'}", terms);
+        assert_eq!(
+            Harness::new().warnings(&class),
+            [
+                "allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"
+            ]
+        );
+    }
 
     #[test]
     fn what_volumes_were_made_with_stays() {

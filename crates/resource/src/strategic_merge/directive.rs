@@ -33,37 +33,36 @@ impl Directive {
     }
 }
 
-/// The value of a patch where there is nothing to merge it with: all directives and nulls are left out. `None` where the
-/// value asks to be deleted, or was nothing but directives.
+/// The value of a patch where there is nothing to merge it with. Maps that bear a `$patch` are left out, `None` where that
+/// is the whole value. The reference leaves the other directives in place, as fields that no type knows.
 pub(super) fn without_directives(patch: &Value) -> Option<Value> {
     match patch {
+        Value::Map(map) if map.get(DIRECTIVE).is_some() => None,
         Value::Map(map) => {
-            if map.get(DIRECTIVE).and_then(Directive::of) == Some(Directive::Delete) {
-                return None;
-            }
-            let mut directives = false;
-            let entries: Vec<_> = map
+            let entries = map
                 .iter()
-                .filter(|(key, _)| {
-                    let directive = is_directive(key);
-                    directives |= directive;
-                    !directive
-                })
-                .filter(|(_, value)| !value.is_null())
-                .filter_map(|(key, value)| Some((key.clone(), without_directives(value)?)))
-                .collect();
-            (!entries.is_empty() || !directives).then(|| Value::Map(Map::from_sorted(entries)))
+                .filter_map(|(key, value)| Some((key.clone(), without_directives(value)?)));
+            Some(Value::Map(Map::from_sorted(entries.collect())))
         }
         Value::List(items) => Some(Value::List(list_without_directives(items))),
         scalar => Some(scalar.clone()),
     }
 }
 
-/// The items of a patch's list without directives, those that ask to be deleted left out.
+/// The items of a patch's list without directives, those that bear a `$patch` left out.
 pub(super) fn list_without_directives(items: &List) -> List {
     items.iter().filter_map(without_directives).collect()
 }
 
-fn is_directive(key: &str) -> bool {
-    key == DIRECTIVE || key == RETAIN_KEYS || key.starts_with(SET_ORDER) || key.starts_with(DELETE_FROM_LIST)
+/// The value of a patch without the fields that are null, at any depth.
+pub(super) fn without_nulls(patch: &Value) -> Value {
+    match patch {
+        Value::Map(map) => {
+            let entries = map.iter().filter(|(_, value)| !value.is_null());
+            let entries = entries.map(|(key, value)| (key.clone(), without_nulls(value)));
+            Value::Map(Map::from_sorted(entries.collect()))
+        }
+        Value::List(items) => Value::List(items.iter().map(without_nulls).collect()),
+        scalar => scalar.clone(),
+    }
 }

@@ -7,7 +7,7 @@ use std::mem::discriminant;
 
 use holdfast_value::{List, Value};
 
-use super::directive::{self, DIRECTIVE, Directive};
+use super::directive::{DIRECTIVE, Directive};
 use super::{PatchError, PatchMember, PatchType, error, merge_map};
 
 /// Merges the items of `patch` into `there`: maps by the merge key of `member`, scalars by value.
@@ -206,11 +206,7 @@ fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, Li
         }
     }
     let plain = List::from(plain);
-    Ok(if replace {
-        (directive::list_without_directives(&plain), List::new())
-    } else {
-        (there, plain)
-    })
+    Ok(if replace { (plain, List::new()) } else { (there, plain) })
 }
 
 /// Merges each item of `patch` into the first one with its key, or appends it.
@@ -242,10 +238,9 @@ fn merge_items<T: PatchType>(
                 }
             }
             _ => {
-                if let Some(item) = directive::without_directives(item) {
-                    targets[first] = Some(items.len());
-                    items.push(item);
-                }
+                // The reference appends the item as it is, with its nulls and directives.
+                targets[first] = Some(items.len());
+                items.push(item.clone());
             }
         }
     }

@@ -120,7 +120,7 @@ fn merge_member<T: PatchType>(
             }
         }
         (there, _) if deletes_items => there,
-        (_, patch) => directive::without_directives(patch),
+        (_, patch) => directive::without_directives(&directive::without_nulls(patch)),
     };
     match merged {
         Some(value) => {

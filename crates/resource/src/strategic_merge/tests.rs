@@ -97,11 +97,25 @@ fn maps_are_merged_and_null_takes_out() {
 }
 
 #[test]
-fn a_value_of_another_sort_is_replaced_without_nulls_and_directives() {
+fn a_value_of_another_sort_is_replaced_without_nulls_and_maps_that_bear_directives() {
     merges(
         r#"{"meta":{"labels":"text"}}"#,
         r#"{"meta":{"labels":{"a":null,"b":{"c":null,"$retainKeys":["d"]},"e":"1"},"finalizers":{"$patch":"delete"}}}"#,
-        r#"{"meta":{"labels":{"e":"1"}}}"#,
+        r#"{"meta":{"labels":{"b":{"$retainKeys":["d"]},"e":"1"}}}"#,
+    );
+}
+
+#[test]
+fn items_that_are_new_keep_their_nulls_and_directives() {
+    merges(
+        r#"{"spec":{"items":[{"name":"one"}]}}"#,
+        r#"{"spec":{"items":[{"name":"two","image":null,"labels":{"a":null,"$retainKeys":["a"]}}]}}"#,
+        r#"{"spec":{"items":[{"name":"two","image":null,"labels":{"a":null,"$retainKeys":["a"]}},{"name":"one"}]}}"#,
+    );
+    merges(
+        r#"{"spec":{"items":[{"name":"one"}]}}"#,
+        r#"{"spec":{"items":[{"$patch":"replace"},{"name":"two","image":null}]}}"#,
+        r#"{"spec":{"items":[{"name":"two","image":null}]}}"#,
     );
 }
 

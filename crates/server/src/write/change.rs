@@ -260,7 +260,7 @@ impl Patch {
             _ => json::to_string(&patched),
         };
         let refuse = |why: String| invalid_patch(shown(), why);
-        decode::check_identity(&patched, kind_type).map_err(refuse)?;
+        decode::check_identity(&patched, pipeline.context.field_managers.types(), kind_type).map_err(refuse)?;
         let Decoded { object, warnings } =
             decode::typed(&patched, findings.to_vec(), None, kind_type, validation).map_err(refuse)?;
         Ok(Next {

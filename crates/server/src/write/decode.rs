@@ -181,16 +181,7 @@ fn identified(mut object: Value, types: &Types, kind_type: &KindType) -> Result<
             "the API version in the data ({named_version}) does not match the expected API version ({api_version})"
         )));
     } else if types.knows(named_version, named_kind) || is_list(types, named_version, named_kind) {
-        let group = GroupVersion::parse(api_version)
-            .map(|version| version.group)
-            .unwrap_or_default();
-        let package = group
-            .split('.')
-            .next()
-            .filter(|group| !group.is_empty())
-            .unwrap_or("core");
-        let found = version_of(named_version);
-        format!("converting ({found}.{named_kind}) to ({package}.{kind}): unknown conversion")
+        unknown_conversion((named_version, named_kind), kind_type)
     } else {
         format!("no kind \"{named_kind}\" is registered for version \"{named_version}\" in scheme \"holdfast\"")
     };
@@ -254,7 +245,7 @@ pub(super) fn go_type_of(value: &Value) -> &'static str {
 ///
 /// # Errors
 /// Why it is not, for the message of the caller.
-pub(super) fn check_identity(object: &Value, kind_type: &KindType) -> Result<(), String> {
+pub(super) fn check_identity(object: &Value, types: &Types, kind_type: &KindType) -> Result<(), String> {
     let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));
     if (kind, api_version) == (kind_type.kind(), kind_type.api_version()) {
@@ -263,7 +254,26 @@ pub(super) fn check_identity(object: &Value, kind_type: &KindType) -> Result<(),
     if kind.is_empty() {
         return Err("Object 'Kind' is missing in the patched object".to_owned());
     }
-    Err(format!(
-        "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"holdfast\""
-    ))
+    let Some(other) = types.kind(api_version, kind) else {
+        return Err(format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"holdfast\""
+        ));
+    };
+    // The reference reads it as what it says it is, and finds only then that this is not what it should be.
+    other.decode(object)?;
+    Err(unknown_conversion((api_version, kind), kind_type))
+}
+
+/// What the reference says of an object of another kind than that of the address.
+fn unknown_conversion((found_version, found_kind): (&str, &str), kind_type: &KindType) -> String {
+    let group = GroupVersion::parse(kind_type.api_version())
+        .map(|version| version.group)
+        .unwrap_or_default();
+    let package = group
+        .split('.')
+        .next()
+        .filter(|group| !group.is_empty())
+        .unwrap_or("core");
+    let (found, kind) = (version_of(found_version), kind_type.kind());
+    format!("converting ({found}.{found_kind}) to ({package}.{kind}): unknown conversion")
 }

@@ -18,7 +18,7 @@ pub(crate) use defaults::{default_pod, default_template};
 pub(crate) use scheduling::{validate_node_selector, validate_taint_effect, validate_tolerations};
 pub(crate) use template::{Template, validate_template, validate_template_of_replicas};
 pub(crate) use volumes::{validate_host_path, validate_nfs};
-pub(crate) use warnings::{pod_spec_warnings, template_warnings};
+pub(crate) use warnings::{deprecated_node_label, pod_spec_warnings, template_warnings};
 
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};

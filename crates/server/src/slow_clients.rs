@@ -1,0 +1,223 @@
+//! Clients that do not take their answers. Requests have their time limits where they are read and handled; what is told
+//! here bounds how long an answer may wait for its client.
+//!
+//! On any connection the socket has to take bytes now and then ([`WriteTimeout`]). One stream of an HTTP/2 connection can
+//! be held up while the others flow, so streams have a time limit of their own ([`Streams`]), but for those that last, such
+//! as watches. A timer is set only where something has to wait; most answers go out at once.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+tokio::task_local! {
+    /// Whether the stream that this task serves lasts.
+    static LASTS: Cell<bool>;
+}
+
+/// Says that the answer of the stream that this task serves lasts, so that no limit is for it.
+pub(crate) fn stream_lasts() {
+    // On HTTP/1.1 connections there are no streams, and nothing to say.
+    let _ = LASTS.try_with(|lasts| lasts.set(true));
+}
+
+/// Runs the streams of HTTP/2 connections, each for a limited time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Streams {
+    /// How long a request and its answer may take together.
+    pub(crate) limit: Duration,
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, stream: F) {
+        let limit = self.limit;
+        tokio::spawn(LASTS.scope(Cell::new(false), async move {
+            tokio::select! {
+                biased;
+                _ = stream => {}
+                // The stream is reset when it is dropped.
+                () = late(limit) => tracing::debug!(after = ?limit, "a client did not take its answer"),
+            }
+        }));
+    }
+}
+
+async fn late(limit: Duration) {
+    tokio::time::sleep(limit).await;
+    if LASTS.with(Cell::get) {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// So many bytes have to go out within the time limit of a [`WriteTimeout`], unless nothing is left to be sent.
+const LEAST_PROGRESS: usize = 64 * 1024;
+
+/// A connection whose other end has to take what is written.
+pub(crate) struct WriteTimeout<S> {
+    stream: S,
+    limit: Duration,
+    /// Since when something waits to be written, and how much went out from then on.
+    waiting: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+impl<S> WriteTimeout<S> {
+    pub(crate) fn new(stream: S, limit: Duration) -> Self {
+        Self {
+            stream,
+            limit,
+            waiting: None,
+        }
+    }
+
+    /// `written`, unless it waits for too long.
+    fn timed(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(bytes)) => {
+                if let Some((_, progress)) = &mut self.waiting {
+                    *progress += bytes;
+                    if *progress >= LEAST_PROGRESS {
+                        self.waiting = None;
+                    }
+                }
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => self.wait(context).map(Err),
+        }
+    }
+
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let limit = self.limit;
+        let (timer, _) = self
+            .waiting
+            .get_or_insert_with(|| (Box::pin(tokio::time::sleep(limit)), 0));
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the client does not take what is sent");
+        timer.as_mut().poll(context).map(|()| late())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.timed(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Pending => self.wait(context).map(Err),
+            flushed => {
+                self.waiting = None;
+                flushed
+            }
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_shutdown(context) {
+            Poll::Pending => self.wait(context).map(Err),
+            ended => ended,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up_after_the_limit() {
+        let (server, _client) = tokio::io::duplex(1024);
+        let mut server = WriteTimeout::new(server, LIMIT);
+        let begun = tokio::time::Instant::now();
+        let error = server.write_all(&[0; 2048]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_a_byte_at_a_time_is_given_up_too() {
+        let (server, mut client) = tokio::io::duplex(1024);
+        let mut server = WriteTimeout::new(server, LIMIT);
+        tokio::spawn(async move {
+            while client.read_u8().await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        assert!(server.write_all(&[0; 1 << 20]).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_keeps_up_is_not() {
+        let (server, mut client) = tokio::io::duplex(8 * 1024);
+        let mut server = WriteTimeout::new(server, LIMIT);
+        let reader = tokio::spawn(async move {
+            let (mut taken, mut buffer) = (0, [0; 8 * 1024]);
+            while let Ok(bytes @ 1..) = client.read(&mut buffer).await {
+                taken += bytes;
+                // Ten minutes in all, but a good piece in each.
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+            taken
+        });
+        server.write_all(&[0; 1 << 20]).await.unwrap();
+        drop(server);
+        assert_eq!(reader.await.unwrap(), 1 << 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_after_its_limit_unless_it_lasts() {
+        let streams = Streams { limit: LIMIT };
+        let (short, ended) = oneshot::channel::<()>();
+        streams.execute(async move {
+            std::future::pending::<()>().await;
+            drop(short);
+        });
+        let (long, mut lasting) = oneshot::channel::<()>();
+        streams.execute(async move {
+            stream_lasts();
+            std::future::pending::<()>().await;
+            drop(long);
+        });
+        assert!(ended.await.is_err());
+        tokio::time::sleep(10 * LIMIT).await;
+        assert_eq!(lasting.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    }
+}
