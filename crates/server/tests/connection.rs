@@ -1,244 +1,16 @@
 //! Speaks to a real listener: TLS, both versions of HTTP, who asks, what is refused, and the end of the server.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+mod wire;
 
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
-use holdfast_server::admission::AdmissionChain;
-use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
-use holdfast_server::authorization::{Authorizer, Chain};
-use holdfast_server::connection::{self, Limits};
-use holdfast_server::health::{Endpoint, Health};
-use holdfast_server::metrics::Metrics;
-use holdfast_server::objects::{Objects, Store};
-use holdfast_server::paths::Paths;
-use holdfast_server::service::Service;
-use holdfast_server::shutdown::ShutdownTrigger;
-use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
-use holdfast_server::tls::TlsFiles;
-use holdfast_server::watch::FrameCache;
-use holdfast_server::write::{self, FieldManagers, Trees, Types};
-use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use holdfast_server::connection::Limits;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use tokio::net::TcpStream;
 
-const TOKENS: &str = "admintoken,admin,1,\"system:masters\"\nusertoken,alice,2,\"devs\"\n";
-
-/// An authority that signs certificates of servers and clients.
-struct Authority {
-    key: KeyPair,
-    certificate: CertificateDer<'static>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let certificate = Self::parameters().self_signed(&key).unwrap();
-        Self {
-            certificate: certificate.der().clone(),
-            key,
-        }
-    }
-
-    fn parameters() -> CertificateParams {
-        let mut parameters = CertificateParams::default();
-        parameters.distinguished_name.push(DnType::CommonName, "authority");
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        parameters
-    }
-
-    /// A certificate of `name` and its key.
-    fn sign(&self, name: &str, group: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
-        let mut parameters = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        parameters.distinguished_name.push(DnType::OrganizationName, group);
-        parameters.extended_key_usages = vec![usage];
-        let key = KeyPair::generate().unwrap();
-        let issuer = Issuer::new(
-            Self::parameters(),
-            KeyPair::from_pem(&self.key.serialize_pem()).unwrap(),
-        );
-        (parameters.signed_by(&key, &issuer).unwrap(), key)
-    }
-
-    fn client(&self, name: &str, group: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-        let (certificate, key) = self.sign(name, group, ExtendedKeyUsagePurpose::ClientAuth);
-        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        (certificate.der().clone(), key.into())
-    }
-
-    fn tls(&self, folder: &Path) -> TlsFiles {
-        let (certificate, key) = self.sign("server", "servers", ExtendedKeyUsagePurpose::ServerAuth);
-        let files = TlsFiles {
-            certificate: folder.join("server.crt"),
-            key: folder.join("server.key"),
-            client_authorities: vec![folder.join("ca.crt")],
-        };
-        let authority = Self::parameters().self_signed(&self.key).unwrap();
-        std::fs::write(&files.certificate, certificate.pem()).unwrap();
-        std::fs::write(&files.key, key.serialize_pem()).unwrap();
-        std::fs::write(&files.client_authorities[0], authority.pem()).unwrap();
-        files
-    }
-}
-
-struct Server {
-    authority: Authority,
-    address: SocketAddr,
-    trigger: ShutdownTrigger,
-    task: JoinHandle<()>,
-    _folder: tempfile::TempDir,
-}
-
-impl Server {
-    async fn start() -> Self {
-        Self::start_with(Limits::default()).await
-    }
-
-    async fn start_with(limits: Limits) -> Self {
-        let authority = Authority::new();
-        let folder = tempfile::tempdir().unwrap();
-        let tls = authority.tls(folder.path()).load().unwrap();
-        let kinds = holdfast_kinds::Config::default();
-        let registry = holdfast_kinds::registry(&kinds).unwrap();
-        let registry = Arc::new(ArcSwap::from_pointee(registry));
-        let objects = Objects::new(Arc::clone(&registry));
-        let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
-        let trigger = ShutdownTrigger::new();
-        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load());
-        let (shutdown, ending) = (trigger.shutdown(), trigger.shutdown());
-        let health = Health::new().with("shutdown", &[Endpoint::Readyz], move || {
-            if ending.is_ready() {
-                Ok(())
-            } else {
-                Err("ending".to_owned())
-            }
-        });
-        let service = Service {
-            context: Arc::new(Context {
-                registry: Arc::clone(&registry),
-                store: Arc::new(store),
-                field_managers: FieldManagers::new(Arc::new(types)),
-                trees: Trees::default(),
-                authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
-                tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
-                frames: FrameCache::default(),
-                admission: AdmissionChain::default(),
-                identifiers: Arc::new(RandomIdentifiers),
-                clock: Arc::new(SystemClock),
-                metrics: Arc::new(Metrics::new().unwrap()),
-                shutdown: shutdown.clone(),
-                config: Config::default(),
-            }),
-            authenticator: Authenticator { anonymous: true },
-            impersonation: Impersonation::default(),
-            paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),
-            in_flight: Arc::default(),
-        };
-        write::start(&service.context).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let task = tokio::spawn(connection::serve(listener, tls, Arc::new(service), limits, shutdown));
-        Self {
-            authority,
-            address,
-            trigger,
-            task,
-            _folder: folder,
-        }
-    }
-
-    /// A connection that offers `protocol`, with a client certificate or without.
-    async fn connect(
-        &self,
-        protocol: &[u8],
-        certificate: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
-    ) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.authority.certificate.clone()).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
-        let builder = builder
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match certificate {
-            None => builder.with_no_client_auth(),
-            Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key).unwrap(),
-        };
-        config.alpn_protocols = vec![protocol.to_vec()];
-        let socket = TcpStream::connect(self.address).await?;
-        let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, socket).await
-    }
-
-    async fn client(&self) -> Client {
-        Client::http1(self.connect(b"http/1.1", None).await.unwrap()).await
-    }
-}
-
-/// A connection that speaks one of the versions of HTTP.
-enum Client {
-    Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
-}
-
-impl Client {
-    async fn http1(stream: TlsStream<TcpStream>) -> Self {
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self::Http1(sender)
-    }
-
-    async fn http2(stream: TlsStream<TcpStream>) -> Self {
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
-        Self::Http2(sender)
-    }
-
-    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<(StatusCode, HeaderMap, String)> {
-        let response = match self {
-            Self::Http1(sender) => sender.send_request(request).await?,
-            Self::Http2(sender) => sender.send_request(request).await?,
-        };
-        let (head, body) = response.into_parts();
-        let body = body.collect().await?.to_bytes();
-        Ok((head.status, head.headers, String::from_utf8(body.to_vec()).unwrap()))
-    }
-
-    /// Asks for `path` with the token, if there is one.
-    async fn get(&mut self, path: &str, token: &str) -> (u16, HeaderMap, String) {
-        let (code, headers, body) = self.send(request(Method::GET, path, token)).await.unwrap();
-        (code.as_u16(), headers, body)
-    }
-}
-
-fn request(method: Method, path: &str, token: &str) -> Request<Full<Bytes>> {
-    let mut request = Request::builder()
-        .method(method)
-        .uri(format!("https://localhost{path}"));
-    request = request.header("host", "localhost");
-    if !token.is_empty() {
-        request = request.header("authorization", format!("Bearer {token}"));
-    }
-    request.body(Full::default()).unwrap()
-}
-
-const ADMIN: &str = "admintoken";
+use wire::{ADMIN, Authority, Client, Server, Setup, request};
 
 #[tokio::test]
 async fn both_versions_of_http_answer_on_one_port() {
@@ -424,7 +196,11 @@ async fn a_head_that_is_too_large_is_refused() {
         head_bytes: 16 * 1024,
         ..Limits::default()
     };
-    let server = Server::start_with(limits).await;
+    let server = Server::start_with(Setup {
+        limits,
+        ..Setup::default()
+    })
+    .await;
     let long = format!("/api?padding={}", "x".repeat(32 * 1024));
     let mut client = server.client().await;
     assert_eq!(client.get(&long, ADMIN).await.0, 431);

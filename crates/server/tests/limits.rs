@@ -1,0 +1,285 @@
+//! Clients that ask for too much or give too little: slow ones, large ones, many at once.
+
+#![allow(clippy::unwrap_used)] // What tests share fails as tests do.
+
+mod wire;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use holdfast_server::connection::Limits;
+use holdfast_server::inflight::InFlight;
+use holdfast_server::state::Config;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use wire::{ADMIN, Client, Server, Setup, request};
+
+/// So long that a test fails by its own clock before, so short that nobody waits for it.
+const SHORT: Duration = Duration::from_millis(150);
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn server(limits: Limits) -> Server {
+    Server::start_with(Setup {
+        limits,
+        ..Setup::default()
+    })
+    .await
+}
+
+fn post(path: &str, token: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    let mut request = request(Method::POST, path, token);
+    *request.body_mut() = Full::new(body.into());
+    request
+        .headers_mut()
+        .insert("content-type", "application/json".parse().unwrap());
+    request
+}
+
+/// More than sockets hold on the way.
+async fn store_nine_megabytes(server: &Server) {
+    let mut client = server.client().await;
+    let text = "x".repeat(950_000);
+    for number in 0..10 {
+        let body = format!("{{\"metadata\":{{\"name\":\"large-{number}\"}},\"data\":{{\"text\":\"{text}\"}}}}");
+        let (code, _, body) = client.send(post(CONFIG_MAPS, ADMIN, body)).await.unwrap();
+        assert_eq!(code, StatusCode::CREATED, "{body}");
+    }
+}
+
+/// The head of a request of HTTP/1.1, as bytes, so that it can be cut anywhere.
+fn head(method: &str, path: &str, token: &str, more: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+}
+
+async fn read_all(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut text = Vec::new();
+    // How the connection ends does not matter.
+    let _ = stream.read_to_end(&mut text).await;
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_is_given_up() {
+    let server = server(Limits {
+        handshake: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(read_all(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_end_is_given_up() {
+    let server = server(Limits {
+        head: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut stream = server.connect(b"http/1.1", None).await.unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: local").await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(!answer.contains("200 OK"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_given_up() {
+    let server = server(Limits {
+        body: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut stream = server.connect(b"http/1.1", None).await.unwrap();
+    let more = "Content-Type: application/json\r\nContent-Length: 100\r\n";
+    let head = head("POST", CONFIG_MAPS, ADMIN, more);
+    stream.write_all(format!("{head}{{").as_bytes()).await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("\"reason\":\"Timeout\""), "{answer}");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_others_to_end() {
+    let server = server(Limits {
+        connections: 1,
+        ..Limits::default()
+    })
+    .await;
+    let mut first = server.client().await;
+    assert_eq!(first.get("/livez", "").await.0, 200);
+    let waiting = server.connect(b"http/1.1", None);
+    tokio::pin!(waiting);
+    // The first is served on while the second waits.
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("there was no place for a second connection"),
+        answer = first.get("/livez", "") => assert_eq!(answer.0, 200),
+    }
+    drop(first);
+    let mut second = Client::http1(waiting.await.unwrap()).await;
+    assert_eq!(second.get("/livez", "").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answer_is_cut_off() {
+    let server = server(Limits {
+        exchange: SHORT,
+        connections: 1,
+        ..Limits::default()
+    })
+    .await;
+    store_nine_megabytes(&server).await;
+    let mut slow = server.connect(b"http/1.1", None).await.unwrap();
+    let head = head("GET", CONFIG_MAPS, ADMIN, "");
+    slow.write_all(head.as_bytes()).await.unwrap();
+    // There is a place for another only when the slow one is gone.
+    let mut other = server.client().await;
+    assert_eq!(other.get("/livez", "").await.0, 200);
+    let answer = read_all(&mut slow).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.len() < 9_000_000);
+}
+
+#[tokio::test]
+async fn a_stream_whose_answer_is_not_taken_is_reset_and_watches_are_not() {
+    let server = server(Limits {
+        exchange: SHORT,
+        concurrent_streams: 2,
+        ..Limits::default()
+    })
+    .await;
+    store_nine_megabytes(&server).await;
+    let stream = server.connect(b"h2", None).await.unwrap();
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .initial_stream_window_size(64 * 1024)
+        .initial_max_send_streams(2);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+
+    let watch = format!("{CONFIG_MAPS}?watch=true&fieldSelector=metadata.name%3Dlate");
+    let watch = sender.send_request(request(Method::GET, &watch, ADMIN)).await.unwrap();
+    let held = sender
+        .send_request(request(Method::GET, CONFIG_MAPS, ADMIN))
+        .await
+        .unwrap();
+    assert_eq!((watch.status(), held.status()), (StatusCode::OK, StatusCode::OK));
+    // There is a place for a third stream only when the one that is held up is gone.
+    let third = sender
+        .send_request(request(Method::GET, "/livez", ADMIN))
+        .await
+        .unwrap();
+    assert_eq!(third.status(), StatusCode::OK);
+    assert!(held.into_body().collect().await.is_err());
+
+    let mut client = server.client().await;
+    let late = "{\"metadata\":{\"name\":\"late\"}}";
+    assert_eq!(
+        client.send(post(CONFIG_MAPS, ADMIN, late)).await.unwrap().0,
+        StatusCode::CREATED
+    );
+    let frame = watch.into_body().frame().await.unwrap().unwrap();
+    let event = frame.into_data().unwrap();
+    assert!(event.starts_with(b"{\"type\":\"ADDED\""));
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_on_a_stream_too() {
+    let server = server(Limits {
+        head_bytes: 16 * 1024,
+        ..Limits::default()
+    })
+    .await;
+    let mut client = Client::http2(server.connect(b"h2", None).await.unwrap()).await;
+    let mut large = request(Method::GET, "/livez", "");
+    large
+        .headers_mut()
+        .insert("padding", "x".repeat(32 * 1024).parse().unwrap());
+    let answer = client.send(large).await;
+    assert!(answer.is_err() || answer.is_ok_and(|(code, ..)| code == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
+    assert_eq!(client.get("/livez", "").await.0, 200);
+}
+
+/// A request whose body never comes, once the server waits for it.
+async fn begin_write(server: &Server) -> impl AsyncReadExt + Unpin {
+    let mut stream = server.connect(b"http/1.1", None).await.unwrap();
+    let more = "Content-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n";
+    let head = head("POST", CONFIG_MAPS, ADMIN, more);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut go_on = [0; 12];
+    stream.read_exact(&mut go_on).await.unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100");
+    stream
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_told_to_come_back() {
+    let server = Server::start_with(Setup {
+        in_flight: InFlight::new(1, 1),
+        ..Setup::default()
+    })
+    .await;
+    let under_way = begin_write(&server).await;
+    let mut client = server.client().await;
+    let (code, headers, body) = client.send(post(CONFIG_MAPS, "usertoken", "{}")).await.unwrap();
+    assert_eq!(code, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        (&*body, &headers["retry-after"]),
+        ("Too many requests, please try again later.\n", &"1".parse().unwrap())
+    );
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+    // What reads has its own limit, what lasts has none, and administrators are never refused.
+    assert_eq!(client.get(CONFIG_MAPS, "usertoken").await.0, 403);
+    assert_eq!(client.get(&format!("{CONFIG_MAPS}?watch=1"), "usertoken").await.0, 403);
+    let (code, ..) = client
+        .send(post(CONFIG_MAPS, ADMIN, "{\"metadata\":{\"name\":\"a\"}}"))
+        .await
+        .unwrap();
+    assert_eq!(code, StatusCode::CREATED);
+    drop(under_way);
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_ended() {
+    let config = Config {
+        request_timeout: SHORT,
+        ..Config::default()
+    };
+    let server = Server::start_with(Setup {
+        config,
+        ..Setup::default()
+    })
+    .await;
+    let mut stream = begin_write(&server).await;
+    // The connection stays, for what is left of the body.
+    let (mut answer, mut buffer) = (String::new(), [0; 1024]);
+    let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+    while !answer.contains(message) {
+        let bytes = stream.read(&mut buffer).await.unwrap();
+        assert!(bytes > 0, "{answer}");
+        answer.push_str(&String::from_utf8_lossy(&buffer[..bytes]));
+    }
+    assert!(answer.contains("HTTP/1.1 504 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_may_have_less_time_than_the_server_gives() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let future = format!("{CONFIG_MAPS}?resourceVersion=1000000&timeout=1ms");
+    let (code, _, body) = client.get(&future, ADMIN).await;
+    assert_eq!(code, 504);
+    assert!(
+        body.contains("request did not complete within requested timeout"),
+        "{body}"
+    );
+    let (code, _, body) = client.get("/livez?timeout=soon", "").await;
+    assert_eq!(code, 400);
+    let message = r#"invalid timeout specified in the request URL - time: invalid duration \"soon\""#;
+    assert!(body.contains(message), "{body}");
+}
