@@ -204,7 +204,7 @@ impl Watch {
             if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
                 break end;
             }
-            let frame = tokio::time::timeout(Duration::from_secs(30), self.body.frame())
+            let frame = tokio::time::timeout(Duration::from_secs(100), self.body.frame())
                 .await
                 .unwrap()?;
             self.text.extend_from_slice(&frame.unwrap().into_data().unwrap());

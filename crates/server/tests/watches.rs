@@ -1,0 +1,209 @@
+//! What watches show, in which form, and how they end
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>).
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod support;
+
+use std::time::Duration;
+
+use holdfast_store::HistoryLimits;
+use http_body_util::BodyExt;
+use serde_json::json;
+use support::{CONFIG_MAPS, MERGE, Server, config_map};
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+async fn make(server: &Server, name: &str) -> String {
+    let made = server.post(CONFIG_MAPS, &config_map(name, "1")).await;
+    assert_eq!(made.code, 201, "{}", made.message());
+    made.version().to_owned()
+}
+
+async fn change(server: &Server, name: &str, value: &str) {
+    let patch = format!(r#"{{"data":{{"k":"{value}"}}}}"#);
+    let changed = server.patch(&format!("{CONFIG_MAPS}/{name}"), MERGE, &patch).await;
+    assert_eq!(changed.code, 200, "{}", changed.message());
+}
+
+#[tokio::test]
+async fn a_watcher_that_falls_behind_the_history_is_told_and_ended() {
+    let limits = HistoryLimits {
+        age: Duration::from_secs(300),
+        bytes: 1,
+    };
+    let server = Server::start_with(limits).await;
+    let version = make(&server, "a").await;
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}");
+    let (mut slow, mut other) = (
+        server.watch(&path).await,
+        server
+            .watch(&format!("/api/v1/secrets?watch=1&resourceVersion={version}"))
+            .await,
+    );
+    for value in ["2", "3", "4", "5"] {
+        change(&server, "a", value).await;
+    }
+    let (_, error) = slow.next().await.unwrap();
+    assert_eq!(
+        (&error["type"], &error["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
+    let message = error["object"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with(&format!("too old resource version: {version} (")),
+        "{message}"
+    );
+    assert!(slow.next().await.is_none());
+    // Those whose objects did not change have missed nothing.
+    let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}"#;
+    server.post("/api/v1/namespaces/default/secrets", secret).await;
+    assert_eq!(other.events(1).await, ["ADDED s"]);
+}
+
+#[tokio::test]
+async fn the_older_paths_watch_lists_namespaces_and_single_objects() {
+    let server = Server::start().await;
+    make(&server, "a").await;
+    make(&server, "ab").await;
+    let mut watches = Vec::new();
+    for (path, there) in [
+        ("/api/v1/watch/configmaps", vec!["ADDED a", "ADDED ab"]),
+        (
+            "/api/v1/watch/namespaces/default/configmaps",
+            vec!["ADDED a", "ADDED ab"],
+        ),
+        ("/api/v1/watch/namespaces/default/configmaps/a", vec!["ADDED a"]),
+        (
+            "/api/v1/configmaps?watch=1&fieldSelector=metadata.name%3Da",
+            vec!["ADDED a"],
+        ),
+        (
+            "/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3Da",
+            vec!["ADDED a"],
+        ),
+    ] {
+        let mut watch = server.watch(path).await;
+        assert_eq!(watch.events(there.len()).await, there, "{path}");
+        watches.push((path, watch));
+    }
+    change(&server, "ab", "2").await;
+    change(&server, "a", "2").await;
+    for (path, watch) in &mut watches {
+        if !path.ends_with('a') {
+            assert_eq!(watch.events(1).await, ["MODIFIED ab"], "{path}");
+        }
+        assert_eq!(watch.events(1).await, ["MODIFIED a"], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_tells_its_columns_with_the_first_row_alone() {
+    let server = Server::start().await;
+    make(&server, "a").await;
+    let path = format!("{CONFIG_MAPS}?watch=1");
+    let (mut first, mut second) = (server.watch_as(&path, TABLE).await, server.watch_as(&path, TABLE).await);
+    change(&server, "a", "2").await;
+    server.delete(&format!("{CONFIG_MAPS}/a")).await;
+    for watch in [&mut first, &mut second] {
+        let (_, added) = watch.next().await.unwrap();
+        assert_eq!(added["object"]["columnDefinitions"][0]["name"], "Name");
+        for expected in ["MODIFIED", "DELETED"] {
+            let (_, event) = watch.next().await.unwrap();
+            assert_eq!(event["type"], expected);
+            assert!(event["object"]["columnDefinitions"].is_null());
+            assert_eq!(event["object"]["rows"][0]["cells"][0], "a");
+            let row = &event["object"]["rows"][0]["object"];
+            assert_eq!(row["kind"], "PartialObjectMetadata");
+            assert_eq!(
+                row["metadata"]["resourceVersion"],
+                event["object"]["metadata"]["resourceVersion"]
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn metadata_alone_is_shown_where_that_is_asked_for() {
+    let server = Server::start().await;
+    let version = make(&server, "a").await;
+    let mut watch = server
+        .watch_as(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}"), PARTIAL)
+        .await;
+    change(&server, "a", "2").await;
+    let (short, event) = watch.next().await.unwrap();
+    let object = event["object"].as_object().unwrap();
+    assert_eq!(short, "MODIFIED a");
+    let members: Vec<&str> = object.keys().map(String::as_str).collect();
+    assert_eq!(members, ["kind", "apiVersion", "metadata"]);
+    let stored = server.get(&format!("{CONFIG_MAPS}/a")).await;
+    assert_eq!(&object["metadata"], stored.at("/metadata"));
+}
+
+#[tokio::test]
+async fn frames_of_protobuf_tell_their_length() {
+    let server = Server::start().await;
+    make(&server, "a").await;
+    make(&server, "b").await;
+    let path = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1");
+    let response = server.respond("GET", &path, "", "", PROTOBUF).await;
+    assert_eq!(
+        response.headers()["content-type"],
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    );
+    let mut bytes = &response.into_body().collect().await.unwrap().to_bytes()[..];
+    let mut frames = 0;
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let (frame, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        // A WatchEvent: its type, then the object in its envelope.
+        assert!(frame.starts_with(b"\x0a\x05ADDED"));
+        assert!(frame.windows(4).any(|bytes| bytes == b"k8s\0"));
+        (bytes, frames) = (rest, frames + 1);
+    }
+    assert_eq!(frames, 2);
+}
+
+#[tokio::test]
+async fn watches_are_refused_before_they_begin_and_not_by_their_first_event() {
+    let server = Server::start().await;
+    for (query, accept, code) in [
+        ("watch=1", "application/yaml", 406),
+        ("watch=1&timeoutSeconds=soon", "application/json", 400),
+        ("watch=1&labelSelector=%28", "application/json", 400),
+        ("watch=1&includeObject=Everything", TABLE, 400),
+        ("watch=1&sendInitialEvents=true", "application/json", 422),
+        (
+            "watch=1&resourceVersionMatch=Exact&resourceVersion=5",
+            "application/json",
+            422,
+        ),
+        ("watch=1&continue=abc", "application/json", 422),
+    ] {
+        let refused = server.get_as(&format!("{CONFIG_MAPS}?{query}"), accept).await;
+        assert_eq!(refused.code, code, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn bookmarks_come_each_minute_and_before_the_end() {
+    let server = Server::start().await;
+    let version = make(&server, "a").await;
+    let path = format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion={version}");
+    // From here on nothing waits for the disk, and time passes as soon as all wait for it.
+    tokio::time::pause();
+    let begin = tokio::time::Instant::now();
+    let mut watch = server.watch(&path).await;
+    for seconds in [60, 88] {
+        let (_, event) = watch.next().await.unwrap();
+        assert_eq!(event["type"], "BOOKMARK");
+        assert_eq!(
+            event["object"],
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": version}})
+        );
+        assert_eq!(begin.elapsed().as_secs(), seconds);
+    }
+    assert!(watch.next().await.is_none());
+    assert_eq!(begin.elapsed().as_secs(), 90);
+}
