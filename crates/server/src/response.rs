@@ -76,7 +76,7 @@ pub fn encoded(
     let body = match (representation.format, representation.pretty) {
         (Format::Json, false) => text,
         (Format::Json, true) => {
-            json::write_pretty(&parse()?, "  ", &mut out);
+            json::Indenter::default().write(&text, &mut out);
             out.into()
         }
         (Format::Yaml, _) => {

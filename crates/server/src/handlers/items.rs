@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use holdfast_resource::Resource;
 use holdfast_store::Key;
+use holdfast_value::json::Indenter;
 
 use super::representation::Writer;
 use crate::body::ResponseBody;
@@ -119,11 +120,12 @@ impl Items {
         }
     }
 
-    /// The body that these objects make by `writer`, sent in runs as the client takes them.
-    pub(super) fn into_body(self, writer: Writer, head: Vec<u8>) -> ResponseBody {
+    /// The body that these objects make by `writer`, sent in runs as the client takes them, indented if that is asked for.
+    pub(super) fn into_body(self, writer: Writer, head: Vec<u8>, indenter: Option<Indenter>) -> ResponseBody {
         let body = Body {
             items: self,
             writer,
+            indenter,
             run: head,
             first: true,
             ended: false,
@@ -166,6 +168,7 @@ impl Turn {
 struct Body {
     items: Items,
     writer: Writer,
+    indenter: Option<Indenter>,
     run: Vec<u8>,
     first: bool,
     ended: bool,
@@ -192,7 +195,12 @@ impl Body {
                 }
             }
         }
-        let run = std::mem::take(&mut self.run);
+        let mut run = std::mem::take(&mut self.run);
+        if let Some(indenter) = &mut self.indenter {
+            let mut indented = Vec::new();
+            indenter.write(&run, &mut indented);
+            run = indented;
+        }
         (!run.is_empty()).then(|| Bytes::from(run))
     }
 }

@@ -7,6 +7,7 @@ use holdfast_proto::Messages;
 use holdfast_resource::table::Column;
 use holdfast_resource::{Resource, ResourceVersion};
 use holdfast_value::Value;
+use holdfast_value::json::Indenter;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Collected};
 use smol_str::SmolStr;
@@ -230,8 +231,9 @@ pub(crate) async fn list(
         return Ok(response::bytes(StatusCode::OK, content_type, body));
     }
     let (writer, head) = Writer::new(context, shown, query, representation, &page.metadata())?;
-    let body = page.items.into_body(writer, head);
-    if format == Format::Json && !pretty {
+    let indenter = (format == Format::Json && pretty).then(Indenter::default);
+    let body = page.items.into_body(writer, head, indenter);
+    if format == Format::Json {
         return Ok(response::bytes(StatusCode::OK, content_type, body));
     }
     let json = body.collect().await.map(Collected::to_bytes).unwrap_or_default();

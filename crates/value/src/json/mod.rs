@@ -4,6 +4,7 @@
 //! surrogates become U+FFFD, and a repeated key is no error but a [`Finding`](crate::Finding). Writing is that of Go's
 //! `encoding/json`: `<`, `>`, `&`, U+2028 and U+2029 are escaped, and floats take an exponent below 1e-6 and from 1e21.
 
+mod indent;
 mod places;
 mod read;
 mod write;
@@ -12,6 +13,7 @@ use std::borrow::Cow;
 
 use crate::{Duplicates, Error, Limits, Parsed, Value};
 
+pub use indent::Indenter;
 pub use places::places;
 pub(crate) use read::{Dialect, Reader};
 pub use write::{to_string, to_vec, write, write_float, write_pretty, write_string};
