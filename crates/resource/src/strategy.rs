@@ -67,6 +67,11 @@ pub trait Strategy: Send + Sync {
         })
     }
 
+    /// Whether objects of the kind have a protobuf form. Custom resources have none.
+    fn has_protobuf(&self) -> bool {
+        true
+    }
+
     /// Whether the cells of tables come from the stored version of an object, whatever version is asked for, rather than from
     /// the version that is shown.
     fn tables_stored_version(&self) -> bool {

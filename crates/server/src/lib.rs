@@ -8,6 +8,7 @@ pub mod admission;
 pub mod authentication;
 pub mod authorization;
 pub mod body;
+mod compression;
 pub mod connection;
 pub mod discovery;
 pub mod go_duration;

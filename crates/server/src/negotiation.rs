@@ -113,12 +113,15 @@ impl Representation {
         }
     }
 
-    /// The form of an answer that holds an object, a list or a `Status`.
+    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form (`protobuf`),
+    /// their metadata still do.
     ///
     /// # Errors
     /// 406 where the client accepts nothing that is served.
-    pub fn of_object(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
-        Self::negotiate(headers, query, true)
+    pub fn of_object(headers: &HeaderMap, query: &Query, protobuf: bool) -> Result<Self, ApiError> {
+        Self::negotiate(headers, query, |format, view| {
+            format != Format::Protobuf || view != View::Whole || protobuf
+        })
     }
 
     /// The form of an answer that can be shown in full only, such as a discovery document.
@@ -126,15 +129,15 @@ impl Representation {
     /// # Errors
     /// 406 where the client accepts nothing that is served.
     pub fn of_document(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
-        Self::negotiate(headers, query, false)
+        Self::negotiate(headers, query, |_, view| view == View::Whole)
     }
 
-    fn negotiate(headers: &HeaderMap, query: &Query, views: bool) -> Result<Self, ApiError> {
+    fn negotiate(headers: &HeaderMap, query: &Query, served: impl Fn(Format, View) -> bool) -> Result<Self, ApiError> {
         let pretty = pretty(headers, query);
         for clause in clauses(headers) {
             let Some(format) = clause.format() else { continue };
             let Some(view) = clause.view(format) else { continue };
-            if (view != View::Whole || format == Format::Protobuf) && !views {
+            if !served(format, view) {
                 continue;
             }
             return Ok(Self { format, view, pretty });
@@ -345,7 +348,7 @@ mod tests {
     }
 
     fn object(accept: &str) -> Option<(Format, View)> {
-        let form = Representation::of_object(&headers(accept), &Query::default()).ok()?;
+        let form = Representation::of_object(&headers(accept), &Query::default(), true).ok()?;
         Some((form.format, form.view))
     }
 
@@ -386,6 +389,21 @@ mod tests {
         for (accept, expected) in cases {
             assert_eq!(object(accept), expected, "{accept}");
         }
+    }
+
+    #[test]
+    fn what_has_no_protobuf_form_falls_back_to_the_next_choice() {
+        let form = |accept: &str| Representation::of_object(&headers(accept), &Query::default(), false);
+        let format = |accept: &str| form(accept).map(|form| form.format).ok();
+        assert_eq!(format("application/vnd.kubernetes.protobuf"), None);
+        assert_eq!(
+            format("application/vnd.kubernetes.protobuf, application/json"),
+            Some(Format::Json)
+        );
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(format(metadata), Some(Format::Protobuf));
+        let document = Representation::of_document(&headers(metadata), &Query::default());
+        assert!(document.is_err(), "a document can only be shown whole");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 use http::header::HeaderMap;
 use http::{Method, StatusCode};
@@ -84,11 +85,11 @@ impl Paths {
             .any(|served| served.group == group)
     }
 
-    /// The answer at a path that is none of a resource.
+    /// The answer at a path that is none of a resource; in protobuf by `messages`.
     ///
     /// # Errors
     /// 404, 405 or 406.
-    pub async fn respond(&self, incoming: Incoming) -> Result<Response, ApiError> {
+    pub async fn respond(&self, messages: &Messages, incoming: Incoming) -> Result<Response, ApiError> {
         let Incoming {
             method, info, headers, ..
         } = incoming;
@@ -101,6 +102,7 @@ impl Paths {
             return Ok(answer.unwrap_or_else(page_not_found));
         }
         let document = Document {
+            messages,
             headers: &headers,
             query: &info.query,
         };
@@ -116,8 +118,11 @@ impl Paths {
             ["version"] if method == Method::GET => document.json_only(&self.version),
             ["version"] => Err(ApiError::method_not_allowed()),
             ["version", ..] => Err(ApiError::unknown_resource()),
-            ["api"] if aggregated::is_wanted(&headers) => Ok(self.discovery.respond(registry, Root::Core, &headers)),
-            ["apis"] if aggregated::is_wanted(&headers) => Ok(self.discovery.respond(registry, Root::Groups, &headers)),
+            [root @ ("api" | "apis")] if aggregated::wanted(&headers).is_some() => {
+                let root = if *root == "api" { Root::Core } else { Root::Groups };
+                let format = aggregated::wanted(&headers).unwrap_or_default();
+                self.discovery.respond(messages, registry, root, format, &headers)
+            }
             ["api"] => document.any_format(&ApiVersions::new(&registry, &self.address)),
             ["apis"] => document.any_format(&ApiGroupList::new(&registry)),
             ["apis", group] => match ApiGroup::new(&registry, group) {
@@ -169,6 +174,7 @@ fn page_not_found() -> Response {
 
 /// Answers with documents in the form that a request asks for.
 struct Document<'a> {
+    messages: &'a Messages,
     headers: &'a HeaderMap,
     query: &'a crate::query::Query,
 }
@@ -183,13 +189,14 @@ impl Document<'_> {
     /// The document at a path whose route takes any Accept header, so that negotiation alone refuses.
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = Representation::of_document(self.headers, self.query)?;
-        response::document(StatusCode::OK, &representation, document)
+        response::document(self.messages, StatusCode::OK, &representation, document)
     }
 
     /// The document, which has no form but JSON.
     fn json_only(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         negotiation::check_acceptable(self.headers, &["application/json"])?;
         response::document(
+            self.messages,
             StatusCode::OK,
             &Representation {
                 pretty: true,

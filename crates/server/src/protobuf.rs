@@ -32,7 +32,9 @@ pub(crate) fn read(messages: &Messages, bytes: &[u8], expected: (&str, &str)) ->
 /// 406 where objects of its kind have no protobuf form, 500 where it does not fit its type.
 pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, ApiError> {
     let object = json::parse(text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()))?;
-    let (api_version, kind) = (text_at(&object, "apiVersion"), text_at(&object, "kind"));
+    // Some documents of discovery leave out their version, as the reference's do.
+    let api_version = Some(text_at(&object, "apiVersion")).filter(|version| !version.is_empty());
+    let (api_version, kind) = (api_version.unwrap_or("v1"), text_at(&object, "kind"));
     let message = message(messages, api_version, kind, &object)?;
     let mut out = Vec::with_capacity(message.len() + TAIL.len() + 64);
     write_envelope(api_version, kind, &message, &mut out);
@@ -83,6 +85,11 @@ fn encode(messages: &Messages, of: TypeId, value: &Value) -> Result<Vec<u8>, Api
 }
 
 fn type_of(messages: &Messages, api_version: &str, kind: &str) -> Option<TypeId> {
+    // The metadata of an object are the same message in both versions.
+    let api_version = match (api_version, kind) {
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
+        _ => api_version,
+    };
     messages.types().id_of_kind(&GroupVersionKind {
         group_version: GroupVersion::parse(api_version)?,
         kind: SmolStr::new(kind),

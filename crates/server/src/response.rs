@@ -29,12 +29,13 @@ pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Respon
     response
 }
 
-/// An answer of one document in the form that the client asked for: JSON with the members in their order, or YAML.
+/// An answer of one document in the form that the client asked for: JSON with the members in their order, YAML, or protobuf
+/// by `messages`.
 ///
 /// # Errors
-/// 500 where the document has no JSON form, which is a fault of the server; 406 for protobuf, which documents are not
-/// negotiated in.
+/// 500 where the document has no JSON form, which is a fault of the server; 406 where its kind has no protobuf form.
 pub fn document(
+    messages: &Messages,
     code: StatusCode,
     representation: &Representation,
     document: &impl Serialize,
@@ -54,7 +55,10 @@ pub fn document(
             yaml::write(&value, &mut text);
             text
         }
-        (Format::Protobuf, _) => return Err(ApiError::not_acceptable("documents have no protobuf form")),
+        (Format::Protobuf, _) => {
+            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            protobuf::from_json(messages, &json)?
+        }
     };
     Ok(bytes(code, representation.format.content_type(), body))
 }
@@ -102,7 +106,7 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
     // A Status is numbers and text, which have any form.
     let response = match representation.format {
         Format::Protobuf => encoded(messages, code, representation, error.to_json()),
-        _ => document(code, representation, &error.document()),
+        _ => document(messages, code, representation, &error.document()),
     };
     let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
     let details = error.status().details.as_ref();

@@ -12,6 +12,7 @@ use smol_str::SmolStr;
 
 use crate::ApiError;
 use crate::body::RequestBody;
+use crate::compression;
 use crate::handlers;
 use crate::negotiation::{self, NAMED_TYPES, NAMED_WATCH_TYPES, Representation};
 use crate::request::ResourceRequest;
@@ -44,7 +45,13 @@ pub async fn serve_resource(
     target: ResourcePath,
 ) -> Result<Response, ApiError> {
     let request = resource_request(context.registry(), incoming, target)?;
-    handlers::handle(context, request).await
+    let compress = request.verb != Verb::Watch && compression::is_wanted(&request.headers);
+    let response = handlers::handle(context, request).await?;
+    Ok(if compress {
+        compression::compressed(response).await
+    } else {
+        response
+    })
 }
 
 /// Finds the resource that `target` names and checks that what is asked for can be done with it.
@@ -71,7 +78,8 @@ pub fn resource_request(
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = if watchable { &NAMED_WATCH_TYPES } else { &NAMED_TYPES };
     negotiation::check_acceptable(&headers, produced)?;
-    let representation = Representation::of_object(&headers, &info.query)?;
+    let protobuf = place.served.resource.strategy.has_protobuf();
+    let representation = Representation::of_object(&headers, &info.query, protobuf)?;
     let Place {
         served,
         namespace,

@@ -166,7 +166,7 @@ impl Service {
             .clone()
             .filter(|_| self.paths.is_api(&incoming.info.path))
         else {
-            return self.paths.respond(incoming).await;
+            return self.paths.respond(self.context.messages(), incoming).await;
         };
         let context = Arc::clone(&self.context);
         // What changes something is finished even if the client goes away: what a write reserves is given back, or kept

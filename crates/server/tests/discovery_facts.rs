@@ -5,8 +5,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use holdfast_proto::Messages;
 use holdfast_server::discovery::aggregated::{Documents, Root};
 use holdfast_server::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
+use holdfast_server::negotiation::Format;
 use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde::Serialize;
@@ -99,12 +101,14 @@ async fn aggregated_documents_are_those_of_the_reference() {
     let Some(facts) = facts() else { return };
     let registry = Arc::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
     let documents = Documents::default();
+    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
     for (root, file) in [
         (Root::Core, "aggregated-api.json"),
         (Root::Groups, "aggregated-apis.json"),
     ] {
-        let response = documents.respond(Arc::clone(&registry), root, &HeaderMap::new());
-        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let (registry, headers) = (Arc::clone(&registry), HeaderMap::new());
+        let response = documents.respond(&messages, registry, root, Format::Json, &headers);
+        let body = response.unwrap().into_body().collect().await.unwrap().to_bytes();
         assert_same(file, &serde_json::from_slice(&body).unwrap(), &read(facts.join(file)));
     }
 }

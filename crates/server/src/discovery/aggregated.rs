@@ -1,10 +1,11 @@
 //! Discovery in the newer form: one document for all of `/api` and one for all of `/apis`
 //! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use holdfast_proto::Messages;
 use holdfast_resource::{GroupVersion, Registry};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
@@ -14,13 +15,20 @@ use smol_str::SmolStr;
 
 use super::legacy::foreign;
 use super::{groups, sorted, subresources, verb_names};
+use crate::ApiError;
 use crate::body::ResponseBody;
-use crate::negotiation;
+use crate::negotiation::{self, Clause, Format, Representation};
+use crate::protobuf;
 use crate::response::{self, Response};
 
-/// The media type of the documents, as clients ask for it and as it stands in the answer.
-const CONTENT_TYPE: HeaderValue =
-    HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+/// The media type of the documents in each format, as clients ask for it and as it stands in the answer.
+fn content_type(format: Format) -> HeaderValue {
+    HeaderValue::from_static(match format {
+        Format::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        Format::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        Format::Protobuf => "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    })
+}
 
 /// Which of the two documents is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,22 +51,36 @@ struct Made {
 
 struct Document {
     json: Bytes,
+    /// Made when it is first asked for.
+    protobuf: OnceLock<Bytes>,
     etag: HeaderValue,
 }
 
-/// Whether a request asks for the newer form. It does if any clause of Accept does, wherever it stands.
-pub fn is_wanted(headers: &HeaderMap) -> bool {
-    negotiation::clauses(headers).iter().any(|clause| {
-        clause.format() == Some(negotiation::Format::Json)
-            && clause.parameter("g") == Some("apidiscovery.k8s.io")
+/// The format in which a request asks for the newer form, if it does. It does if any clause of Accept does, wherever it
+/// stands.
+pub fn wanted(headers: &HeaderMap) -> Option<Format> {
+    let asks = |clause: &Clause| {
+        clause.parameter("g") == Some("apidiscovery.k8s.io")
             && clause.parameter("v") == Some("v2")
             && clause.parameter("as") == Some("APIGroupDiscoveryList")
-    })
+    };
+    let clauses = negotiation::clauses(headers);
+    clauses.iter().filter(|clause| asks(clause)).find_map(Clause::format)
 }
 
 impl Documents {
-    /// The document, or 304 where the client has it already.
-    pub fn respond(&self, registry: Arc<Registry>, root: Root, headers: &HeaderMap) -> Response {
+    /// The document, or 304 where the client has it already; in protobuf by `messages`.
+    ///
+    /// # Errors
+    /// 500 where it has no such form, which is a fault of the server.
+    pub fn respond(
+        &self,
+        messages: &Messages,
+        registry: Arc<Registry>,
+        root: Root,
+        format: Format,
+        headers: &HeaderMap,
+    ) -> Result<Response, ApiError> {
         let made = self.of(registry);
         let document = match root {
             Root::Core => &made.core,
@@ -70,13 +92,13 @@ impl Documents {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         } else {
-            response::bytes(StatusCode::OK, CONTENT_TYPE, document.json.clone())
+            document.respond(messages, format)?
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, document.etag.clone());
         headers.insert(header::VARY, HeaderValue::from_static("Accept"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-        response
+        Ok(response)
     }
 
     fn of(&self, registry: Arc<Registry>) -> Arc<Made> {
@@ -121,8 +143,32 @@ impl Document {
         etag.push('"');
         Self {
             json: json.into(),
+            protobuf: OnceLock::new(),
             etag: HeaderValue::from_str(&etag).unwrap_or(HeaderValue::from_static("\"\"")),
         }
+    }
+
+    fn respond(&self, messages: &Messages, format: Format) -> Result<Response, ApiError> {
+        let body = match (format, self.protobuf.get()) {
+            (Format::Protobuf, Some(made)) => made.clone(),
+            (Format::Protobuf, None) => {
+                let made = Bytes::from(protobuf::from_json(messages, &self.json)?);
+                self.protobuf.get_or_init(|| made).clone()
+            }
+            (Format::Json, _) => self.json.clone(),
+            (Format::Yaml, _) => {
+                let yaml = Representation {
+                    format,
+                    ..Representation::default()
+                };
+                let mut response = response::encoded(messages, StatusCode::OK, &yaml, self.json.clone())?;
+                response
+                    .headers_mut()
+                    .insert(header::CONTENT_TYPE, content_type(format));
+                return Ok(response);
+            }
+        };
+        Ok(response::bytes(StatusCode::OK, content_type(format), body))
     }
 }
 

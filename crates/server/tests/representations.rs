@@ -1,0 +1,160 @@
+//! The forms of answers, through the whole server: what clients ask for in Accept and Accept-Encoding.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod support;
+
+use std::sync::Arc;
+
+use holdfast_proto::{Envelope, Messages};
+use holdfast_resource::GroupVersionKind;
+use holdfast_value::{Limits, Value, json};
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use support::{CONFIG_MAPS, Server, config_map};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+async fn ask(server: &Server, path: &str, accept: &str) -> (u16, HeaderMap, Vec<u8>) {
+    let (head, body) = server.respond("GET", path, "", "", accept).await.into_parts();
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    (head.status.as_u16(), head.headers, body)
+}
+
+/// What protobuf bytes hold, as JSON: version, kind and the object.
+fn decoded(bytes: &[u8]) -> (String, String, Value) {
+    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+    let envelope = Envelope::read(bytes).unwrap();
+    let kind = GroupVersionKind {
+        group_version: holdfast_resource::GroupVersion::parse(&envelope.api_version).unwrap(),
+        kind: envelope.kind.as_ref().into(),
+    };
+    let of = messages.types().id_of_kind(&kind).unwrap();
+    let object = messages.decode(of, envelope.message, &Limits::REQUEST).unwrap();
+    (envelope.api_version.to_string(), envelope.kind.to_string(), object)
+}
+
+#[tokio::test]
+async fn discovery_is_told_in_protobuf_too() {
+    let server = Server::start().await;
+    for (path, version, kind) in [
+        ("/api", "v1", "APIVersions"),
+        ("/apis", "v1", "APIGroupList"),
+        ("/apis/apps", "v1", "APIGroup"),
+        ("/api/v1", "v1", "APIResourceList"),
+        ("/apis/apps/v1", "v1", "APIResourceList"),
+    ] {
+        let (code, headers, body) = ask(&server, path, PROTOBUF).await;
+        assert_eq!(
+            (code, &headers[header::CONTENT_TYPE]),
+            (200, &PROTOBUF.parse().unwrap())
+        );
+        let (api_version, of, object) = decoded(&body);
+        assert_eq!((api_version.as_str(), of.as_str()), (version, kind), "{path}");
+        // Every document but the first two names what it is about.
+        let (_, _, text) = ask(&server, path, "application/json").await;
+        let text = json::parse(&text, &Limits::REQUEST).unwrap();
+        for member in ["groups", "versions", "resources"] {
+            assert_eq!(object.get(member), text.get(member), "{path} {member}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn aggregated_discovery_is_one_document_in_each_form_with_one_etag() {
+    let server = Server::start().await;
+    let parameters = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let accept = format!("{PROTOBUF}{parameters}");
+    let (code, headers, body) = ask(&server, "/apis", &accept).await;
+    assert_eq!(
+        (code, headers[header::CONTENT_TYPE].to_str().unwrap()),
+        (200, accept.as_str())
+    );
+    let (_, kind, object) = decoded(&body);
+    assert_eq!(kind, "APIGroupDiscoveryList");
+    let (_, of_json, text) = ask(&server, "/apis", &format!("application/json{parameters}")).await;
+    assert_eq!(of_json[header::ETAG], headers[header::ETAG]);
+    let text = json::parse(&text, &Limits::REQUEST).unwrap();
+    let names = |document: &Value| -> Vec<Value> {
+        let groups = document.get("items").and_then(Value::as_list).unwrap();
+        groups
+            .iter()
+            .map(|group| group.at(&["metadata", "name"]).cloned().unwrap())
+            .collect()
+    };
+    assert_eq!(names(&object), names(&text));
+    let (_, headers, text) = ask(&server, "/apis", &format!("application/yaml{parameters}")).await;
+    assert!(
+        headers[header::CONTENT_TYPE]
+            .to_str()
+            .unwrap()
+            .starts_with("application/yaml;")
+    );
+    assert!(text.starts_with(b"apiVersion: apidiscovery.k8s.io/v2\n"));
+}
+
+#[tokio::test]
+async fn metadata_alone_come_in_protobuf_in_both_versions() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    for version in ["v1", "v1beta1"] {
+        let accept = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v={version}");
+        let (code, _, body) = ask(&server, &format!("{CONFIG_MAPS}/a"), &accept).await;
+        assert_eq!(code, 200);
+        let envelope = Envelope::read(&body).unwrap();
+        assert_eq!(
+            (envelope.api_version.as_ref(), envelope.kind.as_ref()),
+            (format!("meta.k8s.io/{version}").as_str(), "PartialObjectMetadata")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_has_ended_says_so_beside_its_cells() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    assert_eq!(server.post(pods, pod).await.code, 201);
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let (_, _, before) = ask(&server, pods, table).await;
+    let before = json::parse(&before, &Limits::REQUEST).unwrap();
+    assert!(
+        before.get("rows").unwrap().as_list().unwrap()[0]
+            .get("conditions")
+            .is_none()
+    );
+    let status = r#"{"status":{"phase":"Failed"}}"#;
+    let patched = server.patch(&format!("{pods}/a/status"), support::MERGE, status).await;
+    assert_eq!(patched.code, 200);
+    let (_, _, after) = ask(&server, pods, table).await;
+    let after = json::parse(&after, &Limits::REQUEST).unwrap();
+    let row = &after.get("rows").unwrap().as_list().unwrap()[0];
+    let conditions = json::to_string(row.get("conditions").unwrap());
+    assert_eq!(
+        conditions,
+        r#"[{"message":"The pod failed.","reason":"Failed","status":"True","type":"Completed"}]"#
+    );
+}
+
+#[tokio::test]
+async fn all_versions_of_a_resource_share_the_cells_of_the_stored_one() {
+    let server = Server::start().await;
+    let scalers = |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    let scaler = r#"{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},
+        "spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"targetCPUUtilizationPercentage":70}}"#;
+    let created = server.post(&scalers("v1"), scaler).await;
+    assert_eq!(created.code, 201, "{}", created.message());
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let mut cells = Vec::new();
+    for version in ["v1", "v2"] {
+        let (_, _, body) = ask(&server, &format!("{}?includeObject=Object", scalers(version)), table).await;
+        let body = json::parse(&body, &Limits::REQUEST).unwrap();
+        let row = &body.get("rows").unwrap().as_list().unwrap()[0];
+        let shown = row.at(&["object", "apiVersion"]).and_then(Value::as_str);
+        assert_eq!(shown, Some(format!("autoscaling/{version}").as_str()));
+        cells.push(row.get("cells").unwrap().as_list().unwrap()[2].clone());
+    }
+    assert_eq!(cells[0], "cpu: <unknown>/70%".into());
+    assert_eq!(cells[0], cells[1]);
+}
