@@ -17,8 +17,10 @@ mod encode;
 mod envelope;
 mod error;
 mod layout;
+mod openapi_v2;
 mod wire;
 
 pub use envelope::{Envelope, ListHead, MAGIC, TAIL, write_envelope, write_list, write_watch_event};
 pub use error::{DecodeError, EncodeError};
 pub use layout::Messages;
+pub use openapi_v2::openapi_v2;

@@ -236,6 +236,15 @@ impl Clause {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// Whether it accepts a media type, by name or by a wildcard.
+    pub(crate) fn accepts(&self, media_type: &str) -> bool {
+        match self.media_type.strip_suffix('*') {
+            Some("*/") => true,
+            Some(family) => media_type.starts_with(family),
+            None => self.media_type == media_type,
+        }
+    }
+
     /// The format that this clause accepts, if it is one that is served.
     pub(crate) fn format(&self) -> Option<Format> {
         match self.media_type.as_str() {

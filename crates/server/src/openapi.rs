@@ -14,14 +14,15 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use holdfast_value::{Limits, json};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
 use parking_lot::Mutex;
-use serde_json::json;
 use sha2::{Digest as _, Sha512};
 
 use crate::ApiError;
 use crate::body::ResponseBody;
+use crate::negotiation;
 use crate::query::Query;
 use crate::response::{self, Response};
 
@@ -56,10 +57,24 @@ struct Kept {
 /// How long clients may keep a document that they ask for by its hash, which never changes.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON: &str = "application/json";
 
-/// The name of the document of version 2 among those of version 3.
+/// The name of the document of version 2 among those of version 3, and that of its protobuf form.
 const VERSION_2: &str = "v2";
+const VERSION_2_PROTOBUF: &str = "v2.pb";
+
+/// The media types in which the document of version 2 can be asked for, each with the name of what is sent and its type.
+const VERSION_2_TYPES: [(&str, &str, &str); 3] = [
+    (JSON, VERSION_2, JSON),
+    (
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        VERSION_2_PROTOBUF,
+        PROTOBUF,
+    ),
+    (PROTOBUF, VERSION_2_PROTOBUF, PROTOBUF),
+];
+
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 impl OpenApi {
     /// The documents of `source`.
@@ -73,7 +88,7 @@ impl OpenApi {
     /// The answer at `path`, if it is one of OpenAPI. `now` is the time of day.
     ///
     /// # Errors
-    /// 406 where the client takes no JSON; 500 where a document cannot be made.
+    /// 500 where a document cannot be made.
     pub async fn respond(
         self: &Arc<Self>,
         path: &str,
@@ -82,19 +97,29 @@ impl OpenApi {
         now: SystemTime,
     ) -> Result<Option<Response>, ApiError> {
         match path {
-            "/openapi/v2" => self.document(VERSION_2, headers).await.map(Some),
+            "/openapi/v2" => {
+                let Some((_, name, content_type)) = accepted(headers, &VERSION_2_TYPES) else {
+                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
+                };
+                self.document(name, content_type, headers).await.map(Some)
+            }
             "/openapi/v3" | "/openapi/v3/" => Ok(Some(self.index())),
             _ => {
-                let name = path.strip_prefix("/openapi/v3/").map(|name| name.trim_end_matches('/'));
-                let Some(name) = name.filter(|name| self.source.paths().iter().any(|known| known == name)) else {
+                let Some(name) = path.strip_prefix("/openapi/v3/").map(|name| name.trim_end_matches('/')) else {
                     return Ok(None);
                 };
+                if !self.source.paths().iter().any(|known| known == name) {
+                    return Ok(Some(refused(StatusCode::NOT_FOUND)));
+                }
                 let hash = hash(&self.source.fingerprint(), name);
                 let asked = query.get("hash").filter(|asked| !asked.is_empty());
                 if asked.is_some_and(|asked| asked != hash) {
                     return Ok(Some(moved(&format!("/openapi/v3/{name}?hash={hash}"))));
                 }
-                let mut response = self.document(name, headers).await?;
+                if accepted(headers, &VERSION_2_TYPES[..1]).is_none() {
+                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
+                }
+                let mut response = self.document(name, JSON, headers).await?;
                 if asked.is_some() {
                     let headers = response.headers_mut();
                     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -116,15 +141,20 @@ impl OpenApi {
             .into_iter()
             .map(|name| {
                 let url = format!("/openapi/v3/{name}?hash={}", hash(&fingerprint, &name));
-                (name, json!({ "serverRelativeURL": url }))
+                (name, serde_json::json!({ "serverRelativeURL": url }))
             })
             .collect();
-        let index = json!({ "paths": paths });
+        let index = serde_json::json!({ "paths": paths });
         response::text(StatusCode::OK, index.to_string())
     }
 
-    async fn document(self: &Arc<Self>, name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
-        check_json(headers)?;
+    async fn document(
+        self: &Arc<Self>,
+        name: &str,
+        content_type: &'static str,
+        headers: &HeaderMap,
+    ) -> Result<Response, ApiError> {
+        let content_type = HeaderValue::from_static(content_type);
         let fingerprint = self.source.fingerprint();
         let etag = HeaderValue::from_str(&format!("\"{}\"", hash(&fingerprint, name)));
         let etag = etag.map_err(|error| ApiError::internal(error.to_string()))?;
@@ -135,18 +165,18 @@ impl OpenApi {
         } else {
             let compressed = self.compressed(fingerprint, name).await?;
             if takes_gzip(headers) {
-                let mut response = response::bytes(StatusCode::OK, JSON, compressed);
+                let mut response = response::bytes(StatusCode::OK, content_type, compressed);
                 let encoding = HeaderValue::from_static("gzip");
                 response.headers_mut().insert(header::CONTENT_ENCODING, encoding);
                 response
             } else {
                 let text = blocking(move || decompress(&compressed)).await?;
-                response::bytes(StatusCode::OK, JSON, text)
+                response::bytes(StatusCode::OK, content_type, text)
             }
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, etag);
-        if name == VERSION_2 {
+        if name.starts_with(VERSION_2) {
             headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         headers.append(header::VARY, HeaderValue::from_static("Accept"));
@@ -171,6 +201,11 @@ impl OpenApi {
         blocking(move || {
             let text = match name.as_str() {
                 VERSION_2 => Some(this.source.version_2()),
+                VERSION_2_PROTOBUF => {
+                    let document = json::parse(&this.source.version_2(), &Limits::TRUSTED);
+                    let document = document.map_err(|error| ApiError::internal(error.to_string()))?;
+                    Some(holdfast_proto::openapi_v2(&document))
+                }
                 name => this.source.version_3(name),
             };
             let text = text.ok_or_else(ApiError::unknown_resource)?;
@@ -243,8 +278,22 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
-    crate::negotiation::check_acceptable(headers, &["application/json", "application/*"])
+/// What can be asked for, what is sent then, and its content type: the first that the best clause of Accept names.
+fn accepted(
+    headers: &HeaderMap,
+    served: &'static [(&str, &str, &str)],
+) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    let clauses = negotiation::clauses(headers);
+    clauses
+        .iter()
+        .find_map(|clause| served.iter().find(|(media_type, ..)| clause.accepts(media_type)))
+}
+
+/// An answer that says nothing but its code, as the reference's at these paths.
+fn refused(code: StatusCode) -> Response {
+    let mut response = HttpResponse::new(ResponseBody::empty());
+    *response.status_mut() = code;
+    response
 }
 
 #[cfg(test)]
@@ -334,8 +383,23 @@ mod tests {
 
     #[tokio::test]
     async fn other_paths_are_not_of_openapi() {
-        for path in ["/openapi", "/openapi/v3/apis/none/v1", "/openapi/v4"] {
+        for path in ["/openapi", "/openapi/v4"] {
             assert!(ask(path, "", &[]).await.is_none(), "{path}");
+        }
+        let unknown = ask("/openapi/v3/apis/none/v1", "", &[]).await.unwrap();
+        assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn version_2_comes_in_protobuf_for_those_who_ask_for_it() {
+        let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+        let document = ask("/openapi/v2", "", &[(header::ACCEPT, protobuf)]).await.unwrap();
+        assert_eq!(document.headers()[header::CONTENT_TYPE], PROTOBUF);
+        assert_eq!(text(document).await, b"\x0a\x032.0");
+        for (path, accept) in [("/openapi/v2", "text/html"), ("/openapi/v3/api/v1", protobuf)] {
+            let refused = ask(path, "", &[(header::ACCEPT, accept)]).await.unwrap();
+            assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
+            assert!(text(refused).await.is_empty());
         }
     }
 }
