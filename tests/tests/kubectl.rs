@@ -282,3 +282,38 @@ fn a_misspelt_field_is_refused() {
     let refusal = kubectl.refuses(&["create", "-f", "-"], &misspelt);
     assert!(refusal.contains("unknown field \"spec.replica\""), "{refusal}");
 }
+
+#[test]
+fn auth_tells_who_one_is_and_what_one_may_do() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let says = kubectl.says(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"], "");
+    assert_eq!(says, r#"["system:masters","system:authenticated"]"#);
+    assert_eq!(kubectl.says(&["auth", "can-i", "delete", "nodes"], ""), "yes\n");
+    let as_ann = ["--as=ann", "--namespace=default"];
+    let can = |what: &[&str]| {
+        let output = kubectl.output(&[&["auth", "can-i"], what, &as_ann].concat(), "");
+        text(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(can(&["get", "pods"]), "no");
+    assert_eq!(can(&["get", "/healthz"]), "yes");
+    kubectl.says(
+        &[
+            "create",
+            "role",
+            "reader",
+            "--verb=get",
+            "--resource=pods",
+            "--resource-name=a",
+        ],
+        "",
+    );
+    kubectl.says(&["create", "rolebinding", "reader", "--role=reader", "--user=ann"], "");
+    assert_eq!(can(&["get", "pods/a"]), "yes");
+    assert_eq!(can(&["get", "pods/b"]), "no");
+    assert!(can(&["--list"]).contains("pods"));
+    let refusal = kubectl.refuses(&["get", "pods", "--as=ann"], "");
+    assert!(
+        refusal.starts_with("Error from server (Forbidden): pods is forbidden: User \"ann\" cannot list"),
+        "{refusal}"
+    );
+}

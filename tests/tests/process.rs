@@ -120,16 +120,70 @@ async fn a_second_process_on_the_same_directory_is_refused() {
 }
 
 #[tokio::test]
-async fn who_brings_no_credentials_is_not_answered() {
+async fn who_brings_no_credentials_may_ask_for_health_alone_or_not_at_all() {
+    let cases: [(&[&str], _, _); 2] = [
+        (&[], StatusCode::OK, (StatusCode::FORBIDDEN, "Forbidden")),
+        (
+            &["--anonymous-auth=false"],
+            StatusCode::UNAUTHORIZED,
+            (StatusCode::UNAUTHORIZED, "Unauthorized"),
+        ),
+    ];
+    for (flags, health, (code, reason)) in cases {
+        let server = Server::start(&Binary::debug().unwrap(), flags).unwrap();
+        let mut connection = Target::of(&server).unwrap().anonymous().connect().await.unwrap();
+        let (status, _) = connection.ask(Method::GET, "/livez", "", Bytes::new()).await.unwrap();
+        assert_eq!(status, health, "{flags:?}");
+        let (status, body) = connection
+            .ask(Method::GET, CONFIG_MAPS, "", Bytes::new())
+            .await
+            .unwrap();
+        assert_eq!(status, code, "{flags:?}");
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["reason"], reason);
+    }
+}
+
+#[tokio::test]
+async fn the_mode_of_authorization_decides_who_may_do_what() {
+    for (mode, code) in [("AlwaysAllow", StatusCode::OK), ("AlwaysDeny", StatusCode::FORBIDDEN)] {
+        let flag = format!("--authorization-mode={mode}");
+        let server = Server::start(&Binary::debug().unwrap(), &[&flag]).unwrap();
+        let mut connection = Target::of(&server).unwrap().anonymous().connect().await.unwrap();
+        let (status, _) = connection
+            .ask(Method::GET, CONFIG_MAPS, "", Bytes::new())
+            .await
+            .unwrap();
+        assert_eq!(status, code, "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn roles_of_the_start_come_back_and_stay_as_they_are_otherwise() {
+    const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    async fn read(server: &Server, name: &str) -> Bytes {
+        let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+        let path = format!("{ROLES}/{name}");
+        connection.send(Method::GET, &path, "", Bytes::new()).await.unwrap()
+    }
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().anonymous().connect().await.unwrap();
-    let (status, body) = connection
-        .ask(Method::GET, CONFIG_MAPS, "", Bytes::new())
+    let (view, discovery) = (read(&server, "view").await, read(&server, "system:discovery").await);
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let path = format!("{ROLES}/system:discovery");
+    let patch = Bytes::from_static(br#"{"rules":[]}"#);
+    connection
+        .send(Method::PATCH, &path, "application/merge-patch+json", patch)
         .await
         .unwrap();
-    assert_eq!(status, StatusCode::UNAUTHORIZED);
-    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["reason"], "Unauthorized");
+    let server = server.restart(&[]).unwrap();
+    assert_eq!(read(&server, "view").await, view);
+    let rules = |role: &[u8]| serde_json::from_slice::<serde_json::Value>(role).unwrap()["rules"].clone();
+    let again = rules(&read(&server, "system:discovery").await);
+    // They come back one by one.
+    assert_eq!(
+        again.as_array().unwrap().len(),
+        rules(&discovery)[0]["nonResourceURLs"].as_array().unwrap().len()
+    );
 }
 
 async fn get_status(server: &Server, path: &str) -> StatusCode {

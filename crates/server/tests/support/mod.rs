@@ -49,6 +49,16 @@ pub struct Answer {
 }
 
 impl Answer {
+    async fn read(response: http::Response<ResponseBody>) -> Self {
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Self {
+            code: head.status.as_u16(),
+            headers: head.headers,
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        }
+    }
+
     /// What stands at a JSON pointer.
     pub fn at(&self, pointer: &str) -> &Value {
         self.body.pointer(pointer).unwrap_or(&Value::Null)
@@ -132,14 +142,13 @@ impl Server {
     }
 
     pub async fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> Answer {
-        let response = self.respond(method, path, content_type, body, "application/json").await;
-        let (head, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
-            code: head.status.as_u16(),
-            headers: head.headers,
-            body: serde_json::from_slice(&bytes).unwrap_or_default(),
-        }
+        Answer::read(self.respond(method, path, content_type, body, "application/json").await).await
+    }
+
+    /// Sends a request in the name of `user`.
+    pub async fn send_as(&self, user: &str, method: &str, path: &str, content_type: &str, body: &str) -> Answer {
+        let headers = [("Accept", "application/json"), ("Impersonate-User", user)];
+        Answer::read(self.request(method, path, content_type, body, &headers).await).await
     }
 
     pub async fn respond(
@@ -150,12 +159,26 @@ impl Server {
         body: &str,
         accept: &str,
     ) -> http::Response<ResponseBody> {
+        self.request(method, path, content_type, body, &[("Accept", accept)])
+            .await
+    }
+
+    async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> http::Response<ResponseBody> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("Authorization", "Bearer token")
-            .header("User-Agent", "tests/1")
-            .header("Accept", accept);
+            .header("User-Agent", "tests/1");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         if !content_type.is_empty() {
             request = request.header("Content-Type", content_type);
         }
@@ -165,13 +188,7 @@ impl Server {
 
     /// The answer to a GET that accepts this media type.
     pub async fn get_as(&self, path: &str, accept: &str) -> Answer {
-        let (head, body) = self.respond("GET", path, "", "", accept).await.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
-            code: head.status.as_u16(),
-            headers: head.headers,
-            body: serde_json::from_slice(&bytes).unwrap_or_default(),
-        }
+        Answer::read(self.respond("GET", path, "", "", accept).await).await
     }
 
     /// Opens a watch.

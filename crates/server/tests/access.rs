@@ -1,0 +1,322 @@
+//! Who may do what: roles and bindings, grants, reviews and impersonation, over a whole server.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use serde_json::json;
+use support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server, config_map};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
+
+/// Creates a Role in `default`, and binds it to the user `ann`.
+async fn grant(server: &Server, name: &str, rules: serde_json::Value) {
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    let role = json!({"metadata": {"name": name}, "rules": rules});
+    assert_eq!(server.post(&roles, &role.to_string()).await.code, 201);
+    let answer = server.post(&bindings(), &binding(name, "Role", name)).await;
+    assert_eq!(answer.code, 201, "{}", answer.message());
+}
+
+fn bindings() -> String {
+    format!("{RBAC}/namespaces/default/rolebindings")
+}
+
+fn binding(name: &str, kind: &str, role: &str) -> String {
+    json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [{"kind": "User", "name": "ann"}],
+    })
+    .to_string()
+}
+
+/// Asks until the answer has this code: rights follow what is stored within moments, not at once.
+async fn until(code: u16, ask: impl AsyncFn() -> Answer) -> Answer {
+    loop {
+        let answer = ask().await;
+        if answer.code == code {
+            return answer;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_binding_gives_rights_and_its_deletion_takes_them() {
+    let server = Server::start().await;
+    let list = async || server.send_as("ann", "GET", CONFIG_MAPS, "", "").await;
+    assert_eq!(
+        list().await.message(),
+        "configmaps is forbidden: User \"ann\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\""
+    );
+    grant(
+        &server,
+        "r",
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]),
+    )
+    .await;
+    until(200, list).await;
+    let elsewhere = server.send_as("ann", "GET", "/api/v1/configmaps", "", "").await;
+    assert_eq!(elsewhere.code, 403);
+    assert_eq!(server.delete(&format!("{}/r", bindings())).await.code, 200);
+    until(403, list).await;
+}
+
+#[tokio::test]
+async fn a_role_that_is_not_there_is_told_of() {
+    let server = Server::start().await;
+    assert_eq!(server.post(&bindings(), &binding("b", "Role", "gone")).await.code, 201);
+    let get = async || server.send_as("ann", "GET", CONFIG_MAPS, "", "").await;
+    loop {
+        if get()
+            .await
+            .message()
+            .ends_with(": RBAC: role.rbac.authorization.k8s.io \"gone\" not found")
+        {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn apply_and_put_create_only_with_the_right_to_create() {
+    let server = Server::start().await;
+    let (one, applied) = (
+        format!("{CONFIG_MAPS}/one"),
+        format!("{CONFIG_MAPS}/one?fieldManager=m"),
+    );
+    let apply = async || {
+        server
+            .send_as("ann", "PATCH", &applied, APPLY, &config_map("one", "v"))
+            .await
+    };
+    grant(
+        &server,
+        "patch",
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]),
+    )
+    .await;
+    loop {
+        let answer = apply().await;
+        assert_eq!(answer.code, 403);
+        if answer.message().contains("cannot create resource") {
+            assert!(answer.message().starts_with("configmaps \"one\" is forbidden"));
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.get(&one).await.code, 404);
+    grant(
+        &server,
+        "create",
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]),
+    )
+    .await;
+    until(201, apply).await;
+    // Leases may be created by PUT.
+    grant(
+        &server,
+        "leases",
+        json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["update"]}]),
+    )
+    .await;
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let put = async || {
+        let lease_object = json!({"metadata": {"name": "l"}}).to_string();
+        server
+            .send_as("ann", "PUT", lease, "application/json", &lease_object)
+            .await
+    };
+    loop {
+        let answer = put().await;
+        assert_eq!(answer.code, 403);
+        if answer.message().contains("cannot create resource \"leases\"") {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_grants_what_they_do_not_hold() {
+    let server = Server::start().await;
+    let rbac = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings", "clusterroles"],
+                      "verbs": ["create", "patch"]});
+    grant(
+        &server,
+        "writer",
+        json!([rbac, {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]),
+    )
+    .await;
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    let role = |name: &str, resource: &str| {
+        let rules = json!([{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]);
+        json!({"metadata": {"name": name}, "rules": rules}).to_string()
+    };
+    let post = async |path: &str, body: &str| server.send_as("ann", "POST", path, "application/json", body).await;
+    until(201, async || post(&roles, &role("held", "pods")).await).await;
+    let lacks = "is forbidden: user \"ann\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}";
+    let answer = post(&roles, &role("more", "secrets")).await;
+    assert_eq!(
+        answer.message(),
+        format!("roles.rbac.authorization.k8s.io \"more\" {lacks}")
+    );
+    let patch = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}).to_string();
+    let answer = server
+        .send_as("ann", "PATCH", &format!("{roles}/held"), MERGE, &patch)
+        .await;
+    assert_eq!(
+        answer.message(),
+        format!("roles.rbac.authorization.k8s.io \"held\" {lacks}")
+    );
+    // What is held may be bound; what is not, and what is not there, may not.
+    assert_eq!(post(&bindings(), &binding("held", "Role", "held")).await.code, 201);
+    let answer = post(&bindings(), &binding("admin", "ClusterRole", "cluster-admin")).await;
+    assert!(answer.message().ends_with("{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"));
+    let answer = post(&bindings(), &binding("gone", "Role", "gone")).await;
+    assert_eq!(
+        (answer.code, answer.message()),
+        (404, "rolebindings.rbac.authorization.k8s.io \"gone\" not found")
+    );
+    // Unless one may escalate and bind.
+    let above = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"],
+                        "verbs": ["escalate", "bind"]}]);
+    grant(&server, "above", above).await;
+    until(201, async || post(&roles, &role("more", "secrets")).await).await;
+    assert_eq!(
+        post(&bindings(), &binding("view", "ClusterRole", "view")).await.code,
+        201
+    );
+}
+
+#[tokio::test]
+async fn only_who_may_do_everything_lets_a_role_gather_others() {
+    let server = Server::start().await;
+    let rules =
+        json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["create"]}]);
+    let role = json!({"metadata": {"name": "maker"}, "rules": rules}).to_string();
+    assert_eq!(server.post(&format!("{RBAC}/clusterroles"), &role).await.code, 201);
+    let path = format!("{RBAC}/clusterrolebindings");
+    assert_eq!(
+        server.post(&path, &binding("maker", "ClusterRole", "maker")).await.code,
+        201
+    );
+    let selector = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
+    let gathers = json!({"metadata": {"name": "g"}, "rules": [], "aggregationRule": selector}).to_string();
+    let post = async || {
+        server
+            .send_as(
+                "ann",
+                "POST",
+                &format!("{RBAC}/clusterroles"),
+                "application/json",
+                &gathers,
+            )
+            .await
+    };
+    loop {
+        let answer = post().await;
+        assert_eq!(answer.code, 403);
+        if answer
+            .message()
+            .ends_with("must have cluster-admin privileges to use the aggregationRule")
+        {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn reviews_answer_and_nothing_is_stored() {
+    let server = Server::start().await;
+    let path = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
+    let review = json!({"spec": {"nonResourceAttributes": {"path": "/healthz", "verb": "get"}}}).to_string();
+    let answer = server.send_as("ann", "POST", &path, "application/json", &review).await;
+    assert_eq!(answer.code, 201);
+    assert_eq!(
+        answer.at("/status"),
+        &json!({"allowed": true, "reason": "RBAC: allowed by ClusterRoleBinding \"system:discovery\" of ClusterRole \"system:discovery\" to Group \"system:authenticated\""})
+    );
+    assert_eq!(answer.at("/metadata/managedFields/0/manager"), "tests");
+    assert_eq!(answer.at("/metadata/uid"), &json!(null));
+    assert_eq!(server.get(&path).await.code, 405);
+
+    let review =
+        json!({"spec": {"user": "bob", "resourceAttributes": {"verb": "get", "resource": "pods"}}}).to_string();
+    let answer = server
+        .post(&format!("{AUTHORIZATION}/subjectaccessreviews"), &review)
+        .await;
+    assert_eq!(answer.at("/status"), &json!({"allowed": false}));
+    let path = format!("{AUTHORIZATION}/subjectaccessreviews");
+    let answer = server.send_as("ann", "POST", &path, "application/json", &review).await;
+    assert_eq!(answer.code, 403);
+
+    let answer = server.post(&path, r#"{"spec": {}}"#).await;
+    assert_eq!(answer.code, 422);
+    assert!(
+        answer
+            .message()
+            .starts_with(".authorization.k8s.io \"\" is invalid: [spec.resourceAttributes: ")
+    );
+
+    let rules = json!({"spec": {"namespace": "default"}}).to_string();
+    let path = format!("{AUTHORIZATION}/selfsubjectrulesreviews");
+    let answer = server.send_as("ann", "POST", &path, "application/json", &rules).await;
+    assert_eq!(answer.at("/status/resourceRules/0/verbs"), &json!(["create"]));
+    assert_eq!(answer.at("/status/incomplete"), false);
+}
+
+#[tokio::test]
+async fn a_token_is_looked_up_for_those_who_may_ask() {
+    let server = Server::start().await;
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let review = |token: &str| json!({"spec": {"token": token}}).to_string();
+    let answer = server.post(path, &review("token")).await;
+    assert_eq!(
+        answer.at("/status"),
+        &json!({"authenticated": true, "audiences": ["https://kubernetes.default.svc"],
+                "user": {"username": "admin", "uid": "uid", "groups": ["system:masters", "system:authenticated"]}})
+    );
+    let answer = server.post(path, &review("wrong")).await;
+    assert_eq!(
+        answer.at("/status"),
+        &json!({"user": {}, "error": "invalid bearer token"})
+    );
+    let answer = server
+        .send_as("ann", "POST", path, "application/json", &review("token"))
+        .await;
+    assert_eq!(answer.code, 403);
+    let answer = server
+        .send_as(
+            "ann",
+            "POST",
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            "application/json",
+            "{}",
+        )
+        .await;
+    assert_eq!(answer.at("/status/userInfo/username"), "ann");
+}
+
+#[tokio::test]
+async fn component_statuses_can_be_read_and_nothing_else() {
+    let server = Server::start().await;
+    let list = server.get("/api/v1/componentstatuses").await;
+    assert_eq!(list.at("/items/0/conditions/0/status"), "True");
+    assert_eq!(
+        list.headers["warning"],
+        "299 - \"v1 ComponentStatus is deprecated in v1.19+\""
+    );
+    let answer = server.get("/api/v1/componentstatuses/none").await;
+    assert_eq!(answer.message(), "componentstatus \"none\" not found");
+    let answer = server.get("/api/v1/componentstatuses?watch=1").await;
+    assert_eq!(
+        (answer.code, answer.message()),
+        (405, "watch is not supported on resources of kind \"componentstatuses\"")
+    );
+    assert_eq!(server.delete("/api/v1/componentstatuses/etcd-0").await.code, 405);
+}
