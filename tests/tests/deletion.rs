@@ -272,6 +272,47 @@ async fn a_namespace_goes_with_what_is_in_it_when_that_is_let_go() {
 }
 
 #[tokio::test]
+async fn nothing_outlives_a_namespace_that_is_made_while_it_goes() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    for round in 0..5 {
+        let name = format!("racy-{round}");
+        client.namespace(&name).await;
+        let mut writers = Vec::new();
+        for writer in 0..4 {
+            let mut client = Client::of(&server).await;
+            let path = format!("/api/v1/namespaces/{name}/configmaps");
+            writers.push(tokio::spawn(async move {
+                for at in 0.. {
+                    let metadata = json!({"name": format!("{writer}-{at}")});
+                    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+                    let (status, answer) = client.ask(Method::POST, &path, "application/json", object).await;
+                    if status != StatusCode::CREATED {
+                        let expected = [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
+                        assert!(expected.contains(&status), "{answer}");
+                        return at;
+                    }
+                }
+                0
+            }));
+        }
+        client
+            .until(&format!("/api/v1/namespaces/{name}/configmaps/0-5"), |status, _| {
+                status == StatusCode::OK
+            })
+            .await;
+        let namespace = format!("/api/v1/namespaces/{name}");
+        client.delete(&namespace, Value::Null).await;
+        client.until_gone(&namespace).await;
+        for writer in writers {
+            assert!(writer.await.unwrap() > 0);
+        }
+        let (_, left) = client.get(&format!("{namespace}/configmaps")).await;
+        assert_eq!(left["items"], json!([]));
+    }
+}
+
+#[tokio::test]
 async fn what_was_under_way_goes_on_after_a_kill() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;

@@ -4,6 +4,7 @@
 
 mod support;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use support::{APPLY, CONFIG_MAPS, MERGE, Server, config_map};
 
@@ -25,6 +26,23 @@ async fn a_created_object_gets_identity_and_an_owner() {
         (nowhere.code, nowhere.message()),
         (404, "namespaces \"none\" not found")
     );
+}
+
+#[tokio::test]
+async fn a_creation_stands_although_its_namespace_changes_meanwhile() {
+    let server = Server::start().await;
+    let makes = (0..8).map(|at| {
+        let object = config_map(&format!("m{at}"), "1");
+        let server = &server;
+        async move { server.post(CONFIG_MAPS, &object).await.code }
+    });
+    let changes = (0..3).map(|at| {
+        let label = format!("{{\"metadata\":{{\"labels\":{{\"at\":\"{at}\"}}}}}}");
+        let server = &server;
+        async move { server.patch("/api/v1/namespaces/default", MERGE, &label).await.code }
+    });
+    let (made, changed) = tokio::join!(join_all(makes), join_all(changes));
+    assert_eq!((made, changed), (vec![201; 8], vec![200; 3]));
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{Operation, Virtual, WriteContext};
-use holdfast_store::{CommitError, Committed, Transaction};
+use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
+use holdfast_store::{CommitError, Committed, Revision, Transaction};
 use holdfast_value::{SmolStr, Value};
 
 use super::deletion::{self, Deletion};
@@ -64,29 +64,27 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
     pipeline::check_namespace(&mut object, &target.namespace)?;
     let now = context.clock.now();
     metadata::fill_in(&mut object, &target.namespace, context.identifiers.as_ref(), now);
-    let snapshot = context.store.snapshot();
-    let prepared = run(context, &target, &snapshot, |pipeline| pipeline.create(object))?;
-    let key = key_of(&target, metadata::name(&prepared.object));
-    if let Some(live) = snapshot.get(key.as_bytes()) {
-        return Err(already_exists(&target, live));
-    }
-    if target.dry_run {
-        return Ok(unstored(prepared, true));
-    }
-    let name = SmolStr::new(metadata::name(&prepared.object));
-    match store(context, &target, key, prepared).await {
-        Ok(written) => Ok(written),
-        Err(Failure::Lost) => {
-            let key = key_of(&target, &name);
-            let snapshot = context.store.snapshot();
-            let live = snapshot.get(key.as_bytes());
-            Err(live.map_or_else(
-                || ApiError::already_exists(&target.shown.resource.group_resource(), &name),
-                |live| already_exists(&target, live),
-            ))
+    for _ in 0..ATTEMPTS {
+        let snapshot = context.store.snapshot();
+        let object = object.clone();
+        let prepared = run(context, &target, &snapshot, |pipeline| pipeline.create(object))?;
+        let key = key_of(&target, metadata::name(&prepared.object));
+        if let Some(live) = snapshot.get(key.as_bytes()) {
+            return Err(already_exists(&target, live));
         }
-        Err(Failure::Refused(error)) => Err(error),
+        if target.dry_run {
+            return Ok(unstored(prepared, true));
+        }
+        let guard = namespace_guard(&target, &snapshot);
+        match store(context, &target, key, prepared, guard).await {
+            Ok(written) => return Ok(written),
+            // Somebody made the object, which the next run tells, or the namespace is not what it was.
+            Err(Failure::Lost) => {}
+            Err(Failure::Refused(error)) => return Err(error),
+        }
     }
+    let name = metadata::name(&object);
+    Err(ApiError::modified(&target.shown.resource.group_resource(), name))
 }
 
 /// What a kind that is not stored has to say to what `ask` asks of it, seen by the state as it is now.
@@ -149,7 +147,8 @@ pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Chang
         }
         // An object that was made under another name than the address has is stored under that of the address.
         let key = key_of(&target, &target.name);
-        match store(context, &target, key, prepared).await {
+        let guard = namespace_guard(&target, &snapshot).filter(|_| created);
+        match store(context, &target, key, prepared, guard).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -250,6 +249,22 @@ fn key_of(target: &Target, name: &str) -> String {
         .unwrap_or_default()
 }
 
+/// The namespace that an object is made in, which must still be what the run of the write saw: otherwise the object could
+/// come to be after the namespace was emptied, and outlive it.
+fn namespace_guard(target: &Target, snapshot: &Snapshot) -> Option<(String, Revision)> {
+    if target.namespace.is_empty() {
+        return None;
+    }
+    let namespaces = GroupResource {
+        group: SmolStr::default(),
+        resource: SmolStr::new_static("namespaces"),
+    };
+    let storage = target.registry.resource(&namespaces)?.storage.as_ref()?;
+    let key = storage.key("", &target.namespace);
+    let revision = snapshot.get(key.as_bytes())?.mod_revision();
+    Some((key, revision))
+}
+
 fn already_exists(target: &Target, live: &Entry) -> ApiError {
     let resource = target.shown.resource.group_resource();
     let name = objects::name_of_key(live.key());
@@ -287,10 +302,19 @@ enum Failure {
 }
 
 /// Stores what an update or a creation came to.
-async fn store(context: &Arc<Context>, target: &Target, key: String, prepared: Prepared) -> Result<Written, Failure> {
+async fn store(
+    context: &Arc<Context>,
+    target: &Target,
+    key: String,
+    prepared: Prepared,
+    also_unchanged: Option<(String, Revision)>,
+) -> Result<Written, Failure> {
     let created = prepared.live.is_none();
     let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
-    let transaction = Transaction::new().guard(key.as_str(), expected);
+    let mut transaction = Transaction::new().guard(key.as_str(), expected);
+    if let Some((key, revision)) = also_unchanged {
+        transaction = transaction.guard(key.as_str(), revision);
+    }
     if prepared.action == Action::Remove {
         // Watchers see the object as it was; the client, the one that it asked for.
         commit(context, transaction.delete(key.as_str()), prepared.outcome).await?;
@@ -326,7 +350,7 @@ async fn remove_or_mark(
     prepared: Prepared,
 ) -> Result<Written, Failure> {
     if prepared.action == Action::Put {
-        return store(context, target, key, prepared).await;
+        return store(context, target, key, prepared, None).await;
     }
     let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
     let last = objects::encode(&prepared.object);

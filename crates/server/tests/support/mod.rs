@@ -37,7 +37,7 @@ pub const MERGE: &str = "application/merge-patch+json";
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 pub struct Server {
-    service: Arc<Service>,
+    pub service: Arc<Service>,
     _folder: tempfile::TempDir,
 }
 
