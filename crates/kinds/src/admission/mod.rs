@@ -3,8 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>. One file a plugin; the order of
 //! [`plugins`] is that of the reference.
 
-mod default_ingress_class;
-mod default_storage_class;
+mod default_class;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
 mod persistent_volume_claim_resize;
@@ -25,10 +24,10 @@ pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(priority::Priority),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds),
-        Box::new(default_storage_class::DefaultStorageClass),
+        Box::new(default_class::STORAGE),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(runtime_class::RuntimeClass),
-        Box::new(default_ingress_class::DefaultIngressClass),
+        Box::new(default_class::INGRESS),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
     ]
 }
