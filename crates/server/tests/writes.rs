@@ -182,3 +182,60 @@ async fn status_and_the_rest_are_written_apart() {
         (&json!("y"), &json!("Active"))
     );
 }
+
+#[tokio::test]
+async fn a_patch_that_changes_the_kind_is_read_as_that_kind() {
+    let server = Server::start().await;
+    let path = format!("{CONFIG_MAPS}/a");
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let cases = [
+        // What is no base64 is found first, as far as the object is read at all.
+        (
+            r#"{"kind":"Secret","data":{"k":"1"}}"#,
+            "illegal base64 data at input byte 0",
+        ),
+        (
+            r#"{"kind":"Secret","data":null}"#,
+            "converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            r#"{"kind":"Gadget"}"#,
+            "no kind \"Gadget\" is registered for version \"v1\" in scheme \"holdfast\"",
+        ),
+    ];
+    for (patch, why) in cases {
+        let refused = server.patch(&path, MERGE, patch).await;
+        assert_eq!(
+            (refused.code, refused.at("/details/causes/0/field")),
+            (422, &json!("patch"))
+        );
+        assert!(refused.message().ends_with(why), "{}", refused.message());
+    }
+}
+
+#[tokio::test]
+async fn nulls_in_items_that_a_strategic_patch_adds_are_zero_values() {
+    let server = Server::start().await;
+    let body = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","image":"i"}]}}"#;
+    let pods = "/api/v1/namespaces/default/pods";
+    let made = server.post(pods, body).await;
+    assert_eq!(made.code, 201, "{}", made.message());
+    let patch =
+        r#"{"metadata":{"ownerReferences":[{"uid":"u","name":"n","kind":"K","apiVersion":"v1","controller":null}]}}"#;
+    let strategic = "application/strategic-merge-patch+json";
+    let patched = server.patch(&format!("{pods}/p"), strategic, patch).await;
+    assert_eq!(patched.code, 200, "{}", patched.message());
+    let owner = json!({"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"});
+    assert_eq!(patched.at("/metadata/ownerReferences/0"), &owner);
+    // A directive in an item that is new is a field that nothing knows.
+    let patch = r#"{"metadata":{"ownerReferences":[{"uid":"v","name":"n","kind":"K","apiVersion":"v1","$retainKeys":["uid"]}]}}"#;
+    let strict = format!("{pods}/p?fieldValidation=Strict");
+    let refused = server.patch(&strict, strategic, patch).await;
+    assert!(
+        refused
+            .message()
+            .contains("unknown field \"metadata.ownerReferences[0].$retainKeys\""),
+        "{}",
+        refused.message()
+    );
+}

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{kind_type, read_body, written};
+use super::{read_object, written};
 use crate::ApiError;
-use crate::negotiation;
 use crate::options::CreateOptions;
 use crate::request::ResourceRequest;
 use crate::response::Response;
 use crate::state::Context;
-use crate::write::{self, Target, decode};
+use crate::write::{self, Target};
 
 /// Answers a POST.
 ///
@@ -17,16 +16,7 @@ use crate::write::{self, Target, decode};
 /// What the client is to be told of a refusal.
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
-    let format = negotiation::body_format(&request.headers)?;
-    let body = read_body(&mut request).await?;
-    let kind_type = kind_type(context, &request)?;
-    let decoded = decode::object(
-        &body,
-        format,
-        context.field_managers.types(),
-        &kind_type,
-        options.write.field_validation,
-    )?;
+    let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
     let target = Target::of_request(&request, &options.write);
     let object = kind_type.with_defaults(kind_type.without(decoded.object, &target.reset_fields)?);
     let mut result = write::create(context, target, object).await?;

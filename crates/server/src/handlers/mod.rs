@@ -22,10 +22,12 @@ use holdfast_resource::Verb;
 
 use crate::ApiError;
 use crate::body::RequestBody;
-use crate::negotiation::Representation;
+use crate::negotiation::{self, Representation};
+use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
+use crate::write::decode::{self, Decoded};
 use crate::write::{Written, typing::KindType};
 use representation::Shown;
 
@@ -93,6 +95,19 @@ fn unsupported(request: &ResourceRequest) -> ApiError {
 fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, ApiError>> {
     let body = std::mem::replace(&mut request.body, RequestBody::from_bytes(Bytes::new()));
     Box::pin(body.read())
+}
+
+/// Takes the body out of a POST or a PUT and reads it as an object of the kind that the address takes.
+async fn read_object(
+    context: &Context,
+    request: &mut ResourceRequest,
+    options: &WriteOptions,
+) -> Result<(Arc<KindType>, Decoded), ApiError> {
+    let format = negotiation::body_format(&request.headers)?;
+    let body = read_body(request).await?;
+    let (types, kind_type) = (context.field_managers.types(), kind_type(context, request)?);
+    let decoded = decode::object(&body, format, types, &kind_type, options.field_validation)?;
+    Ok((kind_type, decoded))
 }
 
 /// The types of the objects that the address takes.

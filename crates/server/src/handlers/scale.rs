@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::list::not_older_than;
 use super::representation::{self, Shown};
-use super::{get, kind_type, read_body};
+use super::{get, read_body, read_object};
 use crate::ApiError;
 use crate::negotiation;
 use crate::objects;
@@ -15,7 +15,7 @@ use crate::options::{PatchOptions, UpdateOptions};
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
-use crate::write::{self, Change, Target, Written, decode};
+use crate::write::{self, Change, Target, Written};
 
 /// Answers a GET.
 ///
@@ -33,10 +33,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// What the client is to be told of a refusal.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = UpdateOptions::parse(&request.query)?;
-    let format = negotiation::body_format(&request.headers)?;
-    let body = read_body(&mut request).await?;
-    let (types, kind_type) = (context.field_managers.types(), kind_type(context, &request)?);
-    let decoded = decode::object(&body, format, types, &kind_type, options.write.field_validation)?;
+    let (_, decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = decoded.object;
     write::check_place(&mut object, &request.name, &request.namespace)?;
     let change = Change::Replace {

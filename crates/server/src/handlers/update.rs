@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{kind_type, read_body, written};
+use super::{read_object, written};
 use crate::ApiError;
-use crate::negotiation;
 use crate::options::UpdateOptions;
 use crate::request::ResourceRequest;
 use crate::response::Response;
 use crate::state::Context;
-use crate::write::{self, Change, Target, decode};
+use crate::write::{self, Change, Target};
 
 /// Answers a PUT.
 ///
@@ -17,16 +16,7 @@ use crate::write::{self, Change, Target, decode};
 /// What the client is to be told of a refusal.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = UpdateOptions::parse(&request.query)?;
-    let format = negotiation::body_format(&request.headers)?;
-    let body = read_body(&mut request).await?;
-    let kind_type = kind_type(context, &request)?;
-    let decoded = decode::object(
-        &body,
-        format,
-        context.field_managers.types(),
-        &kind_type,
-        options.write.field_validation,
-    )?;
+    let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = kind_type.with_defaults(decoded.object);
     write::check_place(&mut object, &request.name, &request.namespace)?;
     let change = Change::Replace {

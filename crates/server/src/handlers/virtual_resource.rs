@@ -6,14 +6,13 @@ use holdfast_resource::{Operation, Verb, Virtual};
 use http::StatusCode;
 
 use super::representation::{self, Shown};
-use super::{kind_type, read_body, unsupported};
+use super::{read_object, unsupported};
 use crate::ApiError;
-use crate::negotiation;
 use crate::options::{CreateOptions, ListOptions, WriteOptions};
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
-use crate::write::{self, Target, decode};
+use crate::write::{self, Target};
 
 /// Answers a request for a resource, or a subresource, that its kind calls virtual.
 ///
@@ -32,11 +31,7 @@ pub(super) async fn handle(context: &Arc<Context>, mut request: ResourceRequest)
 
 async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
-    let format = negotiation::body_format(&request.headers)?;
-    let body = read_body(request).await?;
-    let kind_type = kind_type(context, request)?;
-    let types = context.field_managers.types();
-    let decoded = decode::object(&body, format, types, &kind_type, options.write.field_validation)?;
+    let (kind_type, decoded) = read_object(context, request, &options.write).await?;
     let target = Target::of_request(request, &options.write);
     let resource = Arc::clone(&request.served.resource);
     let Some(kind) = resource.strategy.virtual_resource(&request.subresource) else {
