@@ -37,6 +37,9 @@ impl Format {
     }
 }
 
+/// The field that clients may ask to leave out.
+const MANAGED_FIELDS: &str = "metadata.managedFields";
+
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -95,6 +98,8 @@ pub struct Representation {
     pub view: View,
     /// Whether JSON is indented.
     pub pretty: bool,
+    /// Whether `metadata.managedFields` is left out of objects (`drop=metadata.managedFields`, KEP-5958).
+    pub drops_managed_fields: bool,
 }
 
 impl Representation {
@@ -110,6 +115,7 @@ impl Representation {
             format: accepted.unwrap_or_default(),
             view: View::Whole,
             pretty: pretty(headers, query),
+            drops_managed_fields: false,
         }
     }
 
@@ -140,7 +146,12 @@ impl Representation {
             if !served(format, view) {
                 continue;
             }
-            return Ok(Self { format, view, pretty });
+            return Ok(Self {
+                format,
+                view,
+                pretty,
+                drops_managed_fields: clause.drops(MANAGED_FIELDS),
+            });
         }
         let accepted = NAMED_TYPES.join(", ");
         let message = format!("only the following media types are accepted: {accepted}");
@@ -234,6 +245,12 @@ impl Clause {
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().rev().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it asks to leave out a field of objects. Several are joined by `+`; those that nobody knows are left in.
+    fn drops(&self, field: &str) -> bool {
+        let dropped = self.parameter("drop").unwrap_or_default();
+        dropped.split('+').any(|dropped| dropped == field)
     }
 
     /// Whether it accepts a media type, by name or by a wildcard.
@@ -413,6 +430,32 @@ mod tests {
         assert_eq!(format(metadata), Some(Format::Protobuf));
         let document = Representation::of_document(&headers(metadata), &Query::default());
         assert!(document.is_err(), "a document can only be shown whole");
+    }
+
+    #[test]
+    fn managed_fields_are_dropped_where_the_clause_that_is_served_says_so() {
+        for (accept, drops) in [
+            ("application/json", false),
+            ("application/json;drop=metadata.managedFields", true),
+            ("application/json; drop=metadata.managedFields", true),
+            (
+                "application/json;drop=metadata.annotations+metadata.managedFields",
+                true,
+            ),
+            ("application/json;drop=metadata.annotations", false),
+            ("application/json;drop=", false),
+            (
+                "application/yaml;drop=metadata.managedFields;q=0.5, application/json",
+                false,
+            ),
+            (
+                "application/json;as=Table;g=meta.k8s.io;v=v1;drop=metadata.managedFields",
+                true,
+            ),
+        ] {
+            let form = Representation::of_object(&headers(accept), &Query::default(), true).unwrap();
+            assert_eq!(form.drops_managed_fields, drops, "{accept}");
+        }
     }
 
     #[test]

@@ -202,7 +202,31 @@ pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8]
 /// The metadata of an encoded object, as JSON, if they stand where [`encode`] puts them.
 pub fn metadata_text<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> Option<&'a [u8]> {
     let text = list_item(bytes, kind, api_version).strip_prefix(br#""metadata":"#)?;
-    let (mut depth, mut at) = (0usize, 0);
+    text.get(..map_end(text, |_, _| {})?)
+}
+
+/// Metadata as JSON without their `managedFields`, in two pieces; `None` where they have none.
+pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
+    const NAME: &[u8] = br#""managedFields":"#;
+    let mut members = Vec::with_capacity(8);
+    map_end(metadata, |start, end| members.push((start, end)))?;
+    let at = members.iter().position(|(start, end)| {
+        metadata
+            .get(*start..*end)
+            .is_some_and(|member| member.starts_with(NAME))
+    })?;
+    let (start, end) = members[at];
+    // The comma that parts it from its neighbour goes too.
+    let (start, end) = match at {
+        0 => (start, members.get(1).map_or(end, |(next, _)| *next)),
+        _ => (start - 1, end),
+    };
+    Some((metadata.get(..start)?, metadata.get(end..)?))
+}
+
+/// Where the map ends that `text` begins with. `member` is told where each of its members begins and ends.
+fn map_end(text: &[u8], mut member: impl FnMut(usize, usize)) -> Option<usize> {
+    let (mut depth, mut at, mut start) = (0usize, 0, 1);
     loop {
         match text.get(at)? {
             b'"' => {
@@ -220,8 +244,13 @@ pub fn metadata_text<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> Opti
             b'}' | b']' => {
                 depth = depth.checked_sub(1)?;
                 if depth == 0 {
-                    return text.get(..=at);
+                    member(start, at);
+                    return Some(at + 1);
                 }
+            }
+            b',' if depth == 1 => {
+                member(start, at);
+                start = at + 1;
             }
             // What is no map is no metadata.
             _ if depth == 0 => return None,
@@ -349,6 +378,29 @@ fn write_member(key: &str, bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn managed_fields_are_cut_out_of_metadata_wherever_they_stand() {
+        for (metadata, rest) in [
+            (
+                r#"{"name":"a","managedFields":[{"a":"]}\""}]}"#,
+                Some(r#"{"name":"a"}"#),
+            ),
+            (r#"{"managedFields":[],"name":"a"}"#, Some(r#"{"name":"a"}"#)),
+            (r#"{"managedFields":[{}]}"#, Some("{}")),
+            (
+                r#"{"a":1,"managedFields":[],"b":{"c":2}}"#,
+                Some(r#"{"a":1,"b":{"c":2}}"#),
+            ),
+            (r#"{"labels":{"managedFields":"x"}}"#, None),
+            ("{}", None),
+            ("null", None),
+        ] {
+            let pieces = without_managed_fields(metadata.as_bytes());
+            let found = pieces.map(|(head, tail)| String::from_utf8([head, tail].concat()).unwrap());
+            assert_eq!(found.as_deref(), rest, "{metadata}");
+        }
+    }
 
     #[test]
     fn the_place_of_the_resource_version_is_within_the_metadata() {

@@ -158,3 +158,105 @@ async fn all_versions_of_a_resource_share_the_cells_of_the_stored_one() {
     assert_eq!(cells[0], "cpu: <unknown>/70%".into());
     assert_eq!(cells[0], cells[1]);
 }
+
+const DROP: &str = ";drop=metadata.managedFields";
+
+/// How often the name stands in an answer.
+fn managed(body: &[u8]) -> usize {
+    let name = b"managedFields";
+    body.windows(name.len()).filter(|found| found == name).count()
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_ownership_need_not_pay_for_it() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let one = format!("{CONFIG_MAPS}/a");
+    let table = ";as=Table;g=meta.k8s.io;v=v1";
+    for (path, accept) in [
+        (one.clone(), "application/json".to_owned()),
+        (one.clone(), "application/yaml".to_owned()),
+        (
+            one.clone(),
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1".to_owned(),
+        ),
+        (CONFIG_MAPS.to_owned(), "application/json".to_owned()),
+        (format!("{CONFIG_MAPS}?pretty=1"), "application/json".to_owned()),
+        (
+            CONFIG_MAPS.to_owned(),
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1".to_owned(),
+        ),
+        (CONFIG_MAPS.to_owned(), format!("application/json{table}")),
+        (
+            format!("{CONFIG_MAPS}?includeObject=Object"),
+            format!("application/json{table}"),
+        ),
+    ] {
+        let (_, _, with) = ask(&server, &path, &accept).await;
+        assert_eq!(managed(&with), 1, "{path} {accept}");
+        let (code, headers, without) = ask(&server, &path, &format!("{accept}{DROP}")).await;
+        assert_eq!((code, managed(&without)), (200, 0), "{path} {accept}");
+        let media_type = accept.split(';').next().unwrap();
+        assert_eq!(headers[header::CONTENT_TYPE], media_type);
+        assert!(
+            String::from_utf8_lossy(&without).contains("creationTimestamp"),
+            "{path} {accept}"
+        );
+    }
+    let (_, _, body) = ask(&server, &one, &format!("{PROTOBUF}{DROP}")).await;
+    let (_, _, object) = decoded(&body);
+    assert_eq!(object.str_at(&["metadata", "name"]), Some("a"));
+    assert!(object.at(&["metadata", "managedFields"]).is_none());
+}
+
+#[tokio::test]
+async fn what_is_dropped_from_an_object_is_nothing_but_its_managed_fields() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let one = format!("{CONFIG_MAPS}/a");
+    let parsed = async |accept: &str| {
+        let (_, _, body) = ask(&server, &one, accept).await;
+        json::parse(&body, &Limits::REQUEST).unwrap()
+    };
+    let mut whole = parsed("application/json").await;
+    assert!(whole.remove_at(&["metadata", "managedFields"]).is_some());
+    assert_eq!(parsed(&format!("application/json{DROP}")).await, whole);
+}
+
+#[tokio::test]
+async fn watchers_with_and_without_managed_fields_each_get_their_own_events() {
+    let server = Server::start().await;
+    let path = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=20");
+    let accept = format!("application/json{DROP}");
+    let mut without = server.respond("GET", &path, "", "", &accept).await.into_body();
+    let mut with = server
+        .respond("GET", &path, "", "", "application/json")
+        .await
+        .into_body();
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    for (stream, count) in [(&mut with, 1), (&mut without, 0)] {
+        let frame = stream.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(frame.starts_with(br#"{"type":"ADDED""#));
+        assert_eq!(managed(&frame), count);
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_drops_managed_fields_from_its_answer_still_tracks_them() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let (one, accept) = (format!("{CONFIG_MAPS}/a"), format!("application/json{DROP}"));
+    let change = r#"{"data":{"more":"2"}}"#;
+    let path = format!("{one}?fieldManager=second");
+    let response = server.respond("PATCH", &path, support::MERGE, change, &accept).await;
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(managed(&body), 0);
+    let stored = server.get(&one).await;
+    let managers = stored.at("/metadata/managedFields").as_array().unwrap();
+    let names: Vec<_> = managers
+        .iter()
+        .map(|entry| entry["manager"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.contains(&"tests") && names.contains(&"second"), "{names:?}");
+}

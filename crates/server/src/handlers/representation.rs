@@ -1,5 +1,6 @@
 //! What an answer shows of objects: the whole, their metadata, or a table.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,6 +25,9 @@ use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
 
+/// What stands before the metadata of an encoded object, behind its kind and version.
+const METADATA: &[u8] = br#""metadata":"#;
+
 /// As what stored objects are shown: the version of the address.
 #[derive(Clone)]
 pub(crate) struct Shown {
@@ -37,6 +41,8 @@ pub(crate) struct Shown {
     pub(crate) api_version: SmolStr,
     /// The columns of tables where what is shown is not of the kind of the resource.
     own_columns: Option<Vec<Column>>,
+    /// Whether answers leave out `metadata.managedFields`. What is written is never the less for it.
+    drops_managed_fields: bool,
 }
 
 impl Shown {
@@ -48,12 +54,16 @@ impl Shown {
             list_kind: version.list_kind.clone(),
             api_version: version.api_version.clone(),
             own_columns: None,
+            drops_managed_fields: false,
         }
     }
 
     /// The version that a request's address is of.
     pub(crate) fn of_request(request: &ResourceRequest) -> Self {
-        Self::new(&request.served.resource, request.version())
+        Self {
+            drops_managed_fields: request.representation.drops_managed_fields,
+            ..Self::new(&request.served.resource, request.version())
+        }
     }
 
     /// What the subresource of a request is shown as.
@@ -87,17 +97,32 @@ impl Shown {
     }
 
     /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
-    pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<&'e [u8]> {
+    pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
         let cut = || objects::metadata_text(entry.bytes(), &self.kind, &self.api_version);
-        self.stored_as_shown().then(cut).flatten()
+        let metadata = self.stored_as_shown().then(cut).flatten()?;
+        let dropped = self
+            .drops_managed_fields
+            .then(|| objects::without_managed_fields(metadata));
+        Some(match dropped.flatten() {
+            Some((head, tail)) => Cow::Owned([head, tail].concat()),
+            None => Cow::Borrowed(metadata),
+        })
     }
 
-    /// The tree of a stored object, in the version that is shown.
+    /// A tree in its storage version as an answer shows it: in the version that is shown, and without what is left out.
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
-    pub(crate) fn tree(&self, entry: &Entry) -> Result<Value, ApiError> {
-        self.convert(objects::tree(entry))
+    pub(crate) fn answered(&self, tree: Value) -> Result<Value, ApiError> {
+        Ok(self.reduced(self.convert(tree)?))
+    }
+
+    /// A tree without what answers leave out.
+    fn reduced(&self, mut tree: Value) -> Value {
+        if self.drops_managed_fields {
+            tree.remove_at(&["metadata", "managedFields"]);
+        }
+        tree
     }
 
     /// A tree in its storage version, in the version that is shown.
@@ -118,20 +143,34 @@ impl Shown {
     /// 500 where the kind does not know the conversion.
     pub(crate) fn summarized(&self, tree: Value) -> Result<Value, ApiError> {
         if self.resource.strategy.tables_stored_version() {
-            return Ok(tree);
+            return Ok(self.reduced(tree));
         }
-        self.convert(tree)
+        self.answered(tree)
     }
 
-    /// The bytes of a stored object, in the version that is shown.
+    /// The bytes of a stored object as an answer shows it. It is not parsed where its bytes, or pieces of them, will do.
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
     pub(crate) fn bytes(&self, entry: &Entry) -> Result<Bytes, ApiError> {
-        if self.stored_as_shown() {
-            return Ok(entry.bytes().clone());
+        if !self.stored_as_shown() {
+            return Ok(objects::encode_answer(&self.answered(objects::tree(entry))?).into());
         }
-        Ok(objects::encode_answer(&self.tree(entry)?).into())
+        let bytes = entry.bytes();
+        if !self.drops_managed_fields {
+            return Ok(bytes.clone());
+        }
+        let metadata = objects::metadata_text(bytes, &self.kind, &self.api_version);
+        let Some(metadata) = metadata else {
+            return Ok(objects::encode_answer(&self.reduced(objects::tree(entry))).into());
+        };
+        let Some((head, tail)) = objects::without_managed_fields(metadata) else {
+            return Ok(bytes.clone());
+        };
+        // The metadata are a piece of the bytes, behind kind and version.
+        let start = bytes.len() - objects::list_item(bytes, &self.kind, &self.api_version).len() + METADATA.len();
+        let (before, behind) = (&bytes[..start], &bytes[start + metadata.len()..]);
+        Ok([before, head, tail, behind].concat().into())
     }
 }
 
@@ -181,7 +220,7 @@ pub(crate) fn view(
     object: &Value,
 ) -> Result<Vec<u8>, ApiError> {
     match view {
-        View::Whole => Ok(objects::encode_answer(&shown.convert(object.clone())?)),
+        View::Whole => Ok(objects::encode_answer(&shown.answered(object.clone())?)),
         View::PartialObject(version) => {
             let object = shown.summarized(object.clone())?;
             Ok(objects::encode_answer(&partial(&object, version)))
@@ -254,7 +293,7 @@ pub(crate) fn list_of_trees(
 ) -> Result<Response, ApiError> {
     if representation.view == View::Whole && representation.format == Format::Protobuf {
         let message = |tree: &Value| {
-            let tree = shown.convert(tree.clone())?;
+            let tree = shown.answered(tree.clone())?;
             protobuf::message(context.messages(), &shown.api_version, &shown.kind, &tree)
         };
         let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
@@ -332,12 +371,16 @@ impl Writer {
     /// # Errors
     /// 500 where it cannot be converted.
     pub(super) fn item(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
-        let metadata = self.shown.metadata_text(entry);
-        match (&self.items, metadata) {
-            (ItemForm::Whole, _) => self.whole(&self.shown.bytes(entry)?, bytes),
-            (ItemForm::Partial(version), Some(_)) => write_partial(&Value::Null, metadata, *version, bytes),
-            (ItemForm::Partial(_), None) => return self.tree(&objects::tree(entry), bytes),
-            (ItemForm::Row(rows), _) => return rows.row(&objects::tree(entry), metadata, bytes),
+        match &self.items {
+            ItemForm::Whole => self.whole(&self.shown.bytes(entry)?, bytes),
+            ItemForm::Partial(version) => match self.shown.metadata_text(entry) {
+                Some(metadata) => write_partial(&Value::Null, Some(&metadata), *version, bytes),
+                None => return self.tree(&objects::tree(entry), bytes),
+            },
+            ItemForm::Row(rows) => {
+                let metadata = self.shown.metadata_text(entry);
+                return rows.row(&objects::tree(entry), metadata.as_deref(), bytes);
+            }
         }
         Ok(())
     }
@@ -349,7 +392,7 @@ impl Writer {
     fn tree(&self, tree: &Value, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         match &self.items {
             ItemForm::Whole => {
-                let object = self.shown.convert(tree.clone())?;
+                let object = self.shown.answered(tree.clone())?;
                 self.whole(&objects::encode_answer(&object), bytes);
             }
             ItemForm::Partial(version) => {
@@ -378,7 +421,7 @@ async fn protobuf_list(messages: &Messages, shown: &Shown, mut page: Page) -> Re
     let metadata = page.metadata();
     let (mut items, mut turn) = (Vec::new(), Turn::default());
     while let Some(entry) = page.items.next(&mut turn).await {
-        let tree = shown.tree(&entry)?;
+        let tree = shown.answered(objects::tree(&entry))?;
         items.push(protobuf::message(messages, &shown.api_version, &shown.kind, &tree)?);
     }
     protobuf::list(messages, &shown.api_version, &shown.list_kind, &metadata, &items)

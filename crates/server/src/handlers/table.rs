@@ -101,7 +101,7 @@ impl Rows {
             IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
             IncludeObject::Metadata => write_partial(&object, metadata, self.version, bytes),
             IncludeObject::Whole => {
-                bytes.extend_from_slice(&objects::encode_answer(&self.shown.convert(stored.clone())?));
+                bytes.extend_from_slice(&objects::encode_answer(&self.shown.answered(stored.clone())?));
             }
         }
         bytes.push(b'}');

@@ -76,6 +76,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         view: request.representation.view,
         include,
         api_version: shown.api_version.clone(),
+        drops_managed_fields: request.representation.drops_managed_fields,
     };
     let framing = Framing {
         context: Arc::clone(context),

@@ -148,7 +148,7 @@ impl Framing {
             && let Some(metadata) = self.shown.metadata_text(entry)
         {
             let mut json = Vec::with_capacity(metadata.len() + 128);
-            representation::write_partial(&Value::Null, Some(metadata), version, &mut json);
+            representation::write_partial(&Value::Null, Some(&metadata), version, &mut json);
             return self.frame(showing.name(), &json);
         }
         self.viewed(showing, &objects::tree(entry), with_columns)

@@ -22,6 +22,8 @@ pub(crate) struct Form {
     pub(crate) include: IncludeObject,
     /// The version of the objects.
     pub(crate) api_version: SmolStr,
+    /// Whether `metadata.managedFields` is left out.
+    pub(crate) drops_managed_fields: bool,
 }
 
 /// The frames of one event, in every form that somebody asked for and that is still kept.
@@ -120,6 +122,7 @@ mod tests {
 
     fn form(view: View) -> Form {
         Form {
+            drops_managed_fields: false,
             format: Format::Json,
             view,
             include: IncludeObject::Metadata,
