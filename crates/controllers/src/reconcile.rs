@@ -147,8 +147,8 @@ fn finish<C: Reconcile>(
             queue.done(item);
         }
         Err(error) => {
-            // Others write too; that one was faster is no news.
-            if error.is_conflict() {
+            // Others write too; that one was faster, or that something is yet to come, is no news.
+            if error.is_conflict() || error.is_not_found() {
                 tracing::debug!(controller = C::NAME, ?item, %error, "tried again");
             } else {
                 tracing::warn!(controller = C::NAME, ?item, %error, "tried again later");
