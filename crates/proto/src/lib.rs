@@ -24,3 +24,4 @@ pub use envelope::{Envelope, ListHead, MAGIC, TAIL, write_envelope, write_list, 
 pub use error::{DecodeError, EncodeError};
 pub use layout::Messages;
 pub use openapi_v2::openapi_v2;
+pub use wire::write_bytes;

@@ -154,7 +154,7 @@ pub(crate) fn varint_len(number: u64) -> usize {
 }
 
 /// Appends a length-delimited field.
-pub(crate) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+pub fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     write_head(number, bytes.len(), out);
     out.extend_from_slice(bytes);
 }

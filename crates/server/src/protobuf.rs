@@ -1,6 +1,6 @@
 //! Objects in protobuf: bodies that are read, and answers that are made of the JSON of stored objects.
 
-use holdfast_proto::{DecodeError, Envelope, Messages, TAIL, write_envelope, write_list};
+use holdfast_proto::{DecodeError, Envelope, Messages, TAIL, write_bytes, write_envelope, write_list};
 use holdfast_resource::schema::TypeId;
 use holdfast_resource::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, Value, json};
@@ -35,9 +35,29 @@ pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, Api
     // Some documents of discovery leave out their version, as the reference's do.
     let api_version = Some(text_at(&object, "apiVersion")).filter(|version| !version.is_empty());
     let (api_version, kind) = (api_version.unwrap_or("v1"), text_at(&object, "kind"));
-    let message = message(messages, api_version, kind, &object)?;
+    let message = match (api_version, kind) {
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => metadata_list_v1beta1(messages, &object)?,
+        _ => message(messages, api_version, kind, &object)?,
+    };
     let mut out = Vec::with_capacity(message.len() + TAIL.len() + 64);
     write_envelope(api_version, kind, &message, &mut out);
+    Ok(out)
+}
+
+/// The message of a list of metadata in the version v1beta1, where items and metadata of the list have each other's number.
+fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, ApiError> {
+    let mut out = Vec::new();
+    for item in list
+        .get("items")
+        .and_then(Value::as_list)
+        .into_iter()
+        .flat_map(|items| items.iter())
+    {
+        let item = message(messages, "meta.k8s.io/v1", "PartialObjectMetadata", item)?;
+        write_bytes(1, &item, &mut out);
+    }
+    let metadata = list.get("metadata").cloned().unwrap_or_else(Value::empty_map);
+    write_bytes(2, &encode(messages, list_meta(messages)?, &metadata)?, &mut out);
     Ok(out)
 }
 
@@ -67,12 +87,15 @@ pub(crate) fn list(
 ) -> Result<Vec<u8>, ApiError> {
     let metadata = json::parse(metadata.as_bytes(), &Limits::TRUSTED);
     let metadata = metadata.map_err(|error| ApiError::internal(error.to_string()))?;
-    let list_meta = messages.types().id(LIST_META);
-    let list_meta = list_meta.ok_or_else(|| ApiError::internal("ListMeta has no type"))?;
-    let metadata = encode(messages, list_meta, &metadata)?;
+    let metadata = encode(messages, list_meta(messages)?, &metadata)?;
     let mut out = Vec::new();
     write_list(api_version, kind, &metadata, items.iter().map(Vec::as_slice), &mut out);
     Ok(out)
+}
+
+fn list_meta(messages: &Messages) -> Result<TypeId, ApiError> {
+    let list_meta = messages.types().id(LIST_META);
+    list_meta.ok_or_else(|| ApiError::internal("ListMeta has no type"))
 }
 
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
@@ -132,6 +155,29 @@ mod tests {
         );
         let unknown = read(&messages, b"k8s\0\x0a\x06\x0a\x01v\x12\x01K", ("v1", "Pod")).unwrap();
         assert_eq!(json::to_string(&unknown), r#"{"apiVersion":"v","kind":"K"}"#);
+    }
+
+    #[test]
+    fn lists_of_metadata_have_other_numbers_in_the_older_version() {
+        let messages = messages();
+        let list = |version: &str| {
+            let text = format!(
+                r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/{version}","metadata":{{"resourceVersion":"7"}},"items":[{{"metadata":{{"name":"a"}}}}]}}"#
+            );
+            let bytes = from_json(&messages, text.as_bytes()).unwrap();
+            Envelope::read(&bytes).unwrap().message.to_vec()
+        };
+        let (newer, older) = (list("v1"), list("v1beta1"));
+        let metadata = b"\x0a\x00\x12\x017\x1a\x00";
+        assert!(
+            newer.starts_with(&[&[0x0a, metadata.len() as u8], &metadata[..]].concat()),
+            "{newer:?}"
+        );
+        assert!(
+            older.ends_with(&[&[0x12, metadata.len() as u8], &metadata[..]].concat()),
+            "{older:?}"
+        );
+        assert_eq!((newer.len(), older[0]), (older.len(), 0x0a));
     }
 
     #[test]
