@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use holdfast_resource::Field;
 use holdfast_resource::access::{AccessTarget, Attributes, Authorizer, Decision, Rule, User, UserRules, Verdict};
 use holdfast_value::{SmolStr, Value};
-use imbl::HashMap;
+use imbl::{HashMap, OrdMap};
 
 use super::rule::allows;
 
@@ -27,8 +27,8 @@ struct State {
     roles: Places<Arc<[Rule]>>,
     /// The subjects of each binding, so that their grants are found when it changes.
     bindings: Places<Arc<[Subject]>>,
-    users: Places<Arc<Vec<Grant>>>,
-    groups: Places<Arc<Vec<Grant>>>,
+    users: Places<Grants>,
+    groups: Places<Grants>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +37,12 @@ enum Subject {
     Group(SmolStr),
 }
 
+/// What one user or group is granted in one place, by the names of the bindings.
+type Grants = OrdMap<SmolStr, Grant>;
+
 /// What a binding gives to one of its subjects.
+#[derive(Clone)]
 struct Grant {
-    binding: SmolStr,
     role: RoleRef,
     reason: Arc<str>,
 }
@@ -104,10 +107,9 @@ impl Policy {
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.0.load();
-        let count = |places: usize| places;
         f.debug_struct("Policy")
-            .field("roles", &count(state.roles.values().map(HashMap::len).sum()))
-            .field("bindings", &count(state.bindings.values().map(HashMap::len).sum()))
+            .field("roles", &state.roles.values().map(HashMap::len).sum::<usize>())
+            .field("bindings", &state.bindings.values().map(HashMap::len).sum::<usize>())
             .finish()
     }
 }
@@ -177,7 +179,7 @@ impl State {
                 names.filter_map(|name| groups.get(name.as_str()))
             });
             let grants = of_user.into_iter().chain(of_groups);
-            grants.flat_map(move |grants| grants.iter().map(move |grant| (namespace, grant)))
+            grants.flat_map(move |grants| grants.values().map(move |grant| (namespace, grant)))
         })
     }
 
@@ -190,9 +192,7 @@ impl State {
     fn take_binding(&mut self, namespace: &str, name: &str) {
         let subjects = self.bindings.get(namespace).and_then(|names| names.get(name)).cloned();
         for subject in subjects.iter().flat_map(|subjects| subjects.iter()) {
-            self.change_grants(namespace, subject, |grants| {
-                grants.retain(|grant| grant.binding != name)
-            });
+            self.change_grants(namespace, subject, |grants| drop(grants.remove(name)));
         }
         set(&mut self.bindings, namespace, name, None);
     }
@@ -200,34 +200,23 @@ impl State {
     fn add_binding(&mut self, namespace: &str, name: &str, grants: &[(Subject, Grant)]) {
         for (subject, grant) in grants {
             self.change_grants(namespace, subject, |grants| {
-                let at = grants.partition_point(|known| known.binding <= grant.binding);
-                grants.insert(at, grant.clone());
+                // A subject that is named twice is told of by its first place.
+                grants.entry(SmolStr::new(name)).or_insert_with(|| grant.clone());
             });
         }
         let subjects = grants.iter().map(|(subject, _)| subject.clone()).collect();
         set(&mut self.bindings, namespace, name, Some(subjects));
     }
 
-    fn change_grants(&mut self, namespace: &str, subject: &Subject, change: impl FnOnce(&mut Vec<Grant>)) {
+    fn change_grants(&mut self, namespace: &str, subject: &Subject, change: impl FnOnce(&mut Grants)) {
         let (places, name) = match subject {
             Subject::User(name) => (&mut self.users, name),
             Subject::Group(name) => (&mut self.groups, name),
         };
         let known = places.get(namespace).and_then(|names| names.get(name.as_str()));
-        let mut grants = known.map(|grants| grants.to_vec()).unwrap_or_default();
+        let mut grants = known.cloned().unwrap_or_default();
         change(&mut grants);
-        let grants = (!grants.is_empty()).then(|| Arc::new(grants));
-        set(places, namespace, name, grants);
-    }
-}
-
-impl Clone for Grant {
-    fn clone(&self) -> Self {
-        Self {
-            binding: self.binding.clone(),
-            role: self.role.clone(),
-            reason: Arc::clone(&self.reason),
-        }
+        set(places, namespace, name, (!grants.is_empty()).then_some(grants));
     }
 }
 
@@ -282,7 +271,6 @@ fn grants_of(namespace: &str, name: &str, binding: &Value) -> Vec<(Subject, Gran
             _ => continue,
         };
         let grant = Grant {
-            binding: name.into(),
             role: role.clone(),
             reason: format!("{allowed} to {kind} {described}").into(),
         };
