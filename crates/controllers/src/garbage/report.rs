@@ -1,7 +1,7 @@
 //! Telling of owner references that reach into another namespace, which nothing can be said about but that they are wrong
 //! (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents>).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use holdfast_resource::Resource;
@@ -9,20 +9,29 @@ use holdfast_server::loopback::Client;
 use holdfast_value::Value;
 use memchr::memmem;
 use parking_lot::Mutex;
+use smol_str::SmolStr;
 
 use super::graph::Place;
 use super::uid::Uid;
 use super::uid_of;
 
-/// How many references are remembered as looked into.
+/// How many owners and references are remembered as looked into.
 const REMEMBERED: usize = 4096;
 
 /// Makes events of owner references that reach into another namespace.
 #[derive(Clone)]
 pub(super) struct Report {
     client: Client,
-    /// Dependents and owners that were looked into already.
-    known: Arc<Mutex<HashSet<(Uid, Uid)>>>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// What was looked into already.
+#[derive(Default)]
+struct Known {
+    /// The namespaces in which owners are, if they are in any. Thousands of dependents may have lost one owner.
+    owners: HashMap<Uid, Option<SmolStr>>,
+    /// Dependents and owners of which was told.
+    told: HashSet<(Uid, Uid)>,
 }
 
 impl Report {
@@ -35,24 +44,32 @@ impl Report {
 
     /// The event that tells that the owner of a reference, which is not where it should be, is in another namespace.
     pub(super) fn event(&self, dependent: &Value, place: &Place, reference: &Value, owner: &Resource) -> Option<Value> {
-        let owner_uid = reference.str_at(&["uid"])?;
-        let pair = (uid_of(dependent), Uid::new(owner_uid));
-        {
-            let mut known = self.known.lock();
-            if known.len() >= REMEMBERED {
-                known.clear();
-            }
-            if !owner.namespaced() || !known.insert(pair.clone()) {
-                return None;
-            }
+        let owner_uid = reference.str_at(&["uid"]).filter(|_| owner.namespaced())?;
+        let uid = Uid::new(owner_uid);
+        let mut known = self.known.lock();
+        if known.owners.len() >= REMEMBERED || known.told.len() >= REMEMBERED {
+            *known = Known::default();
         }
-        let elsewhere = self.client.list(owner, "").iter().any(|object| {
-            // The search spares the parsing of nearly all objects.
-            memmem::find(object.bytes(), owner_uid.as_bytes()).is_some()
-                && uid_of(&object.tree()) == pair.1
-                && object.namespace(owner) != place.namespace
-        });
-        elsewhere.then(|| event(dependent, place, reference, &self.client.now()))
+        let namespace = known
+            .owners
+            .entry(uid.clone())
+            .or_insert_with(|| self.namespace_of(owner, owner_uid));
+        let elsewhere = namespace
+            .as_ref()
+            .is_some_and(|namespace| *namespace != place.namespace);
+        let told = elsewhere && known.told.insert((uid_of(dependent), uid));
+        told.then(|| event(dependent, place, reference, &self.client.now()))
+    }
+
+    /// The namespace in which the object of that uid is.
+    fn namespace_of(&self, resource: &Resource, uid: &str) -> Option<SmolStr> {
+        let objects = self.client.list(resource, "");
+        let wanted = Uid::new(uid);
+        let search = memmem::Finder::new(uid.as_bytes());
+        // The search spares the parsing of nearly all objects.
+        let mut found = objects.iter().filter(|object| search.find(object.bytes()).is_some());
+        let found = found.find(|object| uid_of(&object.tree()) == wanted)?;
+        Some(found.namespace(resource).into())
     }
 
     /// Sends an event. It is told for the benefit of people, and nothing waits for it.
