@@ -65,6 +65,35 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
 
+    /// Keys that tokens of service accounts are checked with (PEM, public or private); the key that signs is one of them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) service_account_key_file: Vec<PathBuf>,
+
+    /// The key that signs tokens of service accounts (PEM); without it one is made in the data directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) service_account_signing_key_file: Option<PathBuf>,
+
+    /// Who makes the tokens of service accounts; tokens of all issuers are taken, the first makes new ones
+    #[arg(long, value_name = "ISSUER", default_value = "https://kubernetes.default.svc")]
+    pub(crate) service_account_issuer: Vec<String>,
+
+    /// Where others find the keys of the issuer, if not at this server's own address
+    #[arg(long, value_name = "URL")]
+    pub(crate) service_account_jwks_uri: Option<String>,
+
+    /// For whom the tokens are good that this server takes; the issuer, where nothing is said
+    #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
+    pub(crate) api_audiences: Vec<String>,
+
+    /// The longest life of a token of a service account; without it tokens live as long as they are asked for
+    #[arg(long, value_name = "DURATION", value_parser = token_life)]
+    pub(crate) service_account_max_token_expiration: Option<Duration>,
+
+    /// Whether tokens for pods live on for a year, for clients that do not read them anew
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) service_account_extend_token_expiration: bool,
+
     /// Whether requests without credentials are made as system:anonymous
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -201,6 +230,16 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
+/// Reads the longest life of a token, which has the bounds of the lives that clients may ask for.
+fn token_life(text: &str) -> Result<Duration, String> {
+    let life = go_duration::parse(text)?;
+    if (3600..=1 << 32).contains(&life.as_secs()) {
+        Ok(life)
+    } else {
+        Err("the longest life of a token must be between one hour and 2^32 seconds".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,5 +282,11 @@ mod tests {
         for text in ["", "5", "2-1", "0-5", "1-70000", "a-b"] {
             assert!(ports(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn tokens_may_live_an_hour_at_least() {
+        assert_eq!(token_life("1h"), Ok(Duration::from_secs(3600)));
+        assert!(token_life("59m").is_err());
     }
 }

@@ -10,6 +10,7 @@ mod openapi;
 mod pki;
 mod remote;
 mod serve;
+mod token_keys;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -14,7 +14,9 @@ use holdfast_kinds::{admission, tables};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::admission::AdmissionChain;
-use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile, Tokens};
+use holdfast_server::authentication::{
+    Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
+};
 use holdfast_server::authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health, Hook};
@@ -28,6 +30,7 @@ use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
 use holdfast_server::watch::FrameCache;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
+use smol_str::SmolStr;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,6 +38,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::flags::{AuthorizationMode, Serve};
 use crate::openapi::Documents;
 use crate::pki::{Names, Pair, Pki};
+use crate::token_keys::TokenKeys;
 use crate::{files, kubeconfig, logging};
 
 /// Serves until a signal says to end.
@@ -71,6 +75,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let kinds = holdfast_kinds::Config {
         service_cidr: flags.service_cluster_ip_range,
         node_ports: flags.service_node_port_range.clone(),
+        secure_port: reached.port(),
         allow_privileged: flags.allow_privileged,
         policy: Arc::default(),
     };
@@ -230,7 +235,28 @@ fn service(
     prepared: &Hook,
 ) -> Result<Arc<Service>> {
     let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
-    let tokens = Tokens::new([Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>]);
+    let keys = TokenKeys::load(
+        &flags.data_dir.join("pki"),
+        flags.service_account_signing_key_file.as_deref(),
+        &flags.service_account_key_file,
+    )?;
+    let issuer = IssuerDocuments::new(
+        flags.service_account_issuer.first().map_or("", String::as_str),
+        &keys_url(flags, reached),
+        &keys.verifying,
+    );
+    let surroundings = Surroundings {
+        registry: Arc::clone(&registry),
+        store: Arc::clone(&store),
+        clock: Arc::new(SystemClock),
+        identifiers: Arc::new(RandomIdentifiers),
+    };
+    let accounts = ServiceAccounts::new(token_config(flags), keys.signing, keys.verifying, surroundings);
+    let accounts = Arc::new(accounts);
+    let tokens = Tokens::new([
+        Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>,
+        Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
+    ]);
     let (ending, stored) = (shutdown.clone(), Arc::clone(&store));
     let hooks = HOOKS.iter().fold(Health::new(), |health, name| {
         health.with_hook(name, prepared, flags.livez_grace_period)
@@ -276,6 +302,7 @@ fn service(
         authorizer: Arc::new(authorizer),
         tokens: Arc::new(tokens),
         frames: FrameCache::default(),
+        issuer: accounts,
         admission: admission_chain(flags)?,
         identifiers: Arc::new(RandomIdentifiers),
         clock: Arc::new(SystemClock),
@@ -291,7 +318,8 @@ fn service(
         impersonation: Impersonation::default(),
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
             .with_openapi(Arc::new(documents))
-            .with_metrics(metrics, Arc::clone(&in_flight)),
+            .with_metrics(metrics, Arc::clone(&in_flight))
+            .with_issuer(issuer),
         in_flight,
     }))
 }
@@ -305,6 +333,29 @@ fn authorizer(flags: &Serve, policy: &Arc<Policy>) -> Chain {
             AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
         }
     }))
+}
+
+/// What the flags say of tokens of service accounts.
+fn token_config(flags: &Serve) -> TokenConfig {
+    let issuers = flags.service_account_issuer.clone();
+    let audiences = if flags.api_audiences.is_empty() {
+        issuers.first().into_iter().map(SmolStr::new).collect()
+    } else {
+        flags.api_audiences.iter().map(SmolStr::new).collect()
+    };
+    let longest = flags.service_account_max_token_expiration;
+    TokenConfig {
+        issuers,
+        audiences,
+        longest: longest.and_then(|longest| i64::try_from(longest.as_secs()).ok()),
+        extends: flags.service_account_extend_token_expiration,
+    }
+}
+
+/// Where others find the keys of the issuer.
+fn keys_url(flags: &Serve, reached: SocketAddr) -> String {
+    let own = || format!("https://{reached}{}", IssuerDocuments::KEYS_PATH);
+    flags.service_account_jwks_uri.clone().unwrap_or_else(own)
 }
 
 /// The admission plugins that the flags leave on. Names of plugins that do not exist here may be switched off, since

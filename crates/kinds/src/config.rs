@@ -11,6 +11,8 @@ pub struct Config {
     pub service_cidr: Block,
     /// The ports of nodes that services may take: `--service-node-port-range`.
     pub node_ports: RangeInclusive<u16>,
+    /// Where the server listens: `--secure-port`.
+    pub secure_port: u16,
     /// Whether containers may be privileged: `--allow-privileged`.
     pub allow_privileged: bool,
     /// What roles and bindings come to, which the kinds of RBAC keep up to date.
@@ -23,6 +25,7 @@ impl Default for Config {
         Self {
             service_cidr: Block::DEFAULT_SERVICES,
             node_ports: 30000..=32767,
+            secure_port: 6443,
             allow_privileged: false,
             policy: Arc::default(),
         }

@@ -7,13 +7,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use holdfast_resource::access::{Access, AlwaysAllow, TokenAuthenticator, TokenError, TokenUser, User};
+use holdfast_resource::access::{
+    Access, AlwaysAllow, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser, User,
+};
 use holdfast_resource::schema::{decode, with_defaults};
 use holdfast_resource::{
     AdmissionPlugin, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal,
-    Registry, Resource, Virtual, WriteContext,
+    Registry, Resource, Step, Virtual, WriteContext,
 };
-use holdfast_value::{Limits, Value, yaml};
+use holdfast_value::{Limits, SmolStr, Value, yaml};
 
 use crate::{Config, admission, registry, tables};
 
@@ -61,7 +63,10 @@ impl Harness {
         typed.set_at(&["kind"], kind.kind.clone().into());
         let mut typed = with_defaults(&self.types, id, &typed).unwrap_or(typed);
         let version = kind.group_version.version.clone();
-        self.resource(&typed).strategy.default_fields(&version, &mut typed);
+        // Requests to subresources are of kinds that no resource has.
+        if let Some(resource) = self.resource_of(&typed) {
+            resource.strategy.default_fields(&version, &mut typed);
+        }
         typed
     }
 
@@ -95,12 +100,16 @@ impl Harness {
     }
 
     fn resource(&self, object: &Value) -> &Resource {
+        self.resource_of(object).unwrap()
+    }
+
+    fn resource_of(&self, object: &Value) -> Option<&Resource> {
         let kind = kind_of(object);
         let group_kind = GroupKind {
             group: kind.group_version.group,
             kind: kind.kind,
         };
-        self.registry.kind(&group_kind).unwrap()
+        self.registry.kind(&group_kind).map(AsRef::as_ref)
     }
 
     /// The object that a create of `text` stores.
@@ -141,6 +150,69 @@ impl Harness {
             Err(Refusal::Invalid(errors)) => texts(&errors),
             Err(refusal) => vec![format!("{refusal:?}")],
         }
+    }
+
+    /// What a POST of `body` to a subresource of the object `name` plans, or why it does not.
+    pub(crate) fn plan(&self, plural: &str, subresource: &str, name: &str, body: &str) -> Result<Vec<Step>, String> {
+        let resource = self.core_resource(plural);
+        let body = yaml::parse(body.as_bytes(), &Limits::default()).unwrap();
+        let action = resource.strategy.action(subresource).unwrap();
+        let named = named(resource, name);
+        let planned = self.call(&named, None, Some(subresource), |_, context| {
+            action.plan(context, &body)
+        });
+        planned.map_err(|refusal| format!("{refusal:?}"))
+    }
+
+    /// The answer to a POST of `body` to a virtual subresource of the object `name`, or why there is none.
+    pub(crate) fn subresource_answer(
+        &self,
+        plural: &str,
+        subresource: &str,
+        name: &str,
+        body: &str,
+    ) -> Result<Value, String> {
+        let resource = self.core_resource(plural);
+        let body = self.read(body);
+        let kind = resource.strategy.virtual_resource(subresource).unwrap();
+        let named = named(resource, name);
+        let answer = self.call(&named, None, Some(subresource), |_, context| kind.create(context, body));
+        answer.map_err(|refusal| format!("{refusal:?}"))
+    }
+
+    /// How far a request to a subresource of the object `name` comes that leads on.
+    pub(crate) fn connect(
+        &self,
+        plural: &str,
+        subresource: &str,
+        name: &str,
+        parameter: Option<(&str, &str)>,
+    ) -> String {
+        let resource = self.core_resource(plural);
+        let value = |asked: &str| {
+            let (_, value) = parameter.filter(|(known, _)| *known == asked)?;
+            Some(value.to_owned())
+        };
+        let named = named(resource, name);
+        let connection = self.call(&named, None, Some(subresource), |resource, context| {
+            resource.strategy.connect(context, &value)
+        });
+        format!("{connection:?}")
+    }
+
+    fn core_resource(&self, plural: &str) -> &Resource {
+        let resource = GroupResource {
+            group: Default::default(),
+            resource: plural.into(),
+        };
+        self.registry.resource(&resource).unwrap()
+    }
+
+    /// What is wrong with putting `object` in the place of `old`, both as they are.
+    pub(crate) fn check_update(&self, subresource: Option<&str>, old: &Value, object: &Value) -> Vec<String> {
+        texts(&self.call(object, Some(old), subresource, |resource, context| {
+            resource.strategy.validate_update(context, object, old)
+        }))
     }
 
     /// The object that an update of what `old` created stores.
@@ -210,6 +282,7 @@ impl Harness {
             access: Access {
                 authorizer: &AlwaysAllow,
                 tokens: &TesterToken,
+                issuer: &TesterToken,
             },
             dry_run: false,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
@@ -217,6 +290,38 @@ impl Harness {
             outcome: RefCell::default(),
         };
         step(resource, &context)
+    }
+}
+
+impl TokenIssuer for TesterToken {
+    fn audiences(&self) -> &[SmolStr] {
+        static OWN: [SmolStr; 1] = [SmolStr::new_static("tests")];
+        &OWN
+    }
+
+    fn longest(&self) -> Option<i64> {
+        Some(86_400)
+    }
+
+    fn extends(&self) -> bool {
+        true
+    }
+
+    /// Says what the token is for.
+    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<String, String> {
+        let shown = |object: &Option<BoundObject>| match object {
+            Some(object) => format!("{}/{}", object.name, object.uid),
+            None => "none".to_owned(),
+        };
+        Ok(format!(
+            "{}/{} for {}, {} s, pod {}, node {}",
+            token.account.name,
+            token.account.uid,
+            token.audiences.join(" "),
+            token.seconds,
+            shown(&token.pod),
+            shown(&token.node)
+        ))
     }
 }
 
@@ -254,6 +359,15 @@ impl Lookup for Harness {
             }
         }
     }
+}
+
+/// An object of which nothing is known but its name.
+fn named(resource: &Resource, name: &str) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["apiVersion"], resource.versions[0].api_version.clone().into());
+    object.set_at(&["kind"], resource.kind.clone().into());
+    object.set_at(&["metadata", "name"], name.into());
+    object
 }
 
 fn kind_of(object: &Value) -> GroupVersionKind {

@@ -11,11 +11,13 @@
 
 pub mod admission;
 mod apiextensions;
+mod apiregistration;
 mod apps;
 mod authentication;
 mod authorization;
 mod autoscaling;
 mod batch;
+mod certificates;
 mod config;
 mod coordination;
 mod core;
@@ -23,6 +25,7 @@ mod defaults;
 mod descriptions;
 mod discovery;
 mod events;
+mod flowcontrol;
 mod generic;
 #[cfg(test)]
 mod harness;
@@ -31,6 +34,7 @@ mod networking;
 mod node;
 mod policy;
 pub mod rbac;
+mod resource;
 mod scheduling;
 mod storage;
 pub mod tables;
@@ -85,21 +89,25 @@ fn keep_in_served_version(resource: &mut Resource) {
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 16] = [
+const GROUPS: [(&str, GroupStrategies); 20] = [
     ("", core::strategy),
     ("apiextensions.k8s.io", apiextensions::strategy),
+    ("apiregistration.k8s.io", apiregistration::strategy),
     ("apps", apps::strategy),
     ("authentication.k8s.io", authentication::strategy),
     ("authorization.k8s.io", authorization::strategy),
     ("autoscaling", autoscaling::strategy),
     ("batch", batch::strategy),
+    ("certificates.k8s.io", certificates::strategy),
     ("coordination.k8s.io", coordination::strategy),
     ("discovery.k8s.io", discovery::strategy),
     ("events.k8s.io", events::strategy),
+    ("flowcontrol.apiserver.k8s.io", flowcontrol::strategy),
     ("networking.k8s.io", networking::strategy),
     ("node.k8s.io", node::strategy),
     ("policy", policy::strategy),
     ("rbac.authorization.k8s.io", rbac::strategy),
+    ("resource.k8s.io", resource::strategy),
     ("scheduling.k8s.io", scheduling::strategy),
     ("storage.k8s.io", storage::strategy),
 ];
@@ -116,6 +124,22 @@ fn strategy(group: &str, plural: &str, config: &Config) -> Arc<dyn Strategy> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_there_from_the_start_is_valid() {
+        let objects: Vec<holdfast_value::Value> = registry(&Config::default())
+            .unwrap()
+            .resources()
+            .iter()
+            .filter(|resource| resource.group != "rbac.authorization.k8s.io")
+            .flat_map(|resource| resource.strategy.initial_objects())
+            .collect();
+        assert_eq!(objects.len(), 4 + 8 + 13 + 2 + 1 + 1);
+        for object in objects {
+            let text = holdfast_value::json::to_string(&object);
+            assert_eq!(harness::Harness::new().errors(&text), Vec::<String>::new(), "{text}");
+        }
+    }
 
     #[test]
     fn every_stored_resource_is_kept_in_a_version_that_it_is_served_in() {

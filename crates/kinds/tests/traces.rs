@@ -295,11 +295,16 @@ fn refused(refusal: Refusal) -> Answer {
             let cause = |error: &FieldError| (error.field.to_string(), error.message());
             Answer::Refused(422, errors.iter().map(cause).collect())
         }
-        Refusal::Forbidden { message, .. } => Answer::Refused(403, vec![(String::new(), message)]),
+        Refusal::InvalidAs { errors, .. } => refused(Refusal::Invalid(errors)),
+        Refusal::Forbidden { message, .. } | Refusal::ForbiddenOn { message, .. } => {
+            Answer::Refused(403, vec![(String::new(), message)])
+        }
         Refusal::NotFound { .. } => Answer::Refused(404, Vec::new()),
-        Refusal::Conflict(_) => Answer::Refused(409, Vec::new()),
+        Refusal::Conflict(_) | Refusal::ConflictOn { .. } => Answer::Refused(409, Vec::new()),
         Refusal::BadRequest(_) => Answer::Refused(400, Vec::new()),
-        Refusal::Internal(_) => Answer::Refused(500, Vec::new()),
+        Refusal::TooManyRequests { .. } => Answer::Refused(429, Vec::new()),
+        Refusal::Unavailable(_) => Answer::Refused(503, Vec::new()),
+        Refusal::Internal(_) | Refusal::Failed(_) => Answer::Refused(500, Vec::new()),
     }
 }
 

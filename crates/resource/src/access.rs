@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use smol_str::SmolStr;
 
@@ -253,6 +254,75 @@ impl TokenAuthenticator for NoTokens {
     }
 }
 
+/// Makes tokens for service accounts.
+pub trait TokenIssuer: Send + Sync {
+    /// The audiences of tokens that are asked for without one: those of this server.
+    fn audiences(&self) -> &[SmolStr];
+
+    /// The longest life of a token in seconds, where it is bounded.
+    fn longest(&self) -> Option<i64>;
+
+    /// Whether tokens for the pods of this server live on for a year, so that clients that never read them anew go on
+    /// working.
+    fn extends(&self) -> bool;
+
+    /// The signed token.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<String, String>;
+}
+
+/// What a token says of a service account.
+#[derive(Clone, Debug)]
+pub struct ServiceAccountToken<'a> {
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The service account.
+    pub account: BoundObject,
+    /// For whom the token is good.
+    pub audiences: &'a [SmolStr],
+    /// From when on it is good.
+    pub now: SystemTime,
+    /// For how many seconds.
+    pub seconds: i64,
+    /// After how many seconds its use is to be told of, since the client should have asked for another.
+    pub warn_after: Option<i64>,
+    /// The pod with whose end it ends.
+    pub pod: Option<BoundObject>,
+    /// The node with whose end it ends, or that the pod is on.
+    pub node: Option<BoundObject>,
+    /// The secret with whose end it ends.
+    pub secret: Option<BoundObject>,
+}
+
+/// An object that a token names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundObject {
+    /// The name.
+    pub name: String,
+    /// The uid; empty where it is not known.
+    pub uid: String,
+}
+
+impl TokenIssuer for NoTokens {
+    fn audiences(&self) -> &[SmolStr] {
+        &[]
+    }
+
+    fn longest(&self) -> Option<i64> {
+        None
+    }
+
+    fn extends(&self) -> bool {
+        false
+    }
+
+    fn issue(&self, _token: &ServiceAccountToken<'_>) -> Result<String, String> {
+        Err("this server makes no tokens".to_owned())
+    }
+}
+
 /// What a step of a request may ask of access control.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
@@ -260,6 +330,8 @@ pub struct Access<'a> {
     pub authorizer: &'a dyn Authorizer,
     /// Whose tokens are.
     pub tokens: &'a dyn TokenAuthenticator,
+    /// Who makes tokens for service accounts.
+    pub issuer: &'a dyn TokenIssuer,
 }
 
 impl Access<'static> {
@@ -267,5 +339,6 @@ impl Access<'static> {
     pub const UNCHECKED: Self = Self {
         authorizer: &AlwaysAllow,
         tokens: &NoTokens,
+        issuer: &NoTokens,
     };
 }

@@ -203,8 +203,15 @@ impl FieldError {
     /// The `message` of this error as a cause of a `Status`: without the field.
     pub fn message(&self) -> String {
         let mut message = String::from(self.kind.texts().1);
-        if let Some(value) = &self.value {
-            let _ = write!(message, ": {value}");
+        match &self.value {
+            // JSON hides what means something in HTML; the reference quotes texts as Go does, which does not.
+            Some(Value::String(text)) if text.contains(['<', '>', '&']) => {
+                let _ = write!(message, ": {:?}", text.as_str());
+            }
+            Some(value) => {
+                let _ = write!(message, ": {value}");
+            }
+            None => {}
         }
         if !self.detail.is_empty() {
             let _ = write!(message, ": {}", self.detail);
@@ -246,6 +253,10 @@ mod tests {
             (
                 FieldError::not_supported(&field, "x", &["A", "B"]),
                 r#"spec.type: Unsupported value: "x": supported values: "A", "B""#,
+            ),
+            (
+                FieldError::invalid(&field, "<a>", "odd"),
+                r#"spec.type: Invalid value: "<a>": odd"#,
             ),
             (FieldError::duplicate(&field, "x"), r#"spec.type: Duplicate value: "x""#),
             (

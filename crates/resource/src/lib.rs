@@ -8,6 +8,7 @@
 //! Invariant: nothing here does I/O. What a strategy needs of other objects it asks of a [`Lookup`].
 
 pub mod access;
+mod action;
 mod field;
 mod field_error;
 pub mod metadata;
@@ -21,6 +22,7 @@ mod strategic_merge;
 mod strategy;
 pub mod table;
 
+pub use action::{Action, Connection, Parameter, Step};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use holdfast_value::Value;
 
 use crate::access::{Access, User};
-use crate::{FieldError, GroupResource, Resource};
+use crate::{Action, Connection, FieldError, GroupKind, GroupResource, Parameter, Resource};
 
 /// What a kind adds to the generic behaviour. Each method is one step of the way of a write; its default does nothing.
 ///
@@ -126,6 +126,30 @@ pub trait Strategy: Send + Sync {
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
         let _ = (stored, initial);
         None
+    }
+
+    /// What a POST to a subresource does to stored objects (to the collection, where `subresource` is empty).
+    fn action(&self, subresource: &str) -> Option<&dyn Action> {
+        let _ = subresource;
+        None
+    }
+
+    /// Whether requests to a subresource lead on to a node or to a pod; [`Strategy::connect`] answers them.
+    fn leads_on(&self, subresource: &str) -> bool {
+        let _ = subresource;
+        false
+    }
+
+    /// How far a request to a subresource comes that leads on to a node or to a pod.
+    fn connect(&self, context: &WriteContext<'_>, parameter: &Parameter<'_>) -> Connection {
+        let _ = parameter;
+        Connection::Refused(Refusal::Unavailable(format!("nothing leads to {}", context.name)))
+    }
+
+    /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. Nobody owns
+    /// them even so.
+    fn keeps_reset_fields_at_creation(&self) -> bool {
+        false
     }
 
     /// Whether [`Strategy::observe`] wants to see the objects of the kind.
@@ -268,6 +292,15 @@ pub enum Refusal {
         /// The causes, as reason, message and field.
         causes: Vec<(String, String, String)>,
     },
+    /// 403 about another object than the one written.
+    ForbiddenOn {
+        /// What the message names.
+        resource: GroupResource,
+        /// Its name.
+        name: String,
+        /// What stands behind `is forbidden: `.
+        message: String,
+    },
     /// 404 of another object than the one written, such as its namespace: `RESOURCE "NAME" not found`.
     NotFound {
         /// What was not found.
@@ -277,10 +310,41 @@ pub enum Refusal {
     },
     /// 409: `Operation cannot be fulfilled on RESOURCE "NAME": MESSAGE`.
     Conflict(String),
+    /// 409 about another object or subresource than the one written.
+    ConflictOn {
+        /// What the message names.
+        resource: GroupResource,
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// 422 about another kind or name than those written.
+    InvalidAs {
+        /// The kind that the message names.
+        kind: GroupKind,
+        /// The name that the message names.
+        name: String,
+        /// The causes.
+        errors: Vec<FieldError>,
+    },
     /// 400 with this message.
     BadRequest(String),
+    /// 429 with this message.
+    TooManyRequests {
+        /// Why.
+        message: String,
+        /// After how many seconds to try again; 0 for no advice.
+        retry_after_seconds: u32,
+        /// The causes, as reason and message.
+        causes: Vec<(String, String)>,
+    },
+    /// 503 with this message.
+    Unavailable(String),
     /// 500: `Internal error occurred: MESSAGE`.
     Internal(String),
+    /// 500 with this message and no reason.
+    Failed(String),
 }
 
 impl Refusal {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
-use http::header::HeaderMap;
+use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use serde::Serialize;
 
 use crate::ApiError;
+use crate::authentication::IssuerDocuments;
 use crate::discovery::aggregated::{self, Documents, Root};
 use crate::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::health::Health;
@@ -31,6 +32,7 @@ pub struct Paths {
     version: VersionInfo,
     openapi: Option<Arc<OpenApi>>,
     metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
+    issuer: Option<IssuerDocuments>,
     clock: Arc<dyn Clock>,
 }
 
@@ -50,6 +52,7 @@ impl Paths {
             version: VersionInfo::current(),
             openapi: None,
             metrics: None,
+            issuer: None,
             clock,
         }
     }
@@ -65,6 +68,13 @@ impl Paths {
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>, in_flight: Arc<InFlight>) -> Self {
         self.metrics = Some((metrics, in_flight));
+        self
+    }
+
+    /// With the documents about who makes the tokens of service accounts.
+    #[must_use]
+    pub fn with_issuer(mut self, documents: Option<IssuerDocuments>) -> Self {
+        self.issuer = documents;
         self
     }
 
@@ -100,6 +110,10 @@ impl Paths {
         if let Some(openapi) = self.openapi.as_ref().filter(|_| path.starts_with("/openapi/")) {
             let answer = openapi.respond(path, &info.query, &headers, self.clock.now()).await?;
             return Ok(answer.unwrap_or_else(page_not_found));
+        }
+        if let Some((sort, text)) = self.issuer.as_ref().and_then(|issuer| issuer.get(path)) {
+            negotiation::check_acceptable(&headers, &[sort])?;
+            return Ok(issuer_document(sort, text));
         }
         let document = Document {
             messages,
@@ -148,6 +162,10 @@ impl Paths {
             paths.extend(["/metrics", "/metrics/slis"].map(str::to_owned));
         }
         paths.extend(["/api", "/apis", "/version"].map(str::to_owned));
+        if self.issuer.is_some() {
+            let of_issuer = [IssuerDocuments::CONFIGURATION_PATH, IssuerDocuments::KEYS_PATH];
+            paths.extend(of_issuer.map(str::to_owned));
+        }
         for served in registry.group_versions() {
             if served.group.is_empty() {
                 paths.push(format!("/api/{}", served.version));
@@ -165,6 +183,15 @@ impl Paths {
 #[derive(Serialize)]
 struct PathList {
     paths: Vec<String>,
+}
+
+/// A document that seldom changes, which those who ask may keep for an hour.
+fn issuer_document(sort: &'static str, text: &[u8]) -> Response {
+    let body = bytes::Bytes::copy_from_slice(text);
+    let mut answer = response::bytes(StatusCode::OK, HeaderValue::from_static(sort), body);
+    let kept = HeaderValue::from_static("public, max-age=3600");
+    answer.headers_mut().insert(http::header::CACHE_CONTROL, kept);
+    answer
 }
 
 /// The answer at a path that nothing knows, in the words of Go's `net/http`.

@@ -72,14 +72,19 @@ pub fn resource_request(
     } = incoming;
     let place = Place::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
-    if verb == Verb::Patch {
+    let leads_on = place.served.resource.strategy.leads_on(&place.subresource);
+    if verb == Verb::Patch && !leads_on {
         negotiation::patch_type(&headers)?;
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = if watchable { &NAMED_WATCH_TYPES } else { &NAMED_TYPES };
-    negotiation::check_acceptable(&headers, produced)?;
-    let protobuf = place.served.resource.strategy.has_protobuf();
-    let representation = Representation::of_object(&headers, &info.query, protobuf)?;
+    // What leads on is answered by others, in forms of their own.
+    let representation = if leads_on {
+        Representation::default()
+    } else {
+        negotiation::check_acceptable(&headers, produced)?;
+        Representation::of_object(&headers, &info.query, place.served.resource.strategy.has_protobuf())?
+    };
     let Place {
         served,
         namespace,
@@ -100,6 +105,9 @@ pub fn resource_request(
         body,
     })
 }
+
+/// The subresource that takes all of a path.
+const PROXY: &str = "proxy";
 
 /// Where a path leads among the resources that are served.
 struct Place {
@@ -129,7 +137,9 @@ impl Place {
         let version = served.version();
         let named =
             target.name.is_empty() || !target.subresource.is_empty() || version.verbs.iter().any(names_an_object);
-        if !scope_fits || !known || !named || !target.rest.is_empty() {
+        // What stands behind a proxy in a path is part of the request that is handed on.
+        let complete = target.rest.is_empty() || target.subresource == PROXY;
+        if !scope_fits || !known || !named || !complete {
             return Err(ApiError::unknown_resource());
         }
         check_name(&target.name)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
-use holdfast_resource::access::{Access, Authorizer, TokenAuthenticator};
+use holdfast_resource::access::{Access, Authorizer, TokenAuthenticator, TokenIssuer};
 
 use crate::admission::AdmissionChain;
 use crate::metrics::Metrics;
@@ -33,6 +33,8 @@ pub struct Context {
     pub authorizer: Arc<dyn Authorizer>,
     /// Whose bearer tokens are.
     pub tokens: Arc<dyn TokenAuthenticator>,
+    /// Who makes tokens for service accounts.
+    pub issuer: Arc<dyn TokenIssuer>,
     /// Where uids and the ends of generated names come from.
     pub identifiers: Arc<dyn Identifiers>,
     /// The time of day.
@@ -56,6 +58,7 @@ impl Context {
         Access {
             authorizer: self.authorizer.as_ref(),
             tokens: self.tokens.as_ref(),
+            issuer: self.issuer.as_ref(),
         }
     }
 

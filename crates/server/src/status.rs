@@ -409,10 +409,36 @@ impl ApiError {
                     .map(|(reason, message, field)| Cause { reason, message, field });
                 Self::forbidden_with_causes(resource, name, message, causes.collect())
             }
+            Refusal::ForbiddenOn {
+                resource,
+                name,
+                message,
+            } => Self::forbidden(&resource, &name, message),
             Refusal::NotFound { resource, name } => Self::not_found(&resource, &name),
             Refusal::Conflict(why) => Self::conflict(resource, name, why),
+            Refusal::ConflictOn { resource, name, why } => Self::conflict(&resource, &name, why),
+            Refusal::InvalidAs { kind, name, errors } => Self::invalid(&kind, &name, &errors),
             Refusal::BadRequest(message) => Self::bad_request(message),
+            Refusal::TooManyRequests {
+                message,
+                retry_after_seconds,
+                causes,
+            } => {
+                let causes = causes.into_iter().map(|(reason, message)| Cause {
+                    reason,
+                    message,
+                    field: String::new(),
+                });
+                let details = Details {
+                    causes: causes.collect(),
+                    retry_after_seconds,
+                    ..Details::default()
+                };
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, Some(details))
+            }
+            Refusal::Unavailable(message) => Self::unavailable(message),
             Refusal::Internal(why) => Self::internal(why),
+            Refusal::Failed(message) => Self::unclassified(message),
         }
     }
 

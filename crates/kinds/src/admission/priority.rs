@@ -5,17 +5,13 @@ use holdfast_value::Value;
 
 use super::{group_resource, is_of};
 use crate::defaults::{is_zero, set_missing_at};
+use crate::scheduling::SYSTEM_CLASSES;
 
 /// Gives Pods the priority of their class: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
 pub(super) struct Priority;
 
 const GROUP: &str = "scheduling.k8s.io";
 const PREEMPT: &str = "PreemptLowerPriority";
-/// The classes that are known before anybody makes them.
-const SYSTEM_CLASSES: [(&str, i64); 2] = [
-    ("system-cluster-critical", 2_000_000_000),
-    ("system-node-critical", 2_000_001_000),
-];
 
 /// What a class gives to Pods.
 struct Class {
@@ -61,7 +57,7 @@ impl AdmissionPlugin for Priority {
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
         let of_classes = is_of(context, resource, GROUP, "priorityclasses");
-        let of_system = SYSTEM_CLASSES.iter().any(|(name, _)| *name == context.name);
+        let of_system = SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
         if of_classes && of_system && context.operation == Operation::Delete {
             return Err(Refusal::forbidden(
                 "this is a system priority class and cannot be deleted",
@@ -124,7 +120,7 @@ fn class_of_name(context: &WriteContext<'_>, name: &str) -> Option<Class> {
     if let Some(class) = context.lookup.get(&group_resource(GROUP, "priorityclasses"), "", name) {
         return Some(read_class(&class));
     }
-    let (_, value) = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name)?;
+    let (_, value, _) = SYSTEM_CLASSES.iter().find(|(known, ..)| *known == name)?;
     Some(Class {
         name: name.to_owned(),
         value: *value,

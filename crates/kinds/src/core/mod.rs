@@ -17,17 +17,38 @@ mod resourcequota;
 mod secret;
 mod service;
 mod serviceaccount;
+mod token_request;
 
 use std::sync::Arc;
 
-use holdfast_resource::Strategy;
+use holdfast_resource::{GroupResource, Strategy};
+use holdfast_value::SmolStr;
 
 use crate::config::Config;
+
+/// A resource of this group, or a subresource as messages name it.
+const fn of_core(resource: &'static str) -> GroupResource {
+    GroupResource {
+        group: SmolStr::new_static(""),
+        resource: SmolStr::new_static(resource),
+    }
+}
+
+/// The scheme, the name and the port of what a proxy leads to: `https:web:443`, `web:443` or `web`.
+fn proxied_name(text: &str) -> (&str, &str, &str) {
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts.as_slice() {
+        [scheme, name, port] => (scheme, name, port),
+        [name, port] => ("", name, port),
+        _ => ("", text, ""),
+    }
+}
 
 /// What the kind behind a resource of this group does beyond the generic behaviour.
 pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
     let config = || config.clone();
     Some(match resource {
+        "bindings" => Arc::new(pod::Bindings),
         "componentstatuses" => Arc::new(componentstatus::ComponentStatus),
         "configmaps" => Arc::new(configmap::ConfigMap),
         "endpoints" => Arc::new(endpoints::Endpoints),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{label_value, qualified_name};
-use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
+use holdfast_resource::{Connection, Field, FieldError, FieldPath, Parameter, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::pod_spec::validate_taint_effect;
@@ -15,6 +15,27 @@ use crate::validation::{Errors, report, same};
 pub(crate) struct Node;
 
 impl Strategy for Node {
+    fn leads_on(&self, subresource: &str) -> bool {
+        subresource == "proxy"
+    }
+
+    fn connect(&self, context: &WriteContext<'_>, _parameter: &Parameter<'_>) -> Connection {
+        let (_, name, _) = super::proxied_name(context.name);
+        if context.lookup.get(&super::of_core("nodes"), "", name).is_none() {
+            return Connection::Refused(Refusal::NotFound {
+                resource: super::of_core("nodes"),
+                name: name.to_owned(),
+            });
+        }
+        Connection::Refused(Refusal::Unavailable(format!(
+            "error trying to reach service: node {name:?} cannot be reached"
+        )))
+    }
+
+    fn keeps_reset_fields_at_creation(&self) -> bool {
+        true
+    }
+
     fn default_fields(&self, _version: &str, object: &mut Value) {
         if let Some(capacity) = object
             .at(&["status", "capacity"])

@@ -7,9 +7,21 @@ use crate::validation::addresses::{Block, block};
 use crate::validation::{Errors, immutable};
 
 /// What only ServiceCIDRs do.
-pub(crate) struct ServiceCidr;
+pub(crate) struct ServiceCidr {
+    /// The block that is there from the start.
+    pub(crate) first: Block,
+}
 
 impl Strategy for ServiceCidr {
+    fn initial_objects(&self) -> Vec<Value> {
+        let mut object = Value::empty_map();
+        object.set_at(&["apiVersion"], "networking.k8s.io/v1".into());
+        object.set_at(&["kind"], "ServiceCIDR".into());
+        object.set_at(&["metadata", "name"], "kubernetes".into());
+        object.set_at(&["spec", "cidrs"], vec![self.first.to_string().into()].into());
+        vec![object]
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let spec = root.child("spec");

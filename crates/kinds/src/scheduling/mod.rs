@@ -5,8 +5,37 @@ mod priorityclass;
 use std::sync::Arc;
 
 use holdfast_resource::Strategy;
+use holdfast_value::Value;
 
 use crate::config::Config;
+
+/// The classes that are known before anybody makes them, with what they are for.
+pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+];
+
+/// The system's classes as objects.
+fn system_classes() -> impl Iterator<Item = Value> {
+    SYSTEM_CLASSES.iter().map(|(name, value, description)| {
+        let mut class = Value::empty_map();
+        class.set_at(&["apiVersion"], "scheduling.k8s.io/v1".into());
+        class.set_at(&["kind"], "PriorityClass".into());
+        class.set_at(&["metadata", "name"], (*name).into());
+        class.set_at(&["description"], (*description).into());
+        class.set_at(&["preemptionPolicy"], "PreemptLowerPriority".into());
+        class.set_at(&["value"], Value::Int(*value));
+        class
+    })
+}
 
 /// What the kind behind a resource of this group does beyond the generic behaviour.
 pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {

@@ -3,6 +3,7 @@
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use super::{SYSTEM_CLASSES, system_classes};
 use crate::validation::{Errors, immutable, one_of};
 
 /// What only PriorityClasses do.
@@ -10,22 +11,22 @@ pub(crate) struct PriorityClass;
 
 const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM: &str = "system-";
-const SYSTEM_CLASSES: [(&str, i64); 2] = [
-    ("system-cluster-critical", 2_000_000_000),
-    ("system-node-critical", 2_000_001_000),
-];
 
 impl Strategy for PriorityClass {
+    fn initial_objects(&self) -> Vec<Value> {
+        system_classes().collect()
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
         let metadata = root.child("metadata");
         let (name, value) = (metadata.child("name"), root.child("value"));
         if name.text().starts_with(SYSTEM) {
-            let known = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name.text());
+            let known = SYSTEM_CLASSES.iter().find(|(known, ..)| *known == name.text());
             let fault = match known {
                 None => Some(format!("{} is not a known system priority class", name.text())),
-                Some((known, fixed)) if value.number() != Some(*fixed) => {
+                Some((known, fixed, _)) if value.number() != Some(*fixed) => {
                     Some(format!("value of {known} PriorityClass must be {fixed}"))
                 }
                 Some(_) => None,

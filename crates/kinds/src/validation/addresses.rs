@@ -67,6 +67,12 @@ pub struct Block {
     prefix: u8,
 }
 
+impl std::fmt::Display for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
 impl Block {
     /// Where services get their addresses unless told otherwise: `10.0.0.0/24`.
     pub const DEFAULT_SERVICES: Self = Self {

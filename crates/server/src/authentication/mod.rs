@@ -4,10 +4,14 @@
 
 mod certificate;
 mod impersonation;
+mod keys;
+mod service_accounts;
 mod tokens;
 
 pub use certificate::{CertificateError, user_of_certificate};
 pub use impersonation::Impersonation;
+pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
+pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
 pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
 
 use std::sync::Arc;

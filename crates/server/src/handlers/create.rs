@@ -18,7 +18,13 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
     let target = Target::of_request(&request, &options.write);
-    let object = kind_type.with_defaults(kind_type.without(decoded.object, &target.reset_fields)?);
+    let strategy = &request.served.resource.strategy;
+    let object = if strategy.keeps_reset_fields_at_creation() {
+        decoded.object
+    } else {
+        kind_type.without(decoded.object, &target.reset_fields)?
+    };
+    let object = kind_type.with_defaults(object);
     let mut result = write::create(context, target, object).await?;
     result.warnings.splice(0..0, decoded.warnings);
     written(context, &request, &result)

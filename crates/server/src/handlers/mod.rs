@@ -1,5 +1,7 @@
 //! What the verbs of the API do, one file a verb.
 
+mod action;
+mod connect;
 mod continue_token;
 mod create;
 mod delete;
@@ -60,6 +62,13 @@ async fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> Result<Re
         .is_some()
     {
         return virtual_resource::handle(context, request).await;
+    }
+    let strategy = &request.served.resource.strategy;
+    if request.verb == Verb::Create && strategy.action(&request.subresource).is_some() {
+        return action::handle(context, request).await;
+    }
+    if strategy.leads_on(&request.subresource) {
+        return connect::connect(context, &request);
     }
     if request.served.resource.storage.is_none() {
         return Err(unsupported(&request));

@@ -294,7 +294,7 @@ fn unstored(prepared: Prepared, created: bool) -> Written {
 }
 
 /// Why a write was not stored.
-enum Failure {
+pub(super) enum Failure {
     /// Another writer was faster.
     Lost,
     /// It cannot be.
@@ -372,7 +372,7 @@ async fn remove_or_mark(
 
 /// Commits. Once this has begun it is carried to its end even if the client goes away, as all writes are; so those who wait
 /// for the outcome hear of it.
-async fn commit(
+pub(super) async fn commit(
     context: &Arc<Context>,
     transaction: Transaction<Objects>,
     outcome: Outcome,

@@ -33,6 +33,21 @@ pub(crate) fn object(
     kind_type: &KindType,
     validation: FieldValidation,
 ) -> Result<Decoded, ApiError> {
+    object_of(bytes, format, types, kind_type, validation, &[])
+}
+
+/// As [`object`], where the object may also say that it is of one of `other_versions`, which have the same fields.
+///
+/// # Errors
+/// Those of [`object`].
+pub(crate) fn object_of(
+    bytes: &Bytes,
+    format: Format,
+    types: &Types,
+    kind_type: &KindType,
+    validation: FieldValidation,
+    other_versions: &[&str],
+) -> Result<Decoded, ApiError> {
     let kind = kind_type.kind();
     let unrecognised = |why: &dyn std::fmt::Display| {
         ApiError::bad_request(format!(
@@ -66,6 +81,13 @@ pub(crate) fn object(
         return Err(unrecognised(&format_args!(
             "unexpected GroupVersion string: {api_version}"
         )));
+    }
+    let mut object = object;
+    if object
+        .str_at(&["apiVersion"])
+        .is_some_and(|version| other_versions.contains(&version))
+    {
+        object.set_at(&["apiVersion"], kind_type.api_version().into());
     }
     let object = identified(object, types, kind_type)?;
     let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();

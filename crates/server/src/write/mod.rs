@@ -5,6 +5,7 @@
 //! commit is one run without a pause over one snapshot (`pipeline.rs`); the commit alone waits. When another writer was
 //! faster, the run starts over from the object as it is then.
 
+mod act;
 mod change;
 mod commit;
 pub(crate) mod decode;
@@ -20,9 +21,10 @@ pub(crate) mod typing;
 
 use std::sync::Arc;
 
-use holdfast_resource::{Registry, ScaleFields};
+use holdfast_resource::{Registry, Resource, ScaleFields};
 use smol_str::SmolStr;
 
+pub(crate) use act::act;
 pub(crate) use change::Change;
 pub(crate) use commit::{Shape, Written, answer, ask, create, delete, update};
 pub(crate) use pipeline::check_place;
@@ -35,6 +37,9 @@ use crate::handlers::representation::Shown;
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
 use crate::user::User;
+
+/// The field manager by the name of which the server itself writes.
+const SERVER_MANAGER: &str = "kube-apiserver";
 
 /// What a write is about.
 pub(crate) struct Target {
@@ -87,5 +92,34 @@ impl Target {
             manager: tracking::manager_name(&options.field_manager, request.user_agent()),
             dry_run: options.dry_run,
         }
+    }
+
+    /// What the server itself writes to a resource or a subresource of it, in the version that the resource is kept in. The
+    /// namespace and the name are left to be filled in. `None` where there is no such subresource.
+    pub(crate) fn of_server(registry: &Arc<Registry>, resource: &Arc<Resource>, subresource: &str) -> Option<Self> {
+        let stored = resource.storage.as_ref().map(|storage| &storage.api_version);
+        let version = resource
+            .versions
+            .iter()
+            .find(|version| Some(&version.api_version) == stored)
+            .or(resource.versions.first())?;
+        let reset_fields = match subresource {
+            "" => &version.reset_fields,
+            name => &version.subresource(name)?.reset_fields,
+        };
+        Some(Self {
+            registry: Arc::clone(registry),
+            shown: Shown::new(resource, version),
+            scale: None,
+            body_version: version.api_version.clone(),
+            body_kind: resource.kind.clone(),
+            subresource: subresource.into(),
+            reset_fields: reset_fields.clone(),
+            namespace: SmolStr::default(),
+            name: SmolStr::default(),
+            user: Arc::new(User::server()),
+            manager: SmolStr::new_static(SERVER_MANAGER),
+            dry_run: false,
+        })
     }
 }

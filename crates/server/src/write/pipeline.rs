@@ -59,7 +59,14 @@ pub(crate) struct Pipeline<'a> {
 impl<'a> Pipeline<'a> {
     /// The run of a POST: `object` is decoded, typed and has its defaults.
     pub(super) fn create(&self, mut object: Value) -> Result<Prepared, ApiError> {
-        tracking::update(self, None, &mut object);
+        if self.resource().strategy.keeps_reset_fields_at_creation() {
+            let mut tracked = object.clone();
+            metadata::reset_fields(&mut tracked, None, &self.target.reset_fields);
+            tracking::update(self, None, &mut tracked);
+            metadata::take(&mut object, &tracked, &["metadata", "managedFields"]);
+        } else {
+            tracking::update(self, None, &mut object);
+        }
         self.finish_create(object, false)
     }
 
@@ -260,7 +267,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// What the client is told of a refusal.
-    pub(super) fn refusal(&self, refusal: Refusal, name: &str) -> ApiError {
+    pub(crate) fn refusal(&self, refusal: Refusal, name: &str) -> ApiError {
         let resource = self.resource();
         ApiError::refusal(refusal, &resource.group_resource(), &resource.stored_kind(), name)
     }

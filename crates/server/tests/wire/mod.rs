@@ -148,6 +148,7 @@ impl Server {
                 field_managers: FieldManagers::new(Arc::new(types)),
                 trees: Trees::default(),
                 authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
+                issuer: Arc::new(holdfast_resource::access::NoTokens),
                 tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
                 frames: FrameCache::default(),
                 admission: AdmissionChain::default(),

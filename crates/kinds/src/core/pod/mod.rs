@@ -1,13 +1,18 @@
 //! Pods: <https://kubernetes.io/docs/concepts/workloads/pods/>.
 
+mod binding;
+mod connect;
+mod eviction;
 mod qos;
 mod status;
 mod update;
 
 use std::time::SystemTime;
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Action, Connection, Field, FieldError, Parameter, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
+
+pub(crate) use binding::Bindings;
 
 use super::pod_spec::{PodRules, default_pod, pod_spec_warnings, validate_pod_spec};
 use crate::config::Config;
@@ -38,6 +43,22 @@ impl Strategy for Pod {
             condition.set_at(&[field], text.into());
         }
         Some(vec![condition].into())
+    }
+
+    fn action(&self, subresource: &str) -> Option<&dyn Action> {
+        match subresource {
+            "binding" => Some(&binding::Binding),
+            "eviction" => Some(&eviction::Eviction),
+            _ => None,
+        }
+    }
+
+    fn leads_on(&self, subresource: &str) -> bool {
+        connect::LEAD_ON.contains(&subresource)
+    }
+
+    fn connect(&self, context: &WriteContext<'_>, parameter: &Parameter<'_>) -> Connection {
+        connect::connect(context, parameter)
     }
 
     fn default_fields(&self, _version: &str, object: &mut Value) {

@@ -6,7 +6,7 @@ mod validation;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Connection, Field, FieldError, Parameter, Refusal, Strategy, WriteContext};
 use holdfast_value::{List, Value};
 
 use self::allocation::Allocations;
@@ -17,17 +17,48 @@ use crate::validation::{Errors, same};
 /// What only Services do: they take addresses and ports that no other Service has.
 pub(crate) struct Service {
     allocations: Arc<Allocations>,
+    config: Config,
 }
 
 impl Service {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             allocations: Arc::new(Allocations::new(config)),
+            config: config.clone(),
         }
     }
 }
 
 impl Strategy for Service {
+    /// The service by which those inside of the cluster find the server, at the first address of the block.
+    fn initial_objects(&self) -> Vec<Value> {
+        let mut port = Value::empty_map();
+        port.set_at(&["name"], "https".into());
+        port.set_at(&["port"], Value::Int(443));
+        port.set_at(&["protocol"], "TCP".into());
+        port.set_at(&["targetPort"], Value::Int(self.config.secure_port.into()));
+        let mut object = Value::empty_map();
+        object.set_at(&["apiVersion"], "v1".into());
+        object.set_at(&["kind"], "Service".into());
+        object.set_at(&["metadata", "name"], "kubernetes".into());
+        object.set_at(&["metadata", "namespace"], "default".into());
+        for (label, value) in [("component", "apiserver"), ("provider", "kubernetes")] {
+            object.set_at(&["metadata", "labels", label], value.into());
+        }
+        let address = self.config.service_cidr.nth(1).to_string();
+        object.set_at(&["spec", "clusterIP"], address.into());
+        object.set_at(&["spec", "ports"], vec![port].into());
+        vec![object]
+    }
+
+    fn leads_on(&self, subresource: &str) -> bool {
+        subresource == "proxy"
+    }
+
+    fn connect(&self, context: &WriteContext<'_>, _parameter: &Parameter<'_>) -> Connection {
+        Connection::Refused(unreached(context))
+    }
+
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
             return;
@@ -347,6 +378,37 @@ fn node_ports(object: &Value) -> HashSet<i64> {
         .iter()
         .filter_map(|port| port.get("nodePort")?.as_i64());
     numbers.collect()
+}
+
+/// Why a proxy does not come to what is behind a service.
+fn unreached(context: &WriteContext<'_>) -> Refusal {
+    let (_, name, port) = super::proxied_name(context.name);
+    let missing = || Refusal::NotFound {
+        resource: super::of_core("services"),
+        name: name.to_owned(),
+    };
+    let Some(service) = context.lookup.get(&super::of_core("services"), context.namespace, name) else {
+        return missing();
+    };
+    let root = Field::root(&service);
+    let spec = root.child("spec");
+    if let Ok(number) = port.parse::<i64>() {
+        let ports = spec.child("ports");
+        if !ports.items().any(|known| known.child("port").number() == Some(number)) {
+            return Refusal::Unavailable(format!("no service port {number} found for service {name:?}"));
+        }
+    }
+    // A service whose endpoints nobody has told of counts as one that is not there.
+    let Some(endpoints) = context
+        .lookup
+        .get(&super::of_core("endpoints"), context.namespace, name)
+    else {
+        return missing();
+    };
+    if Field::root(&endpoints).child("subsets").is_empty() {
+        return Refusal::Unavailable(format!("no endpoints available for service {name:?}"));
+    }
+    Refusal::Unavailable(format!("error trying to reach service: {name:?} cannot be reached"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,148 @@
+//! APIServices: where the objects of a group and version are served.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::time::time_text;
+use crate::validation::{Errors, report};
+
+/// What only APIServices do.
+pub(crate) struct ApiService;
+
+const GROUP_PRIORITY: i64 = 20_000;
+const VERSION_PRIORITY: i64 = 1_000;
+
+impl Strategy for ApiService {
+    /// What this server itself serves is available at once.
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        if object
+            .at(&["spec", "service"])
+            .is_some_and(|service| !service.is_null())
+        {
+            return Ok(());
+        }
+        let mut condition = Value::empty_map();
+        condition.set_at(&["lastTransitionTime"], time_text(context.now));
+        condition.set_at(&["message"], "Local APIServices are always available".into());
+        condition.set_at(&["reason"], "Local".into());
+        condition.set_at(&["status"], "True".into());
+        condition.set_at(&["type"], "Available".into());
+        object.set_at(&["status", "conditions"], vec![condition].into());
+        Ok(())
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        validate(&Field::root(object), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        if context.subresource == Some("status") {
+            return Errors::new();
+        }
+        self.validate(context, object)
+    }
+}
+
+fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
+    let (metadata, spec) = (object.child("metadata"), object.child("spec"));
+    let (group, version) = (spec.child("group"), spec.child("version"));
+    let (name, wanted) = (metadata.child("name"), format!("{}.{}", version.text(), group.text()));
+    if name.text() != wanted {
+        errors.push(name.invalid(format!("must be `spec.version+\".\"+spec.group`: {wanted:?}")));
+    }
+    if !group.text().is_empty() {
+        report(&group, dns_subdomain(group.text()), errors);
+    } else if version.text() != "v1" {
+        errors.push(group.required("only v1 may have an empty group and it better be legacy kube"));
+    }
+    report(&version, dns_label_1035(version.text()), errors);
+    for (part, most) in [
+        ("groupPriorityMinimum", GROUP_PRIORITY),
+        ("versionPriority", VERSION_PRIORITY),
+    ] {
+        let part = spec.child(part);
+        let priority = part.number().unwrap_or_default();
+        if priority <= 0 || priority > most {
+            errors.push(part.invalid_as(priority, format!("must be positive and less than {most}")));
+        }
+    }
+    let (service, bundle, skip) = (
+        spec.child("service"),
+        spec.child("caBundle"),
+        spec.child("insecureSkipTLSVerify"),
+    );
+    let trusts = !bundle.text().is_empty();
+    if !service.is_set() {
+        if trusts {
+            let bytes = STANDARD.decode(bundle.text()).map_or(0, |bytes| bytes.len());
+            errors.push(bundle.invalid_as(format!("{bytes} bytes"), "local APIServices may not have a caBundle"));
+        }
+        if skip.is_true() {
+            errors.push(skip.invalid("local APIServices may not have insecureSkipTLSVerify"));
+        }
+        return;
+    }
+    for part in ["namespace", "name"] {
+        let part = service.child(part);
+        if part.text().is_empty() {
+            errors.push(part.required(""));
+        }
+    }
+    let port = service.child("port");
+    if port.number().is_some_and(|number| !(1..=65535).contains(&number)) {
+        errors.push(port.invalid("port is not valid: must be between 1 and 65535, inclusive"));
+    }
+    if skip.is_true() && trusts {
+        errors.push(skip.invalid("may not be true if caBundle is present"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    fn service(name: &str, spec: &str) -> String {
+        format!(
+            "{{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {{name: {name}}}, spec: {{group: \
+             a.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 10{spec}}}}}"
+        )
+    }
+
+    #[test]
+    fn what_is_served_here_is_available_at_once() {
+        let local = Harness::new().create(&service("v1.a.example.com", ""));
+        assert_eq!(at(&local, "status.conditions.0.reason"), r#""Local""#);
+        let remote = Harness::new().create(&service("v1.a.example.com", ", service: {namespace: ns, name: s}"));
+        assert_eq!(at(&remote, "status.conditions"), "nothing");
+    }
+
+    #[test]
+    fn the_name_is_version_and_group() {
+        assert_eq!(
+            Harness::new().errors(&service("v1.b.example.com", "")),
+            [
+                "metadata.name: Invalid value: \"v1.b.example.com\": must be `spec.version+\".\"+spec.group`: \
+                 \"v1.a.example.com\""
+            ]
+        );
+    }
+
+    #[test]
+    fn trust_is_given_in_one_way_and_only_to_others() {
+        let errors = |spec: &str| Harness::new().errors(&service("v1.a.example.com", spec));
+        assert_eq!(
+            errors(", service: {namespace: ns, name: s}, insecureSkipTLSVerify: true, caBundle: AAAA"),
+            ["spec.insecureSkipTLSVerify: Invalid value: true: may not be true if caBundle is present"]
+        );
+        assert_eq!(
+            errors(", caBundle: AAAA"),
+            ["spec.caBundle: Invalid value: \"3 bytes\": local APIServices may not have a caBundle"]
+        );
+        assert_eq!(errors(", service: {namespace: ns, name: s, port: 0}").len(), 1);
+    }
+}

@@ -1,0 +1,362 @@
+//! CertificateSigningRequests: <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
+
+use std::collections::HashSet;
+
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::{SmolStr, Value};
+
+use super::pem::{certificate_fault, request_fault};
+use crate::defaults::is_zero;
+use crate::time::time_text;
+use crate::validation::Errors;
+
+/// What only CertificateSigningRequests do.
+pub(crate) struct CertificateSigningRequest;
+
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
+const SHORTEST: i64 = 600;
+const SIGNER_DOMAIN: usize = 253;
+const SIGNER_NAME: usize = 571;
+
+const APPROVED: &str = "Approved";
+const DENIED: &str = "Denied";
+const FAILED: &str = "Failed";
+const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
+/// What only those who asked may have told of themselves.
+const OF_USER: [&str; 4] = ["username", "uid", "groups", "extra"];
+
+impl Strategy for CertificateSigningRequest {
+    fn keeps_reset_fields_at_creation(&self) -> bool {
+        true
+    }
+
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        for field in OF_USER {
+            object.remove_at(&["spec", field]);
+        }
+        let user = context.user;
+        let texts = |texts: &[SmolStr]| Value::from(texts.iter().cloned().map(Value::String).collect::<Vec<_>>());
+        object.set_at(&["spec", "username"], user.name.clone().into());
+        if !user.uid.is_empty() {
+            object.set_at(&["spec", "uid"], user.uid.clone().into());
+        }
+        if !user.groups.is_empty() {
+            object.set_at(&["spec", "groups"], texts(&user.groups));
+        }
+        for (key, values) in &user.extra {
+            object.set_at(&["spec", "extra", key.as_str()], texts(values));
+        }
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if context.subresource.is_some() {
+            fill_in_times(context, object, old);
+        }
+        Ok(())
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        validate(&Field::root(object), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        let (status, old_status) = (root.child("status"), old_root.child("status"));
+        let mut errors = Errors::new();
+        validate(&root, &mut errors);
+        let (conditions, before) = (status.child("conditions"), old_status.child("conditions"));
+        for sort in [APPROVED, DENIED, FAILED] {
+            if of_type(&conditions, sort).len() < of_type(&before, sort).len() {
+                let why = format!("updates may not remove a condition of type {sort:?}");
+                errors.push(conditions.forbidden(why));
+            }
+        }
+        if context.subresource != Some("approval") {
+            for sort in [APPROVED, DENIED] {
+                let (now, then) = (of_type(&conditions, sort), of_type(&before, sort));
+                let done = match now.len().cmp(&then.len()) {
+                    std::cmp::Ordering::Less => continue,
+                    std::cmp::Ordering::Greater => "add",
+                    std::cmp::Ordering::Equal if now == then => continue,
+                    std::cmp::Ordering::Equal => "modify",
+                };
+                let why = format!("updates may not {done} a condition of type {sort:?}");
+                errors.push(conditions.forbidden(why));
+            }
+        }
+        let (certificate, issued) = (status.child("certificate"), old_status.child("certificate"));
+        if certificate.text() != issued.text() {
+            if context.subresource != Some("status") {
+                errors.push(certificate.forbidden("updates may not set certificate content"));
+            } else if !issued.text().is_empty() {
+                errors.push(certificate.forbidden("updates may not modify existing certificate content"));
+            }
+        }
+        errors
+    }
+}
+
+/// Conditions bear the time at which they were told, and that at which they came to hold.
+fn fill_in_times(context: &WriteContext<'_>, object: &mut Value, old: &Value) {
+    let conditions = |object: &Value| -> Vec<Value> {
+        let list = object.at(&["status", "conditions"]).and_then(Value::as_list);
+        list.into_iter().flat_map(|list| list.iter()).cloned().collect()
+    };
+    let (mut now, before) = (conditions(object), conditions(old));
+    if now.is_empty() {
+        return;
+    }
+    for condition in &mut now {
+        if is_zero(condition.get("lastUpdateTime")) {
+            condition.set_at(&["lastUpdateTime"], time_text(context.now));
+        }
+        if is_zero(condition.get("lastTransitionTime")) {
+            let same = |known: &&Value| {
+                ["type", "status"]
+                    .iter()
+                    .all(|part| known.get(part) == condition.get(part))
+            };
+            let since = before
+                .iter()
+                .find(same)
+                .and_then(|known| known.get("lastTransitionTime"));
+            let since = since.filter(|since| !is_zero(Some(since))).cloned();
+            condition.set_at(&["lastTransitionTime"], since.unwrap_or_else(|| time_text(context.now)));
+        }
+    }
+    object.set_at(&["status", "conditions"], now.into());
+}
+
+fn of_type<'v>(conditions: &Field<'v, '_>, sort: &str) -> Vec<&'v Value> {
+    let list = conditions.slice().iter();
+    list.filter(|condition| condition.str_at(&["type"]) == Some(sort))
+        .collect()
+}
+
+fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
+    let (spec, status) = (object.child("spec"), object.child("status"));
+    let request = spec.child("request");
+    if let Some(fault) = request_fault(request.text()) {
+        errors.push(request.invalid(fault));
+    }
+    let usages = spec.child("usages");
+    if usages.is_empty() {
+        errors.push(usages.required(""));
+    }
+    let unknown = usages.items().filter(|usage| !USAGES.contains(&usage.text()));
+    errors.extend(unknown.map(|usage| usage.not_supported(&USAGES)));
+    let mut seen = HashSet::new();
+    let twice = usages.items().filter(|usage| !seen.insert(usage.text()));
+    errors.extend(twice.map(|usage| usage.duplicate()));
+    let signer = spec.child("signerName");
+    if signer.text() == LEGACY_SIGNER {
+        errors.push(signer.invalid("the legacy signerName is not allowed via this API version"));
+    } else {
+        validate_signer(&signer, errors);
+    }
+    let life = spec.child("expirationSeconds");
+    if life.number().is_some_and(|seconds| seconds < SHORTEST) {
+        errors.push(life.invalid("may not specify a duration less than 600 seconds (10 minutes)"));
+    }
+    validate_conditions(&status.child("conditions"), errors);
+    let certificate = status.child("certificate");
+    if !certificate.text().is_empty()
+        && let Some(fault) = certificate_fault(certificate.text())
+    {
+        errors.push(certificate.invalid_as("<certificate data>", fault));
+    }
+}
+
+fn validate_signer(signer: &Field<'_, '_>, errors: &mut Errors) {
+    let name = signer.text();
+    if name.is_empty() {
+        errors.push(signer.required(""));
+        return;
+    }
+    let segments: Vec<&str> = name.split('/').collect();
+    let [domain, path] = segments.as_slice() else {
+        errors.push(signer.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'"));
+        return;
+    };
+    if domain.len() > SIGNER_DOMAIN {
+        errors.push(signer.too_long(SIGNER_DOMAIN));
+    }
+    let mut check = |segment: &str, form: fn(&str) -> Vec<_>| {
+        let faulty = segment
+            .split('.')
+            .map(|label| (label, form(label)))
+            .find(|(_, faults)| !faults.is_empty());
+        if let Some((label, faults)) = faulty {
+            let told = faults
+                .into_iter()
+                .map(|fault| format!("validating label {label:?}: {fault}"));
+            errors.extend(told.map(|fault| signer.invalid_as(segment, fault)));
+        }
+    };
+    check(domain, dns_label);
+    check(path, dns_subdomain);
+    if !domain.contains('.') {
+        errors.push(signer.invalid_as(
+            *domain,
+            "should be a domain with at least two segments separated by dots",
+        ));
+    }
+    if name.len() > SIGNER_NAME {
+        errors.push(signer.too_long(SIGNER_NAME));
+    }
+}
+
+fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
+    let (mut seen, mut decided) = (HashSet::new(), HashSet::new());
+    for condition in conditions.items() {
+        let (sort, status) = (condition.child("type"), condition.child("status"));
+        if sort.text().is_empty() {
+            errors.push(sort.required(""));
+        }
+        let allowed: &[&str] = if [APPROVED, DENIED, FAILED].contains(&sort.text()) {
+            &["True"]
+        } else {
+            &["False", "True", "Unknown"]
+        };
+        if status.text().is_empty() {
+            errors.push(status.required(""));
+        } else if !allowed.contains(&status.text()) {
+            errors.push(status.not_supported(allowed));
+        }
+        if [APPROVED, DENIED].contains(&sort.text()) {
+            decided.insert(sort.text());
+            if decided.len() > 1 {
+                errors.push(FieldError::invalid(&conditions.path(), sort.text(), EXCLUSIVE));
+            }
+        }
+        if !seen.insert(sort.text()) {
+            errors.push(sort.duplicate());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+    use crate::harness::{Harness, at};
+
+    fn request() -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let request = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
+        STANDARD.encode(request.pem().unwrap())
+    }
+
+    fn object(request: &str, spec: &str, status: &str) -> String {
+        format!(
+            "{{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {{name: a}}, spec: {{request: \
+             {request}, {spec}}}, status: {{{status}}}}}"
+        )
+    }
+
+    const SPEC: &str = "signerName: example.com/signer, usages: [client auth]";
+
+    #[test]
+    fn the_server_says_who_asks() {
+        let sent = object(&request(), &format!("{SPEC}, username: somebody, groups: [x]"), "");
+        let made = Harness::new().create(&sent);
+        assert_eq!(at(&made, "spec.username"), r#""tester""#);
+        assert_ne!(at(&made, "spec.groups"), r#"["x"]"#);
+        assert_eq!(at(&made, "spec.usages"), r#"["client auth"]"#);
+    }
+
+    #[test]
+    fn a_request_is_one_for_a_signer() {
+        let errors = |request: &str, spec: &str| Harness::new().errors(&object(request, spec, ""));
+        assert_eq!(errors(&request(), SPEC), Vec::<String>::new());
+        assert_eq!(
+            errors("bm90IGEgcmVxdWVzdA==", "signerName: nodomain, usages: []"),
+            [
+                "spec.request: Invalid value: \"bm90IGEgcmVxdWVzdA==\": PEM block type must be CERTIFICATE REQUEST",
+                "spec.usages: Required value",
+                "spec.signerName: Invalid value: \"nodomain\": must be a fully qualified domain and path of the form \
+                 'example.com/signer-name'",
+            ]
+        );
+    }
+
+    #[test]
+    fn approval_is_given_once_and_by_its_own_subresource() {
+        let request = request();
+        let with = |types: &[&str]| {
+            let conditions: Vec<String> = types
+                .iter()
+                .map(|sort| format!("{{type: {sort}, status: 'True'}}"))
+                .collect();
+            object(&request, SPEC, &format!("conditions: [{}]", conditions.join(", ")))
+        };
+        let errors = |subresource, old: &[&str], new: &[&str]| {
+            let harness = Harness::new();
+            let old = harness.read(&with(old));
+            let new = harness.read(&with(new));
+            harness.check_update(subresource, &old, &new)
+        };
+        assert_eq!(errors(Some("approval"), &[], &["Approved"]), Vec::<String>::new());
+        assert_eq!(
+            errors(Some("approval"), &["Approved"], &[]),
+            [r#"status.conditions: Forbidden: updates may not remove a condition of type "Approved""#]
+        );
+        assert_eq!(
+            errors(Some("approval"), &["Denied"], &["Approved", "Denied"]),
+            [r#"status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive"#]
+        );
+        assert_eq!(
+            errors(Some("status"), &[], &["Approved"]),
+            [r#"status.conditions: Forbidden: updates may not add a condition of type "Approved""#]
+        );
+    }
+
+    #[test]
+    fn certificates_are_pem_of_certificates() {
+        let fault = certificate_fault("bm90IHBlbQ==");
+        assert_eq!(
+            fault.as_deref(),
+            Some("must contain at least one CERTIFICATE PEM block")
+        );
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        assert_eq!(certificate_fault(&STANDARD.encode(certificate.pem())), None);
+        let key = STANDARD.encode(key.serialize_pem());
+        assert!(
+            certificate_fault(&key)
+                .unwrap()
+                .starts_with("only CERTIFICATE PEM blocks are allowed")
+        );
+    }
+}

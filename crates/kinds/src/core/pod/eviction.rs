@@ -1,0 +1,388 @@
+//! Evictions: deletions that keep to disruption budgets
+//! (<https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/>).
+
+use std::ops::ControlFlow;
+
+use holdfast_resource::metadata::labels::LabelSelector;
+use holdfast_resource::{Action, Field, GroupResource, Refusal, Step, WriteContext};
+use holdfast_value::{SmolStr, Value};
+
+use super::super::of_core;
+use crate::time::time_text;
+
+/// Deletes a Pod where its budget allows.
+pub(super) struct Eviction;
+
+const BUDGETS: GroupResource = GroupResource {
+    group: SmolStr::new_static("policy"),
+    resource: SmolStr::new_static("poddisruptionbudgets"),
+};
+/// As refusals about budgets name them.
+const BUDGET: GroupResource = GroupResource {
+    group: SmolStr::new_static("policy"),
+    resource: SmolStr::new_static("poddisruptionbudget"),
+};
+/// How many evictions may be under way that the controller of budgets has not seen.
+const DISRUPTED: usize = 2000;
+const RETRY_SECONDS: u32 = 10;
+
+impl Action for Eviction {
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<Step>, Refusal> {
+        let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
+        if context.name != name {
+            return Err(Refusal::BadRequest(
+                "name in URL does not match name in Eviction object".to_owned(),
+            ));
+        }
+        let options = options(context, request)?;
+        let Some(pod) = context.lookup.get(&of_core("pods"), context.namespace, name) else {
+            return Err(Refusal::NotFound {
+                resource: of_core("pods"),
+                name: name.to_owned(),
+            });
+        };
+        if let Some(fixed) = ignores_budgets(&pod) {
+            return Ok(mark_and_delete(context, pod, options, fixed, None));
+        }
+        let mut steps = Vec::new();
+        let (mut fixed, mut conflict) = (false, None);
+        if let Some(budget) = budget_of(context, &pod)? {
+            if is_spared(&pod, &budget) {
+                (fixed, conflict) = (true, Some(still_processed(&budget)));
+            } else {
+                let disrupted = disrupt(context, name, budget)?;
+                if !is_dry(&options) {
+                    steps.push(Step::Status {
+                        resource: BUDGETS,
+                        object: disrupted,
+                    });
+                }
+            }
+        }
+        steps.extend(mark_and_delete(context, pod, options, fixed, conflict));
+        Ok(steps)
+    }
+
+    fn other_versions(&self) -> &'static [&'static str] {
+        &["policy/v1beta1"]
+    }
+}
+
+/// The options of the deletion; a dry run may be asked for there or in the query.
+fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal> {
+    let given = request.get("deleteOptions").filter(|options| !options.is_null());
+    let mut options = given.cloned().unwrap_or_else(Value::empty_map);
+    let dry = options.at(&["dryRun"]).and_then(Value::as_list);
+    let listed: Vec<&str> = dry
+        .into_iter()
+        .flat_map(|list| list.iter())
+        .filter_map(Value::as_str)
+        .collect();
+    if context.dry_run && !listed.is_empty() && listed != ["All"] {
+        return Err(Refusal::Failed(format!(
+            "Non-matching dry-run options in request and content: [All] and [{}]",
+            listed.join(" ")
+        )));
+    }
+    if context.dry_run && listed.is_empty() {
+        options.set_at(&["dryRun"], vec!["All".into()].into());
+    }
+    Ok(options)
+}
+
+fn is_dry(options: &Value) -> bool {
+    options
+        .at(&["dryRun"])
+        .and_then(Value::as_list)
+        .is_some_and(|list| !list.is_empty())
+}
+
+/// Whether a Pod goes whatever budgets say, because nothing is lost; if so, whether it must still be as it is now.
+fn ignores_budgets(pod: &Value) -> Option<bool> {
+    let ended = pod.at(&["metadata", "deletionTimestamp"]).is_some();
+    match pod.str_at(&["status", "phase"]) {
+        Some("Succeeded" | "Failed") => Some(false),
+        Some("Pending") => Some(!ended),
+        _ if ended => Some(false),
+        _ => None,
+    }
+}
+
+/// Says in the status of a Pod why it goes, and deletes it.
+fn mark_and_delete(
+    context: &WriteContext<'_>,
+    pod: Value,
+    options: Value,
+    fixed: bool,
+    conflict: Option<Refusal>,
+) -> Vec<Step> {
+    let required = options.str_at(&["preconditions", "resourceVersion"]);
+    let as_required = required.is_none_or(|version| pod.str_at(&["metadata", "resourceVersion"]) == Some(version));
+    let marks = as_required && !is_dry(&options);
+    let delete = delete(context, &pod, options, fixed, conflict);
+    if !marks {
+        return vec![delete];
+    }
+    let mut marked = pod;
+    let mut condition = Value::empty_map();
+    for (field, text) in [
+        ("message", "Eviction API: evicting"),
+        ("reason", "EvictionByEvictionAPI"),
+        ("status", "True"),
+        ("type", "DisruptionTarget"),
+    ] {
+        condition.set_at(&[field], text.into());
+    }
+    super::binding::set_condition(context, &mut marked, condition);
+    let mark = Step::Replace {
+        resource: of_core("pods"),
+        object: marked,
+    };
+    vec![mark, delete]
+}
+
+fn delete(context: &WriteContext<'_>, pod: &Value, mut options: Value, fixed: bool, conflict: Option<Refusal>) -> Step {
+    let version = ["preconditions", "resourceVersion"];
+    let own = options.at(&version).is_some_and(|version| !version.is_null());
+    let present = pod.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if fixed && !own {
+        options.set_at(&version, present.into());
+    }
+    Step::Delete {
+        resource: of_core("pods"),
+        namespace: context.namespace.to_owned(),
+        name: context.name.to_owned(),
+        options,
+        conflict: conflict.filter(|_| !own),
+    }
+}
+
+/// The budget that a Pod falls under, if there is one.
+fn budget_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {
+    let mut found: Vec<Value> = Vec::new();
+    let root = Field::root(pod);
+    let metadata = root.child("metadata");
+    let labels = metadata.child("labels");
+    context.lookup.list(&BUDGETS, context.namespace, &mut |budget| {
+        let root = Field::root(budget);
+        let spec = root.child("spec");
+        let selects = LabelSelector::read(&spec.child("selector"))
+            .is_some_and(|selector| !selector.is_everything() && selector.matches(&labels));
+        if selects {
+            found.push(budget.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    if found.len() > 1 {
+        return Err(Refusal::Failed(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+                .to_owned(),
+        ));
+    }
+    Ok(found.pop())
+}
+
+/// Whether a Pod that is not ready may go because the healthy ones are enough, or because its budget says so.
+fn is_spared(pod: &Value, budget: &Value) -> bool {
+    let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list);
+    let ready = conditions
+        .into_iter()
+        .flat_map(|list| list.iter())
+        .any(|condition| condition.str_at(&["type"]) == Some("Ready") && condition.str_at(&["status"]) == Some("True"));
+    if ready {
+        return false;
+    }
+    let always = budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == Some("AlwaysAllow");
+    let (healthy, desired) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
+    always || desired > 0 && healthy >= desired
+}
+
+fn count(budget: &Value, field: &str) -> i64 {
+    budget
+        .at(&["status", field])
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
+
+fn name_of(budget: &Value) -> &str {
+    budget.str_at(&["metadata", "name"]).unwrap_or_default()
+}
+
+/// The budget with one disruption less to give.
+fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<Value, Refusal> {
+    let generation = budget
+        .at(&["metadata", "generation"])
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
+    if count(&budget, "observedGeneration") < generation {
+        return Err(still_processed(&budget));
+    }
+    let forbidden = |why: &str| Refusal::ForbiddenOn {
+        resource: BUDGET,
+        name: name_of(&budget).to_owned(),
+        message: why.to_owned(),
+    };
+    let allowed = count(&budget, "disruptionsAllowed");
+    if allowed < 0 {
+        return Err(forbidden("pdb disruptions allowed is negative"));
+    }
+    let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_map);
+    if disrupted.is_some_and(|pods| pods.len() > DISRUPTED) {
+        return Err(forbidden(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
+    }
+    if allowed == 0 {
+        let (desired, healthy) = (count(&budget, "desiredHealthy"), count(&budget, "currentHealthy"));
+        return Err(too_many(
+            0,
+            format!(
+                "The disruption budget {} needs {desired} healthy pods and has {healthy} currently",
+                name_of(&budget)
+            ),
+        ));
+    }
+    budget.set_at(&["status", "disruptionsAllowed"], Value::Int(allowed - 1));
+    if allowed == 1 {
+        set_no_more_allowed(context, &mut budget);
+    }
+    budget.set_at(&["status", "disruptedPods", pod], time_text(context.now));
+    Ok(budget)
+}
+
+/// Says in the status that no more disruptions are allowed.
+fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
+    const SORT: &str = "DisruptionAllowed";
+    let list = budget.at(&["status", "conditions"]).and_then(Value::as_list);
+    let mut conditions: Vec<Value> = list.into_iter().flat_map(|list| list.iter()).cloned().collect();
+    let before = conditions
+        .iter()
+        .position(|condition| condition.str_at(&["type"]) == Some(SORT));
+    let since = before
+        .map(|at| &conditions[at])
+        .filter(|condition| condition.str_at(&["status"]) == Some("False"))
+        .and_then(|condition| condition.get("lastTransitionTime").cloned());
+    let mut condition = Value::empty_map();
+    condition.set_at(&["lastTransitionTime"], since.unwrap_or_else(|| time_text(context.now)));
+    condition.set_at(&["message"], "".into());
+    condition.set_at(&["observedGeneration"], Value::Int(count(budget, "observedGeneration")));
+    condition.set_at(&["reason"], "InsufficientPods".into());
+    condition.set_at(&["status"], "False".into());
+    condition.set_at(&["type"], SORT.into());
+    match before {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+    budget.set_at(&["status", "conditions"], conditions.into());
+}
+
+fn still_processed(budget: &Value) -> Refusal {
+    too_many(
+        RETRY_SECONDS,
+        format!(
+            "The disruption budget {} is still being processed by the server.",
+            name_of(budget)
+        ),
+    )
+}
+
+fn too_many(retry_after_seconds: u32, cause: String) -> Refusal {
+    Refusal::TooManyRequests {
+        message: "Cannot evict pod as it would violate the pod's disruption budget.".to_owned(),
+        retry_after_seconds,
+        causes: vec![("DisruptionBudget".to_owned(), cause)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_resource::Step;
+
+    use crate::harness::{Harness, at};
+
+    fn pod(phase: &str, ready: bool) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: a, namespace: default, resourceVersion: '7', labels: {{app: x}}}}, \
+             spec: {{containers: [{{name: c, image: i}}]}}, status: {{phase: {phase}, conditions: [{{type: Ready, status: \
+             '{}'}}]}}}}",
+            if ready { "True" } else { "False" }
+        )
+    }
+
+    fn budget(name: &str, allowed: i64) -> String {
+        format!(
+            "{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: {name}, namespace: default, generation: \
+             1}}, spec: {{selector: {{matchLabels: {{app: x}}}}}}, status: {{observedGeneration: 1, disruptionsAllowed: \
+             {allowed}, currentHealthy: 1, desiredHealthy: 1, expectedPods: 1}}}}"
+        )
+    }
+
+    const EVICTION: &str = "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}}";
+
+    fn evict(harness: Harness, eviction: &str) -> Result<Vec<Step>, String> {
+        harness.plan("pods", "eviction", "a", eviction)
+    }
+
+    #[test]
+    fn a_budget_gives_a_disruption_before_the_pod_goes() {
+        let harness = Harness::new().with(&pod("Running", true)).with(&budget("p", 1));
+        let steps = evict(harness, EVICTION).unwrap();
+        let [
+            Step::Status { object, .. },
+            Step::Replace { object: marked, .. },
+            Step::Delete { name, .. },
+        ] = steps.as_slice()
+        else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(
+            (at(object, "status.disruptionsAllowed").as_str(), name.as_str()),
+            ("0", "a")
+        );
+        assert_ne!(at(object, "status.disruptedPods.a"), "nothing");
+        assert_eq!(at(marked, "status.conditions.1.type"), r#""DisruptionTarget""#);
+        assert_eq!(at(object, "status.conditions.0.reason"), r#""InsufficientPods""#);
+    }
+
+    #[test]
+    fn a_dry_run_takes_nothing_of_the_budget() {
+        let harness = Harness::new().with(&pod("Running", true)).with(&budget("p", 1));
+        let dry = "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}, deleteOptions: {dryRun: [All]}}";
+        assert!(matches!(evict(harness, dry).unwrap().as_slice(), [Step::Delete { .. }]));
+    }
+
+    #[test]
+    fn a_spent_budget_refuses_and_says_why() {
+        let harness = Harness::new().with(&pod("Running", true)).with(&budget("p", 0));
+        let refused = evict(harness, EVICTION).unwrap_err();
+        assert!(
+            refused.contains("The disruption budget p needs 1 healthy pods and has 1 currently"),
+            "{refused}"
+        );
+        let two = Harness::new()
+            .with(&pod("Running", true))
+            .with(&budget("p", 1))
+            .with(&budget("q", 1));
+        assert!(
+            evict(two, EVICTION)
+                .unwrap_err()
+                .contains("more than one PodDisruptionBudget")
+        );
+    }
+
+    #[test]
+    fn pods_that_serve_nobody_go_at_once_but_only_as_they_were_seen() {
+        for (phase, ready, version) in [
+            ("Succeeded", false, "nothing"),
+            ("Pending", false, r#""7""#),
+            ("Running", false, r#""7""#),
+        ] {
+            let harness = Harness::new().with(&pod(phase, ready)).with(&budget("p", 0));
+            let steps = evict(harness, EVICTION).unwrap();
+            let [Step::Replace { .. }, Step::Delete { options, .. }] = steps.as_slice() else {
+                panic!("{phase}: {steps:?}");
+            };
+            assert_eq!(at(options, "preconditions.resourceVersion"), version, "{phase}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Requests for tokens of service accounts
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/>).
+
+use holdfast_resource::access::{BoundObject, ServiceAccountToken};
+use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, Refusal, Virtual, WriteContext};
+use holdfast_value::{SmolStr, Value};
+
+use super::of_core;
+use crate::defaults::is_zero;
+use crate::time::time_text;
+
+/// Makes tokens for a service account.
+pub(super) struct TokenRequest;
+
+const SHORTEST: i64 = 600;
+const LONGEST: i64 = 1 << 32;
+const TOO_SHORT: &str = "may not specify a duration less than 10 minutes";
+const TOO_LONG: &str = "may not specify a duration larger than 2^32 seconds";
+/// What kubelets ask for so that the pod's client is told to read its token anew.
+const WARNED_AFTER: i64 = 60 * 60 + 7;
+/// For how long such a token goes on being good.
+const EXTENDED: i64 = 365 * 24 * 60 * 60;
+
+impl Virtual for TokenRequest {
+    fn create(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
+        check_metadata(context, &request)?;
+        let account = get(context, "serviceaccounts", context.name)?;
+        let issuer = context.access.issuer;
+        if is_zero(request.at(&["spec", "audiences"])) {
+            let own: Vec<Value> = issuer.audiences().iter().cloned().map(Value::String).collect();
+            request.set_at(&["spec", "audiences"], own.into());
+        }
+        for field in ["name", "namespace", "uid"] {
+            if let Some(value) = account.at(&["metadata", field]) {
+                request.set_at(&["metadata", field], value.clone());
+            }
+        }
+        request.set_at(&["metadata", "creationTimestamp"], time_text(context.now));
+        let mut seconds = lifetime(&request)?;
+        let bound = Bound::read(context, &request)?;
+        if let Some(longest) = issuer.longest().filter(|longest| *longest < seconds) {
+            seconds = longest;
+            request.set_at(&["spec", "expirationSeconds"], Value::Int(seconds));
+        }
+        let audiences: Vec<SmolStr> = texts(&Field::root(&request).child("spec").child("audiences"));
+        let own = audiences.iter().all(|audience| issuer.audiences().contains(audience));
+        let extended = issuer.extends() && bound.pod.is_some() && seconds == WARNED_AFTER && own;
+        let life = if extended { EXTENDED } else { seconds };
+        let token = issuer.issue(&ServiceAccountToken {
+            namespace: context.namespace,
+            account: identity(&account),
+            audiences: &audiences,
+            now: context.now,
+            seconds: life,
+            warn_after: extended.then_some(seconds),
+            pod: bound.pod,
+            node: bound.node,
+            secret: bound.secret,
+        });
+        let token = token.map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
+        let end = context.now + std::time::Duration::from_secs(life.unsigned_abs());
+        let mut status = Value::empty_map();
+        status.set_at(&["expirationTimestamp"], time_text(end));
+        status.set_at(&["token"], token.into());
+        request.set_at(&["status"], status);
+        Ok(request)
+    }
+}
+
+fn texts(list: &Field<'_, '_>) -> Vec<SmolStr> {
+    list.items().map(|item| SmolStr::new(item.text())).collect()
+}
+
+/// A name and a namespace in the body must be those of the address.
+fn check_metadata(context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
+    for (field, wanted) in [("name", context.name), ("namespace", context.namespace)] {
+        let found = request.str_at(&["metadata", field]).unwrap_or_default();
+        if !found.is_empty() && found != wanted {
+            let path = FieldPath::new("metadata").child(field);
+            let why = format!("must match the service account {field} if specified");
+            return Err(invalid(context.name, FieldError::invalid(&path, found, why)));
+        }
+    }
+    Ok(())
+}
+
+fn invalid(name: &str, error: FieldError) -> Refusal {
+    Refusal::InvalidAs {
+        kind: GroupKind {
+            group: SmolStr::new_static("authentication.k8s.io"),
+            kind: SmolStr::new_static("TokenRequest"),
+        },
+        name: name.to_owned(),
+        errors: vec![error],
+    }
+}
+
+/// The seconds that are asked for.
+fn lifetime(request: &Value) -> Result<i64, Refusal> {
+    let root = Field::root(request);
+    let spec = root.child("spec");
+    let seconds = spec.child("expirationSeconds");
+    let number = seconds.number().unwrap_or_default();
+    let why = match number {
+        ..SHORTEST => TOO_SHORT,
+        SHORTEST..=LONGEST => return Ok(number),
+        _ => TOO_LONG,
+    };
+    Err(invalid("", seconds.invalid_as(number, why)))
+}
+
+/// What a token ends with, and the node that a pod is on.
+#[derive(Default)]
+struct Bound {
+    pod: Option<BoundObject>,
+    node: Option<BoundObject>,
+    secret: Option<BoundObject>,
+}
+
+impl Bound {
+    fn read(context: &WriteContext<'_>, request: &Value) -> Result<Self, Refusal> {
+        let root = Field::root(request);
+        let spec = root.child("spec");
+        let reference = spec.child("boundObjectRef");
+        if !reference.is_set() {
+            return Ok(Self::default());
+        }
+        let (version, kind, name) = (
+            reference.child("apiVersion").text(),
+            reference.child("kind").text(),
+            reference.child("name").text(),
+        );
+        let mut bound = Self::default();
+        let object = match (version, kind) {
+            ("v1", "Pod") => {
+                let pod = get(context, "pods", name)?;
+                let account = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
+                if account != context.name {
+                    return Err(Refusal::BadRequest(format!(
+                        "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                        context.name
+                    )));
+                }
+                bound.node = node_of(context, &pod);
+                bound.pod.insert(identity(&pod)).clone()
+            }
+            ("v1", "Node") => bound.node.insert(identity(&get(context, "nodes", name)?)).clone(),
+            ("v1", "Secret") => bound.secret.insert(identity(&get(context, "secrets", name)?)).clone(),
+            _ => {
+                let (group, version) = version.split_once('/').unwrap_or(("", version));
+                return Err(Refusal::BadRequest(format!(
+                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
+                )));
+            }
+        };
+        let uid = reference.child("uid").text();
+        if !uid.is_empty() && uid != object.uid {
+            return Err(Refusal::ConflictOn {
+                resource: holdfast_resource::GroupResource {
+                    group: SmolStr::default(),
+                    resource: kind.into(),
+                },
+                name: name.to_owned(),
+                why: format!(
+                    "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have \
+                     been deleted and then recreated"
+                ),
+            });
+        }
+        Ok(bound)
+    }
+}
+
+/// The node that a pod is on; without a uid where the server does not know it.
+fn node_of(context: &WriteContext<'_>, pod: &Value) -> Option<BoundObject> {
+    let name = pod.str_at(&["spec", "nodeName"]).filter(|name| !name.is_empty())?;
+    let node = context.lookup.get(&of_core("nodes"), "", name);
+    Some(node.as_ref().map_or_else(
+        || BoundObject {
+            name: name.to_owned(),
+            uid: String::new(),
+        },
+        identity,
+    ))
+}
+
+fn get(context: &WriteContext<'_>, resource: &'static str, name: &str) -> Result<Value, Refusal> {
+    let namespace = if resource == "nodes" { "" } else { context.namespace };
+    let object = context.lookup.get(&of_core(resource), namespace, name);
+    object.ok_or_else(|| Refusal::NotFound {
+        resource: of_core(resource),
+        name: name.to_owned(),
+    })
+}
+
+fn identity(object: &Value) -> BoundObject {
+    let text = |field: &str| object.str_at(&["metadata", field]).unwrap_or_default().to_owned();
+    BoundObject {
+        name: text("name"),
+        uid: text("uid"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    fn harness() -> Harness {
+        Harness::new()
+            .with("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default, uid: u}}")
+            .with(
+                "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, uid: v}, spec: {serviceAccountName: robot, \
+                 nodeName: one, containers: [{name: c, image: i}]}}",
+            )
+            .with(
+                "{apiVersion: v1, kind: Pod, metadata: {name: q, namespace: default, uid: w}, spec: {serviceAccountName: other, \
+                 containers: [{name: c, image: i}]}}",
+            )
+    }
+
+    fn ask(name: &str, spec: &str) -> Result<holdfast_value::Value, String> {
+        let request = format!("{{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {{{spec}}}}}");
+        harness().subresource_answer("serviceaccounts", "token", name, &request)
+    }
+
+    #[test]
+    fn a_token_is_for_the_server_and_an_hour_unless_said_otherwise() {
+        let answer = ask("robot", "").unwrap();
+        assert_eq!(at(&answer, "spec.audiences"), r#"["tests"]"#);
+        assert_eq!(at(&answer, "spec.expirationSeconds"), "3600");
+        assert_eq!(at(&answer, "metadata.uid"), r#""u""#);
+        assert_eq!(
+            at(&answer, "status.token"),
+            r#""robot/u for tests, 3600 s, pod none, node none""#
+        );
+        assert_eq!(at(&answer, "status.expirationTimestamp"), r#""2001-09-09T02:46:40Z""#);
+    }
+
+    #[test]
+    fn a_token_lives_ten_minutes_at_least_and_no_longer_than_the_server_grants() {
+        assert!(
+            ask("robot", "expirationSeconds: 5")
+                .unwrap_err()
+                .contains(super::TOO_SHORT)
+        );
+        assert!(
+            ask("robot", "expirationSeconds: 5000000000")
+                .unwrap_err()
+                .contains(super::TOO_LONG)
+        );
+        let answer = ask("robot", "expirationSeconds: 999999").unwrap();
+        assert_eq!(at(&answer, "spec.expirationSeconds"), "86400");
+    }
+
+    #[test]
+    fn a_token_is_bound_to_what_is_there_and_is_of_its_account() {
+        let bound = |name: &str, uid: &str| {
+            ask(
+                "robot",
+                &format!("boundObjectRef: {{apiVersion: v1, kind: Pod, name: {name}{uid}}}"),
+            )
+        };
+        let token = at(&bound("p", ", uid: v").unwrap(), "status.token");
+        assert!(token.contains("pod p/v, node one/"), "{token}");
+        assert!(
+            bound("p", ", uid: x")
+                .unwrap_err()
+                .contains("the UID in the bound object reference (x) does not match")
+        );
+        assert!(
+            bound("q", "")
+                .unwrap_err()
+                .contains("to pod running with different serviceaccount name.")
+        );
+        assert!(bound("none", "").unwrap_err().contains("NotFound"));
+        assert!(ask("nobody", "").unwrap_err().contains("NotFound"));
+    }
+
+    #[test]
+    fn tokens_of_pods_outlive_the_hour_that_kubelets_ask_for() {
+        let answer = ask(
+            "robot",
+            "expirationSeconds: 3607, boundObjectRef: {apiVersion: v1, kind: Pod, name: p}",
+        );
+        let token = at(&answer.unwrap(), "status.token");
+        assert!(token.contains("31536000 s"), "{token}");
+    }
+}

@@ -1,0 +1,306 @@
+//! FlowSchemas: which requests belong to which level.
+
+use std::ops::ControlFlow;
+
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use super::initial::{differs_from_fixed, schemas};
+use super::{EXEMPT, validate_conditions};
+use crate::validation::{Errors, report};
+
+/// What only FlowSchemas do.
+pub(crate) struct FlowSchema;
+
+const ALL: &str = "*";
+const MOST: i64 = 10_000;
+const VERBS: [&str; 9] = [
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "proxy",
+    "update",
+    "watch",
+];
+/// The kinds of subjects with the field that tells of one.
+const SUBJECTS: [(&str, &str); 3] = [
+    ("Group", "group"),
+    ("ServiceAccount", "serviceAccount"),
+    ("User", "user"),
+];
+
+impl Strategy for FlowSchema {
+    fn initial_objects(&self) -> Vec<Value> {
+        schemas()
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+        let mut errors = Errors::new();
+        let spec = root.child("spec");
+        validate_spec(&spec, name, &mut errors);
+        if differs_from_fixed(object) {
+            errors.push(spec.invalid(format!("spec of '{name}' must equal the fixed value")));
+        }
+        validate_conditions(&root, &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        if context.subresource == Some("status") {
+            let mut errors = Errors::new();
+            validate_conditions(&Field::root(object), &mut errors);
+            return errors;
+        }
+        self.validate(context, object)
+    }
+}
+
+fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
+    let precedence = spec.child("matchingPrecedence");
+    let number = precedence.number().unwrap_or_default();
+    if number <= 0 {
+        errors.push(precedence.invalid_as(number, "must be a positive value"));
+    }
+    if number > MOST {
+        errors.push(precedence.invalid(format!("must not be greater than {MOST}")));
+    }
+    if number == 1 && name != EXEMPT {
+        errors.push(precedence.invalid("only the schema named 'exempt' may have matchingPrecedence 1"));
+    }
+    let method = spec.child("distinguisherMethod");
+    let sort = method.child("type");
+    if method.is_set() && !["ByNamespace", "ByUser"].contains(&sort.text()) {
+        errors.push(sort.not_supported(&["ByNamespace", "ByUser"]));
+    }
+    let configuration = spec.child("priorityLevelConfiguration");
+    let level = configuration.child("name");
+    if level.text().is_empty() {
+        errors.push(level.required("must reference a priority level"));
+    } else {
+        report(&level, dns_subdomain(level.text()), errors);
+    }
+    for rule in spec.child("rules").items() {
+        validate_rule(&rule, errors);
+    }
+}
+
+fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
+    let (subjects, of_resources, of_paths) = (
+        rule.child("subjects"),
+        rule.child("resourceRules"),
+        rule.child("nonResourceRules"),
+    );
+    if subjects.is_empty() {
+        errors.push(subjects.required("subjects must contain at least one value"));
+    }
+    for subject in subjects.items() {
+        validate_subject(&subject, errors);
+    }
+    if of_resources.is_empty() && of_paths.is_empty() {
+        errors.push(FieldError::required(
+            &rule.path(),
+            "at least one of resourceRules and nonResourceRules has to be non-empty",
+        ));
+    }
+    for rule in of_resources.items() {
+        validate_verbs(&rule.child("verbs"), errors);
+        for (part, missing, others) in [
+            (
+                "apiGroups",
+                "resource rules must supply at least one api group",
+                "other api groups",
+            ),
+            (
+                "resources",
+                "resource rules must supply at least one resource",
+                "other resources",
+            ),
+        ] {
+            let part = rule.child(part);
+            if part.is_empty() {
+                errors.push(part.required(missing));
+            } else {
+                let _ = all_alone(&part, others, errors);
+            }
+        }
+        let namespaces = rule.child("namespaces");
+        if namespaces.is_empty() && !rule.child("clusterScope").is_true() {
+            errors.push(
+                namespaces.required("resource rules that are not cluster scoped must supply at least one namespace"),
+            );
+        } else if all_alone(&namespaces, "other namespaces", errors).is_continue() {
+            for namespace in namespaces.items() {
+                let faults = dns_label(namespace.text()).into_iter();
+                errors.extend(faults.map(|fault| {
+                    namespace.invalid(format!(
+                        "each member of this list must be '*' or a DNS-1123 label; {fault}"
+                    ))
+                }));
+            }
+        }
+    }
+    for rule in of_paths.items() {
+        validate_verbs(&rule.child("verbs"), errors);
+        let paths = rule.child("nonResourceURLs");
+        if paths.is_empty() {
+            errors.push(paths.required("nonResourceURLs must contain at least one value"));
+        } else if all_alone(&paths, "other non-resource URLs", errors).is_continue() {
+            for path in paths.items() {
+                if let Some(fault) = path_fault(path.text()) {
+                    errors.push(path.invalid(fault));
+                }
+            }
+        }
+    }
+}
+
+fn validate_subject(subject: &Field<'_, '_>, errors: &mut Errors) {
+    let kind = subject.child("kind");
+    let Some((_, own)) = SUBJECTS.iter().find(|(known, _)| *known == kind.text()) else {
+        errors.push(kind.not_supported(&SUBJECTS.map(|(kind, _)| kind)));
+        return;
+    };
+    let who = subject.child(own);
+    if who.is_set() {
+        validate_named_subject(kind.text(), &who, errors);
+    } else {
+        errors.push(who.required(format!("{own} is required when subject kind is '{}'", kind.text())));
+    }
+    for (other, field) in ["serviceAccount", "user", "group"]
+        .into_iter()
+        .filter_map(|field| SUBJECTS.iter().find(|(_, known)| *known == field && field != *own))
+    {
+        let part = subject.child(field);
+        if part.is_set() {
+            errors.push(part.forbidden(format!("{field} is forbidden when subject kind is not '{other}'")));
+        }
+    }
+}
+
+fn validate_named_subject(kind: &str, who: &Field<'_, '_>, errors: &mut Errors) {
+    let name = who.child("name");
+    let of_account = kind == "ServiceAccount";
+    if name.text().is_empty() {
+        errors.push(name.required(""));
+    } else if of_account && name.text() != ALL {
+        report(&name, dns_subdomain(name.text()), errors);
+    }
+    if of_account {
+        let namespace = who.child("namespace");
+        if namespace.text().is_empty() {
+            errors.push(namespace.required("must specify namespace for service account"));
+        } else {
+            report(&namespace, dns_label(namespace.text()), errors);
+        }
+    }
+}
+
+fn validate_verbs(verbs: &Field<'_, '_>, errors: &mut Errors) {
+    if verbs.is_empty() {
+        errors.push(verbs.required("verbs must contain at least one value"));
+    } else if all_alone(verbs, "other verbs", errors).is_continue()
+        && !verbs.items().all(|verb| VERBS.contains(&verb.text()))
+    {
+        let path: FieldPath = verbs.path();
+        errors.push(FieldError::not_supported(
+            &path,
+            verbs.value().cloned().unwrap_or_default(),
+            &VERBS,
+        ));
+    }
+}
+
+/// Reports `*` beside other items. Breaks off where `*` is among them.
+fn all_alone(list: &Field<'_, '_>, others: &str, errors: &mut Errors) -> ControlFlow<()> {
+    if !list.items().any(|item| item.text() == ALL) {
+        return ControlFlow::Continue(());
+    }
+    if list.len() > 1 {
+        errors.push(list.invalid(format!("if '*' is present, must not specify {others}")));
+    }
+    ControlFlow::Break(())
+}
+
+/// What is wrong with a path that is none of a resource.
+fn path_fault(path: &str) -> Option<&'static str> {
+    let stars = path.matches('*').count();
+    Some(match path {
+        "" => "must not be empty",
+        "/" => return None,
+        path if !path.starts_with('/') => "must start with slash",
+        path if path.contains(' ') => "must not contain white-space",
+        path if path.contains("//") => "must not contain double slash",
+        path if stars > 1 || stars == 1 && !path.ends_with("/*") => "wildcard can only do suffix matching",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn schema(spec: &str) -> Vec<String> {
+        Harness::new().errors(&format!(
+            "{{apiVersion: flowcontrol.apiserver.k8s.io/v1, kind: FlowSchema, metadata: {{name: a}}, spec: {{{spec}}}}}"
+        ))
+    }
+
+    const LEVEL: &str = "priorityLevelConfiguration: {name: l}";
+    const WHO: &str = "subjects: [{kind: User, user: {name: u}}]";
+
+    #[test]
+    fn a_schema_names_a_level_and_leaves_the_first_place_to_the_exempt() {
+        assert_eq!(
+            schema(""),
+            ["spec.priorityLevelConfiguration.name: Required value: must reference a priority level"]
+        );
+        assert_eq!(
+            schema(&format!("{LEVEL}, matchingPrecedence: 1")),
+            ["spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"]
+        );
+    }
+
+    #[test]
+    fn rules_say_whose_requests_for_what() {
+        assert_eq!(
+            schema(&format!("{LEVEL}, rules: [{{subjects: []}}]")),
+            [
+                "spec.rules[0].subjects: Required value: subjects must contain at least one value",
+                "spec.rules[0]: Required value: at least one of resourceRules and nonResourceRules has to be non-empty",
+            ]
+        );
+        let resources = "resourceRules: [{verbs: [get], apiGroups: ['*', x], resources: [a]}]";
+        assert_eq!(
+            schema(&format!("{LEVEL}, rules: [{{{WHO}, {resources}}}]")),
+            [
+                "spec.rules[0].resourceRules[0].apiGroups: Invalid value: [\"*\",\"x\"]: if '*' is present, must not specify \
+                 other api groups",
+                "spec.rules[0].resourceRules[0].namespaces: Required value: resource rules that are not cluster scoped must \
+                 supply at least one namespace",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_subject_is_of_its_kind() {
+        let subject = |subject: &str| {
+            let paths = "nonResourceRules: [{verbs: ['*'], nonResourceURLs: [/healthz]}]";
+            schema(&format!("{LEVEL}, rules: [{{subjects: [{{{subject}}}], {paths}}}]"))
+        };
+        assert!(subject("kind: ServiceAccount, serviceAccount: {namespace: ns, name: '*'}").is_empty());
+        assert_eq!(
+            subject("kind: User, group: {name: g}"),
+            [
+                "spec.rules[0].subjects[0].user: Required value: user is required when subject kind is 'User'",
+                "spec.rules[0].subjects[0].group: Forbidden: group is forbidden when subject kind is not 'Group'",
+            ]
+        );
+        assert_eq!(subject("kind: Robot").len(), 1);
+    }
+}

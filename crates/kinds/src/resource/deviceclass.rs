@@ -1,0 +1,64 @@
+//! DeviceClasses: which devices a request can name at once.
+
+use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use super::requests::{validate_configurations, validate_selectors};
+use crate::validation::Errors;
+
+/// What only DeviceClasses do.
+pub(crate) struct DeviceClass;
+
+impl Strategy for DeviceClass {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        let mut errors = Errors::new();
+        validate_selectors(&spec.child("selectors"), &mut errors);
+        validate_configurations(&spec.child("config"), &mut errors);
+        let name = spec.child("extendedResourceName");
+        if name.is_set() && !is_extended(name.text()) {
+            errors.push(name.invalid("must be a valid extended resource name"));
+        }
+        errors
+    }
+}
+
+/// Whether the name is one of a resource that is not Kubernetes' own, such as `example.com/gpu`.
+fn is_extended(name: &str) -> bool {
+    let Some((domain, _)) = name.split_once('/') else {
+        return false;
+    };
+    let own = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
+    !own && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn errors(spec: &str) -> Vec<String> {
+        Harness::new().errors(&format!(
+            "{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: a}}, spec: {{{spec}}}}}"
+        ))
+    }
+
+    #[test]
+    fn selectors_hold_an_expression() {
+        assert_eq!(errors("selectors: [{}]"), ["spec.selectors[0].cel: Required value"]);
+        assert_eq!(
+            errors("selectors: [{cel: {expression: ''}}]"),
+            ["spec.selectors[0].cel.expression: Required value"]
+        );
+        assert!(errors("selectors: [{cel: {expression: 'true'}}]").is_empty());
+    }
+
+    #[test]
+    fn an_extended_resource_has_a_domain_of_its_own() {
+        for name in ["bad", "kubernetes.io/a", "a.kubernetes.io/b"] {
+            assert_eq!(errors(&format!("extendedResourceName: {name}")).len(), 1, "{name}");
+        }
+        assert!(errors("extendedResourceName: example.com/gpu").is_empty());
+    }
+}

@@ -1,0 +1,25 @@
+//! The kinds of the group `resource.k8s.io`: devices that Pods claim
+//! (<https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>).
+
+mod deviceclass;
+mod requests;
+mod resourceclaim;
+mod resourceclaimtemplate;
+mod resourceslice;
+
+use std::sync::Arc;
+
+use holdfast_resource::Strategy;
+
+use crate::config::Config;
+
+/// The strategy of a kind of the group that has one.
+pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
+    Some(match resource {
+        "deviceclasses" => Arc::new(deviceclass::DeviceClass),
+        "resourceclaims" => Arc::new(resourceclaim::ResourceClaim),
+        "resourceclaimtemplates" => Arc::new(resourceclaimtemplate::ResourceClaimTemplate),
+        "resourceslices" => Arc::new(resourceslice::ResourceSlice),
+        _ => return None,
+    })
+}

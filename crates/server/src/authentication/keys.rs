@@ -1,0 +1,288 @@
+//! The keys of service-account tokens: one that signs, those that are trusted, and the documents that tell others of them
+//! (<https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery>).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+/// A key that cannot be used for tokens.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It is no key at all.
+    #[error("the key cannot be read: {0}")]
+    Unreadable(String),
+    /// It is neither RSA nor on one of the curves P-256 and P-384.
+    #[error("the key is of no sort that tokens are signed with: RSA, or the curves P-256 and P-384")]
+    Unsupported,
+}
+
+/// A public key: whose tokens it signs is this server, or one before it.
+#[derive(Clone)]
+pub struct VerifyingKey {
+    jwk: Jwk,
+    algorithm: Algorithm,
+    decoding: DecodingKey,
+}
+
+/// A public key as JSON (RFC 7517), its members in the order of the reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Jwk {
+    #[serde(rename = "use")]
+    usage: &'static str,
+    kty: &'static str,
+    kid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crv: Option<&'static str>,
+    alg: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    x: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    y: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    e: Option<String>,
+}
+
+/// The curves: the length of an uncompressed point, the name, the algorithm and its name.
+const CURVES: [(usize, &str, Algorithm, &str); 2] = [
+    (65, "P-256", Algorithm::ES256, "ES256"),
+    (97, "P-384", Algorithm::ES384, "ES384"),
+];
+
+impl VerifyingKey {
+    /// Reads a public key: DER of its `SubjectPublicKeyInfo`.
+    ///
+    /// # Errors
+    /// Where it is no key, or of a sort that tokens are not signed with.
+    pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+        let unreadable = |error: &dyn std::fmt::Display| KeyError::Unreadable(error.to_string());
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| unreadable(&error))?;
+        let blank = Jwk {
+            usage: "sig",
+            kty: "",
+            // As the reference names keys.
+            kid: URL_SAFE_NO_PAD.encode(Sha256::digest(der)),
+            crv: None,
+            alg: "",
+            x: None,
+            y: None,
+            n: None,
+            e: None,
+        };
+        match info.parsed().map_err(|error| unreadable(&error))? {
+            PublicKey::RSA(key) => {
+                let trimmed = |bytes: &[u8]| {
+                    let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
+                    URL_SAFE_NO_PAD.encode(&bytes[start..])
+                };
+                let (n, e) = (trimmed(key.modulus), trimmed(key.exponent));
+                let decoding = DecodingKey::from_rsa_components(&n, &e).map_err(|error| unreadable(&error))?;
+                Ok(Self {
+                    jwk: Jwk {
+                        kty: "RSA",
+                        alg: "RS256",
+                        n: Some(n),
+                        e: Some(e),
+                        ..blank
+                    },
+                    algorithm: Algorithm::RS256,
+                    decoding,
+                })
+            }
+            PublicKey::EC(point) => {
+                let point = point.data();
+                let curve = CURVES.iter().find(|(length, ..)| *length == point.len());
+                let (length, name, algorithm, alg) = curve.ok_or(KeyError::Unsupported)?;
+                let half = (length - 1) / 2;
+                let (x, y) = point[1..].split_at(half);
+                let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+                let decoding = DecodingKey::from_ec_components(&x, &y).map_err(|error| unreadable(&error))?;
+                Ok(Self {
+                    jwk: Jwk {
+                        kty: "EC",
+                        crv: Some(name),
+                        alg,
+                        x: Some(x),
+                        y: Some(y),
+                        ..blank
+                    },
+                    algorithm: *algorithm,
+                    decoding,
+                })
+            }
+            _ => Err(KeyError::Unsupported),
+        }
+    }
+
+    /// What checks a signature.
+    pub(super) fn decoding(&self) -> &DecodingKey {
+        &self.decoding
+    }
+}
+
+/// A private key with the name of its public half.
+pub struct SigningKey {
+    id: String,
+    algorithm: Algorithm,
+    encoding: EncodingKey,
+}
+
+impl SigningKey {
+    /// Reads a private key from PEM; `public` is its other half.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn from_pem(pem: &[u8], public: &VerifyingKey) -> Result<Self, KeyError> {
+        let encoding = match public.algorithm {
+            Algorithm::RS256 => EncodingKey::from_rsa_pem(pem),
+            _ => EncodingKey::from_ec_pem(pem),
+        };
+        Ok(Self {
+            id: public.jwk.kid.clone(),
+            algorithm: public.algorithm,
+            encoding: encoding.map_err(|error| KeyError::Unreadable(error.to_string()))?,
+        })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    pub(super) fn encoding(&self) -> &EncodingKey {
+        &self.encoding
+    }
+}
+
+/// The public keys that are trusted.
+#[derive(Clone, Default)]
+pub struct Keys(Vec<VerifyingKey>);
+
+impl Keys {
+    /// Those keys, each once.
+    pub fn new(keys: impl IntoIterator<Item = VerifyingKey>) -> Self {
+        let mut once: Vec<VerifyingKey> = Vec::new();
+        for key in keys {
+            if !once.iter().any(|known| known.jwk.kid == key.jwk.kid) {
+                once.push(key);
+            }
+        }
+        Self(once)
+    }
+
+    /// The keys that a token may be signed with that says this of its key.
+    pub(super) fn of(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &VerifyingKey> {
+        let named = id
+            .filter(|id| self.0.iter().any(|key| key.jwk.kid == *id))
+            .map(str::to_owned);
+        self.0
+            .iter()
+            .filter(move |key| key.algorithm == algorithm && named.as_ref().is_none_or(|id| key.jwk.kid == *id))
+    }
+}
+
+/// The documents by which others find out how to check this server's tokens.
+#[derive(Clone, Debug)]
+pub struct IssuerDocuments {
+    configuration: Vec<u8>,
+    keys: Vec<u8>,
+}
+
+#[derive(Serialize)]
+struct Configuration<'a> {
+    issuer: &'a str,
+    jwks_uri: &'a str,
+    response_types_supported: [&'static str; 1],
+    subject_types_supported: [&'static str; 1],
+    id_token_signing_alg_values_supported: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct KeySet<'a> {
+    keys: Vec<&'a Jwk>,
+}
+
+impl IssuerDocuments {
+    /// The path of the keys.
+    pub const KEYS_PATH: &'static str = "/openid/v1/jwks";
+    /// The path of what the issuer says of itself.
+    pub const CONFIGURATION_PATH: &'static str = "/.well-known/openid-configuration";
+
+    /// What is said of `issuer`, whose keys are found at `keys_url`. `None` for an issuer that is no URL with TLS, which
+    /// nobody can look up.
+    pub fn new(issuer: &str, keys_url: &str, keys: &Keys) -> Option<Self> {
+        if !issuer.starts_with("https://") {
+            return None;
+        }
+        let mut algorithms: Vec<&'static str> = keys.0.iter().map(|key| key.jwk.alg).collect();
+        algorithms.sort_unstable();
+        algorithms.dedup();
+        let configuration = Configuration {
+            issuer,
+            jwks_uri: keys_url,
+            response_types_supported: ["id_token"],
+            subject_types_supported: ["public"],
+            id_token_signing_alg_values_supported: algorithms,
+        };
+        let set = KeySet {
+            keys: keys.0.iter().map(|key| &key.jwk).collect(),
+        };
+        Some(Self {
+            configuration: serde_json::to_vec(&configuration).ok()?,
+            keys: serde_json::to_vec(&set).ok()?,
+        })
+    }
+
+    /// The document at `path` with its content type.
+    pub fn get(&self, path: &str) -> Option<(&'static str, &[u8])> {
+        match path {
+            Self::CONFIGURATION_PATH => Some(("application/json", &self.configuration)),
+            Self::KEYS_PATH => Some(("application/jwk-set+json", &self.keys)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::PublicKeyData as _;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_told_of_by_its_public_half_alone() {
+        let pair = rcgen::KeyPair::generate().unwrap();
+        let key = VerifyingKey::from_der(&pair.subject_public_key_info()).unwrap();
+        let keys = Keys::new([key.clone(), key]);
+        let documents = IssuerDocuments::new("https://me", "https://me/openid/v1/jwks", &keys).unwrap();
+        let (sort, text) = documents.get("/openid/v1/jwks").unwrap();
+        assert_eq!(sort, "application/jwk-set+json");
+        let set: serde_json::Value = serde_json::from_slice(text).unwrap();
+        assert_eq!(set["keys"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            (&set["keys"][0]["crv"], &set["keys"][0]["alg"]),
+            (&"P-256".into(), &"ES256".into())
+        );
+        assert!(set["keys"][0].get("d").is_none());
+        let (_, text) = documents.get("/.well-known/openid-configuration").unwrap();
+        assert_eq!(
+            std::str::from_utf8(text).unwrap(),
+            r#"{"issuer":"https://me","jwks_uri":"https://me/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256"]}"#
+        );
+        assert!(IssuerDocuments::new("me", "", &keys).is_none());
+    }
+
+    #[test]
+    fn what_is_no_key_is_an_error() {
+        assert!(matches!(VerifyingKey::from_der(b"none"), Err(KeyError::Unreadable(_))));
+    }
+}

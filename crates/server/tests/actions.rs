@@ -1,0 +1,121 @@
+//! Requests that change other objects than the one they name, and those that lead on to nodes.
+
+mod support;
+
+use support::{MERGE, Server};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+async fn pod(server: &Server, name: &str, spec: &str) {
+    let body = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","labels":{{"app":"x"}}}},"spec":{{"containers":[{{"name":"c","image":"i"}}]{spec}}}}}"#
+    );
+    assert_eq!(server.post(PODS, &body).await.code, 201);
+}
+
+#[tokio::test]
+async fn a_binding_gives_a_pod_its_node_and_nobody_new_owns_it() {
+    let server = Server::start().await;
+    pod(&server, "a", "").await;
+    let owners = server
+        .get(&format!("{PODS}/a"))
+        .await
+        .at("/metadata/managedFields")
+        .clone();
+    let binding =
+        r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"a"},"target":{"kind":"Node","name":"one"}}"#;
+    let answer = server.post(&format!("{PODS}/a/binding?dryRun=All"), binding).await;
+    assert_eq!((answer.code, answer.at("/status").as_str()), (201, Some("Success")));
+    assert!(server.get(&format!("{PODS}/a")).await.at("/spec/nodeName").is_null());
+    assert_eq!(
+        server.post("/api/v1/namespaces/default/bindings", binding).await.code,
+        201
+    );
+    let bound = server.get(&format!("{PODS}/a")).await;
+    assert_eq!(bound.at("/spec/nodeName"), "one");
+    assert_eq!(bound.at("/metadata/managedFields"), &owners);
+    let again = server.post(&format!("{PODS}/a/binding"), binding).await;
+    assert_eq!(
+        (again.code, again.message()),
+        (
+            409,
+            "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"one\""
+        )
+    );
+}
+
+#[tokio::test]
+async fn an_eviction_spends_the_budget_and_is_refused_when_it_is_spent() {
+    let server = Server::start().await;
+    for name in ["a", "b"] {
+        pod(&server, name, r#","nodeName":"one""#).await;
+        let status = r#"{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#;
+        assert_eq!(
+            server.patch(&format!("{PODS}/{name}/status"), MERGE, status).await.code,
+            200
+        );
+    }
+    let budget = r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"p"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"app":"x"}}}}"#;
+    assert_eq!(server.post(BUDGETS, budget).await.code, 201);
+    let evict = async |name: &str| {
+        let body = format!(
+            r#"{{"apiVersion":"policy/v1","kind":"Eviction","metadata":{{"name":"{name}"}},"deleteOptions":{{"gracePeriodSeconds":0}}}}"#
+        );
+        server.post(&format!("{PODS}/{name}/eviction"), &body).await
+    };
+    let unseen = evict("a").await;
+    assert_eq!(
+        (unseen.code, unseen.at("/details/retryAfterSeconds").as_i64()),
+        (429, Some(10))
+    );
+    let status = r#"{"status":{"observedGeneration":1,"disruptionsAllowed":1,"currentHealthy":2,"desiredHealthy":1,"expectedPods":2}}"#;
+    assert_eq!(
+        server.patch(&format!("{BUDGETS}/p/status"), MERGE, status).await.code,
+        200
+    );
+    assert_eq!(evict("a").await.code, 201);
+    assert_eq!(server.get(&format!("{PODS}/a")).await.code, 404);
+    assert_eq!(
+        server
+            .get(&format!("{BUDGETS}/p"))
+            .await
+            .at("/status/disruptionsAllowed"),
+        0
+    );
+    let spent = evict("b").await;
+    assert_eq!(
+        (spent.code, spent.at("/details/causes/0/reason").as_str()),
+        (429, Some("DisruptionBudget"))
+    );
+    assert_eq!(server.get(&format!("{PODS}/b")).await.code, 200);
+}
+
+#[tokio::test]
+async fn what_leads_on_to_a_node_says_how_far_it_came() {
+    let server = Server::start().await;
+    pod(&server, "a", "").await;
+    assert_eq!(
+        server.get(&format!("{PODS}/a/proxy/any/path")).await.message(),
+        "address not allowed"
+    );
+    assert_eq!(
+        server.get(&format!("{PODS}/none/log")).await.message(),
+        "pods \"none\" not found"
+    );
+    let exec = server.post(&format!("{PODS}/a/exec?command=ls"), "").await;
+    assert_eq!(exec.message(), "pod a does not have a host assigned");
+    assert_eq!(
+        server.get("/api/v1/nodes/one/proxy/").await.message(),
+        "nodes \"one\" not found"
+    );
+}
+
+#[tokio::test]
+async fn a_node_keeps_the_status_that_it_is_made_with_and_nobody_owns_it() {
+    let server = Server::start().await;
+    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"},"status":{"capacity":{"cpu":"4"}}}"#;
+    let made = server.post("/api/v1/nodes", node).await;
+    assert_eq!(made.at("/status/capacity/cpu"), "4");
+    assert!(!made.at("/metadata/managedFields").to_string().contains("f:status"));
+}
