@@ -190,3 +190,26 @@ async fn get_status(server: &Server, path: &str) -> StatusCode {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     connection.ask(Method::GET, path, "", Bytes::new()).await.unwrap().0
 }
+
+#[tokio::test]
+async fn what_was_done_is_told_as_metrics() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    apply(&target, "counted", "1").await;
+    let mut connection = target.connect().await.unwrap();
+    let text = connection
+        .send(Method::GET, "/metrics", "", Bytes::new())
+        .await
+        .unwrap();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let applied = "apiserver_request_total{code=\"201\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",\
+                   scope=\"resource\",subresource=\"\",verb=\"APPLY\",version=\"v1\"} 1\n";
+    assert!(text.contains(applied), "{text}");
+    for name in [
+        "apiserver_resource_objects{group=\"\",resource=\"configmaps\"} ",
+        "process_resident_memory_bytes ",
+    ] {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        assert!(value.parse::<f64>().unwrap() > 0.0, "{name}{value}");
+    }
+}

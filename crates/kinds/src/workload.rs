@@ -20,6 +20,21 @@ pub(crate) struct SelectorRules<'a> {
     pub(crate) template: Template<'a>,
 }
 
+impl SelectorRules<'_> {
+    /// The rules of ReplicaSets, and of Deployments, which make ReplicaSets. The reference speaks of deployments in both.
+    pub(crate) fn of_replica_sets(allow_privileged: bool) -> Self {
+        Self {
+            required: true,
+            empty: "empty selector is invalid for deployment",
+            malformed: "invalid label selector",
+            template: Template {
+                workload: "ReplicaSet",
+                allow_privileged,
+            },
+        }
+    }
+}
+
 /// Checks `selector` and `template` of a workload's spec.
 pub(crate) fn validate_selector_and_template(spec: &Field<'_, '_>, rules: &SelectorRules<'_>, errors: &mut Errors) {
     let selector = spec.child("selector");

@@ -4,7 +4,7 @@ use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::core::pod_spec::{Template, default_template};
+use crate::core::pod_spec::default_template;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
     SelectorRules, at_most_count, immutable_selector, validate_counts, validate_selector_and_template,
@@ -49,15 +49,7 @@ impl ReplicaSet {
     fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
         numbers::not_negative(&spec.child("replicas"), errors);
         numbers::not_negative(&spec.child("minReadySeconds"), errors);
-        let rules = SelectorRules {
-            required: true,
-            empty: "empty selector is invalid for deployment",
-            malformed: "invalid label selector",
-            template: Template {
-                workload: "ReplicaSet",
-                allow_privileged: self.config.allow_privileged,
-            },
-        };
+        let rules = SelectorRules::of_replica_sets(self.config.allow_privileged);
         validate_selector_and_template(spec, &rules, errors);
     }
 }
