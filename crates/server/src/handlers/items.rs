@@ -127,6 +127,7 @@ impl Items {
             writer,
             indenter,
             run: head,
+            turn: Turn::default(),
             first: true,
             ended: false,
         };
@@ -170,15 +171,16 @@ struct Body {
     writer: Writer,
     indenter: Option<Indenter>,
     run: Vec<u8>,
+    /// Goes on from run to run: what the connection does with one counts as well.
+    turn: Turn,
     first: bool,
     ended: bool,
 }
 
 impl Body {
     async fn run(&mut self) -> Option<Bytes> {
-        let mut turn = Turn::default();
         while !self.ended && self.run.len() < RUN_BYTES {
-            match self.items.next(&mut turn).await {
+            match self.items.next(&mut self.turn).await {
                 Some(entry) => {
                     if !std::mem::replace(&mut self.first, false) {
                         self.run.push(b',');
