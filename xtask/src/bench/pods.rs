@@ -176,8 +176,6 @@ pub(super) fn config_map(name: &str, value: usize) -> Bytes {
 }
 
 fn pod() -> serde_json::Value {
-    let probe =
-        |path: &str| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 2});
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
