@@ -1,0 +1,92 @@
+// The official JavaScript client against a server: objects, Server-Side Apply, and the informer. Its one argument is a
+// kubeconfig; the server's address comes in HOLDFAST_SERVER. It prints the name of each check that held.
+
+import assert from 'node:assert/strict';
+import * as k8s from '@kubernetes/client-node';
+
+const NAMESPACE = 'default';
+const PATIENCE = 30_000;
+
+const kubeconfig = new k8s.KubeConfig();
+kubeconfig.loadFromFile(process.argv[2]);
+kubeconfig.clusters = kubeconfig.clusters.map((cluster) => ({ ...cluster, server: process.env.HOLDFAST_SERVER }));
+const core = kubeconfig.makeApiClient(k8s.CoreV1Api);
+
+const configMap = (name, data) => ({ metadata: { name, labels: { suite: 'javascript' } }, data });
+
+async function until(what, ask) {
+  const deadline = Date.now() + PATIENCE;
+  while (!(await ask())) {
+    assert.ok(Date.now() < deadline, `not in time: ${what}`);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+}
+
+async function objects() {
+  const made = await core.createNamespacedConfigMap({ namespace: NAMESPACE, body: configMap('one', { a: '1' }) });
+  assert.ok(made.metadata.uid);
+  await assert.rejects(
+    core.createNamespacedConfigMap({ namespace: NAMESPACE, body: configMap('one', {}) }),
+    (refusal) => refusal.code === 409 && /AlreadyExists/.test(refusal.body),
+  );
+  made.data = { a: '2' };
+  const replaced = await core.replaceNamespacedConfigMap({ name: 'one', namespace: NAMESPACE, body: made });
+  assert.notEqual(replaced.metadata.resourceVersion, made.metadata.resourceVersion);
+  const list = await core.listNamespacedConfigMap({ namespace: NAMESPACE, labelSelector: 'suite=javascript' });
+  assert.deepEqual(list.items.map((item) => item.metadata.name), ['one']);
+  await core.deleteNamespacedConfigMap({ name: 'one', namespace: NAMESPACE });
+  await assert.rejects(core.readNamespacedConfigMap({ name: 'one', namespace: NAMESPACE }), (refusal) => refusal.code === 404);
+}
+
+async function apply() {
+  const generic = k8s.KubernetesObjectApi.makeApiClient(kubeconfig);
+  const wish = (value) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'applied', namespace: NAMESPACE }, data: { value } });
+  const patch = (value, manager, force) =>
+    generic.patch(wish(value), undefined, undefined, manager, force, k8s.PatchStrategy.ServerSideApply);
+  await patch('a', 'alpha');
+  await assert.rejects(patch('b', 'bravo'), (refusal) => refusal.code === 409 && /conflict with \\+"alpha\\+": \.data\.value/.test(refusal.body));
+  const forced = await patch('b', 'bravo', true);
+  assert.equal(forced.data.value, 'b');
+  assert.deepEqual(forced.metadata.managedFields.map((entry) => entry.manager), ['bravo']);
+  await generic.delete(wish('b'));
+}
+
+async function informer() {
+  const list = () => core.listNamespacedConfigMap({ namespace: NAMESPACE, labelSelector: 'suite=javascript' });
+  const informer = k8s.makeInformer(kubeconfig, `/api/v1/namespaces/${NAMESPACE}/configmaps`, list, 'suite=javascript');
+  const seen = [];
+  for (const verb of ['add', 'update', 'delete']) {
+    informer.on(verb, (object) => seen.push(`${verb} ${object.metadata.name} ${object.data.a}`));
+  }
+  await core.createNamespacedConfigMap({ namespace: NAMESPACE, body: configMap('before', { a: '1' }) });
+  await informer.start();
+  await until('what was there is seen', () => seen.length === 1);
+  await core.createNamespacedConfigMap({ namespace: NAMESPACE, body: configMap('after', { a: '1' }) });
+  await until('what is made is seen', () => seen.length === 2);
+  const after = await core.readNamespacedConfigMap({ name: 'after', namespace: NAMESPACE });
+  after.data.a = '2';
+  await core.replaceNamespacedConfigMap({ name: 'after', namespace: NAMESPACE, body: after });
+  await until('the change is seen', () => seen.length === 3);
+  await core.deleteNamespacedConfigMap({ name: 'after', namespace: NAMESPACE });
+  await until('the deletion is seen', () => seen.length === 4);
+  assert.deepEqual(seen, ['add before 1', 'add after 1', 'update after 2', 'delete after 2']);
+  assert.deepEqual(informer.list(NAMESPACE).map((object) => object.metadata.name), ['before']);
+  await informer.stop();
+  await core.deleteNamespacedConfigMap({ name: 'before', namespace: NAMESPACE });
+}
+
+async function access() {
+  const authorization = kubeconfig.makeApiClient(k8s.AuthorizationV1Api);
+  const review = await authorization.createSelfSubjectAccessReview({
+    body: { spec: { resourceAttributes: { namespace: NAMESPACE, verb: 'create', resource: 'pods' } } },
+  });
+  assert.equal(review.status.allowed, true);
+}
+
+const checks = [objects, apply, informer, access];
+for (const check of checks) {
+  await check();
+  console.log('ok', check.name);
+}
+console.log('all', checks.length, 'held');
+process.exit(0);

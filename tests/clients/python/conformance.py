@@ -1,0 +1,170 @@
+"""The official Python client against a server: typed, dynamic and watching. Its one argument is a kubeconfig; the server's
+address comes in HOLDFAST_SERVER. It prints the name of each check that held and ends with an error at the first that did not."""
+
+import os
+import sys
+import threading
+import time
+
+from kubernetes import client, config, dynamic, utils, watch
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+
+NAMESPACE = "default"
+PATIENCE = 30
+
+
+def deployment(name, replicas):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": {"suite": "python"}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "registry.example.com/main:1"}]},
+            },
+        },
+    }
+
+
+def refused(code, call, *arguments, **keywords):
+    try:
+        call(*arguments, **keywords)
+    except ApiException as refusal:
+        assert refusal.status == code, (refusal.status, refusal.body)
+        return refusal
+    raise AssertionError(f"{call} was not refused")
+
+
+def typed_objects(api):
+    core = client.CoreV1Api(api)
+    body = client.V1ConfigMap(metadata=client.V1ObjectMeta(generate_name="typed-", labels={"suite": "python"}), data={"a": "1"})
+    made = core.create_namespaced_config_map(NAMESPACE, body)
+    name = made.metadata.name
+    assert name.startswith("typed-") and made.metadata.creation_timestamp is not None
+    patched = core.patch_namespaced_config_map(name, NAMESPACE, {"data": {"b": "2", "a": None}})
+    assert patched.data == {"b": "2"}
+    made.data = {"stale": "yes"}
+    assert "the object has been modified" in refused(409, core.replace_namespaced_config_map, name, NAMESPACE, made).body
+    assert [m.metadata.name for m in core.list_namespaced_config_map(NAMESPACE, label_selector="suite=python").items] == [name]
+    deleted = core.delete_namespaced_config_map(name, NAMESPACE)
+    assert deleted["status"] == "Success", deleted
+    refused(404, core.read_namespaced_config_map, name, NAMESPACE)
+
+
+def paged_lists(api):
+    core = client.CoreV1Api(api)
+    for index in range(7):
+        body = client.V1Secret(metadata=client.V1ObjectMeta(name=f"page-{index}", labels={"page": "yes"}), string_data={"k": "v"})
+        core.create_namespaced_secret(NAMESPACE, body)
+    names, token = [], None
+    while True:
+        page = core.list_namespaced_secret(NAMESPACE, limit=3, _continue=token)
+        names += [secret.metadata.name for secret in page.items]
+        token = page.metadata._continue
+        if not token:
+            break
+    assert names == sorted(names) and len(names) == 7, names
+    core.delete_collection_namespaced_secret(NAMESPACE, label_selector="page=yes")
+    assert not core.list_namespaced_secret(NAMESPACE).items
+
+
+def workloads_and_subresources(api):
+    apps = client.AppsV1Api(api)
+    utils.create_from_dict(api, deployment("web", 2), namespace=NAMESPACE)
+    read = apps.read_namespaced_deployment("web", NAMESPACE)
+    assert read.spec.strategy.rolling_update.max_surge == "25%"
+    scale = apps.patch_namespaced_deployment_scale("web", NAMESPACE, {"spec": {"replicas": 5}})
+    assert scale.spec.replicas == 5
+    status = apps.patch_namespaced_deployment_status("web", NAMESPACE, {"status": {"replicas": 5}})
+    assert status.status.replicas == 5 and status.spec.replicas == 5
+    apps.delete_namespaced_deployment("web", NAMESPACE, body=client.V1DeleteOptions(propagation_policy="Foreground"))
+    deadline = time.monotonic() + PATIENCE
+    while apps.list_namespaced_deployment(NAMESPACE).items:
+        assert time.monotonic() < deadline, "the deployment is not gone"
+        time.sleep(0.05)
+
+
+def dynamic_objects(api):
+    resources = dynamic.DynamicClient(api).resources
+    deployments = resources.get(api_version="apps/v1", kind="Deployment")
+    applied = deployments.server_side_apply(body=deployment("dyn", 1), namespace=NAMESPACE, field_manager="alpha")
+    assert applied.metadata.managedFields[0].manager == "alpha"
+    try:
+        deployments.server_side_apply(body=deployment("dyn", 3), namespace=NAMESPACE, field_manager="bravo")
+        raise AssertionError("no conflict")
+    except ConflictError as conflict:
+        assert 'conflict with \\"alpha\\": .spec.replicas' in conflict.body, conflict.body
+    forced = deployments.server_side_apply(
+        body=deployment("dyn", 3), namespace=NAMESPACE, field_manager="bravo", force_conflicts=True
+    )
+    assert forced.spec.replicas == 3
+    assert deployments.get(name="dyn", namespace=NAMESPACE).spec.replicas == 3
+    deployments.delete(name="dyn", namespace=NAMESPACE)
+    try:
+        deployments.get(name="dyn", namespace=NAMESPACE)
+        raise AssertionError("still there")
+    except NotFoundError:
+        pass
+
+
+def watches(api):
+    core = client.CoreV1Api(api)
+    version = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
+
+    def change():
+        body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="seen", labels={"watched": "yes"}), data={"n": "0"})
+        core.create_namespaced_config_map(NAMESPACE, body)
+        core.patch_namespaced_config_map("seen", NAMESPACE, {"data": {"n": "1"}})
+        core.delete_namespaced_config_map("seen", NAMESPACE)
+
+    writer = threading.Thread(target=change)
+    writer.start()
+    stream = watch.Watch()
+    seen = []
+    for event in stream.stream(
+        core.list_namespaced_config_map,
+        NAMESPACE,
+        resource_version=version,
+        label_selector="watched=yes",
+        timeout_seconds=PATIENCE,
+    ):
+        seen.append((event["type"], event["object"].data["n"]))
+        if event["type"] == "DELETED":
+            stream.stop()
+    writer.join()
+    assert seen == [("ADDED", "0"), ("MODIFIED", "1"), ("DELETED", "1")], seen
+
+    ended = list(watch.Watch().stream(core.list_namespaced_config_map, NAMESPACE, resource_version=version, timeout_seconds=1))
+    assert len(ended) == 3, ended
+
+
+def server_facts(api):
+    assert client.VersionApi(api).get_code().git_version.startswith("v1.36")
+    groups = {group.name for group in client.ApisApi(api).get_api_versions().groups}
+    assert {"apps", "batch", "rbac.authorization.k8s.io"} <= groups
+    review = client.V1SelfSubjectAccessReview(
+        spec=client.V1SelfSubjectAccessReviewSpec(
+            resource_attributes=client.V1ResourceAttributes(namespace=NAMESPACE, verb="delete", resource="pods")
+        )
+    )
+    assert client.AuthorizationV1Api(api).create_self_subject_access_review(review).status.allowed
+
+
+def main():
+    configuration = client.Configuration()
+    config.load_kube_config(sys.argv[1], client_configuration=configuration)
+    configuration.host = os.environ["HOLDFAST_SERVER"]
+    with client.ApiClient(configuration) as api:
+        checks = [typed_objects, paged_lists, workloads_and_subresources, dynamic_objects, watches, server_facts]
+        for check in checks:
+            check(api)
+            print("ok", check.__name__, flush=True)
+    print("all", len(checks), "held")
+
+
+if __name__ == "__main__":
+    main()

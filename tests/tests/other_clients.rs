@@ -1,0 +1,127 @@
+//! The official Python and JavaScript clients against the real binary. Each is installed from its registry below the build
+//! directory, once for each list of what it needs. Where the language or its registry is not at hand, the test says so and is passed
+//! over; what the client itself finds is never passed over.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "what fails here is the test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use conformance::{Binary, Server, root};
+
+/// A client in another language.
+struct Client {
+    /// The folder below `tests/clients`, and where it is installed.
+    name: &'static str,
+    /// The file that lists what is installed.
+    wants: &'static str,
+    /// Installs into a folder; each line is one command.
+    install: fn(&Path, &Path) -> Vec<Command>,
+    /// Runs the checks.
+    run: fn(&Path, &Path) -> Command,
+}
+
+impl Client {
+    fn sources(&self) -> PathBuf {
+        root().join("tests/clients").join(self.name)
+    }
+
+    /// Where the client is installed, or why it is not.
+    fn installed(&self) -> Result<PathBuf, String> {
+        let folder = root().join("target/clients").join(self.name);
+        let stamp = folder.join("installed");
+        let wants = std::fs::read_to_string(self.sources().join(self.wants)).unwrap();
+        if std::fs::read_to_string(&stamp).is_ok_and(|has| has == wants) {
+            return Ok(folder);
+        }
+        std::fs::create_dir_all(&folder).unwrap();
+        for mut command in (self.install)(&self.sources(), &folder) {
+            let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+            if !output.status.success() {
+                return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
+            }
+        }
+        std::fs::write(stamp, wants).unwrap();
+        Ok(folder)
+    }
+
+    fn check(&self) {
+        let folder = match self.installed() {
+            Ok(folder) => folder,
+            Err(reason) => {
+                println!("passed over: the {} client cannot be installed: {reason}", self.name);
+                return;
+            }
+        };
+        let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+        let output = (self.run)(&self.sources(), &folder)
+            .arg(server.kubeconfig())
+            .env("HOLDFAST_SERVER", format!("https://{}", server.address))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.trim_end().ends_with("held"),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn the_python_client_works_typed_dynamic_and_watching() {
+    Client {
+        name: "python",
+        wants: "requirements.txt",
+        install: |sources, folder| {
+            let mut environment = Command::new("python3");
+            environment.args(["-m", "venv"]).arg(folder);
+            let mut packages = Command::new(folder.join("bin/pip"));
+            packages
+                .args(["install", "--quiet", "--disable-pip-version-check", "--requirement"])
+                .arg(sources.join("requirements.txt"));
+            vec![environment, packages]
+        },
+        run: |sources, folder| {
+            let mut command = Command::new(folder.join("bin/python"));
+            command.arg(sources.join("conformance.py"));
+            command
+        },
+    }
+    .check();
+}
+
+#[test]
+fn the_javascript_client_works_with_its_informer() {
+    Client {
+        name: "javascript",
+        wants: "package.json",
+        install: |sources, folder| {
+            std::fs::copy(sources.join("package.json"), folder.join("package.json")).unwrap();
+            let mut packages = Command::new("npm");
+            packages
+                .args([
+                    "install",
+                    "--no-audit",
+                    "--no-fund",
+                    "--ignore-scripts",
+                    "--no-package-lock",
+                ])
+                .current_dir(folder);
+            vec![packages]
+        },
+        run: |sources, folder| {
+            // The script finds its packages from where it lies.
+            std::fs::copy(sources.join("conformance.mjs"), folder.join("conformance.mjs")).unwrap();
+            let mut command = Command::new("node");
+            command.arg(folder.join("conformance.mjs"));
+            command
+        },
+    }
+    .check();
+}
