@@ -408,7 +408,7 @@ async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, k
                     .await?;
             }
             Finalizer::Cleanup(map) => {
-                let note = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {map.name_any(): "cleaned up"}});
+                let note = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}, "data": {map.name_any(): "cleaned up"}});
                 maps.patch("notes", &parameters, &Patch::Apply(note)).await?;
             }
         }

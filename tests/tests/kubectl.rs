@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -316,4 +316,280 @@ fn auth_tells_who_one_is_and_what_one_may_do() {
         refusal.starts_with("Error from server (Forbidden): pods is forbidden: User \"ann\" cannot list"),
         "{refusal}"
     );
+}
+
+#[test]
+fn each_output_of_get_shows_the_object() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
+    let get = |output: &str| kubectl.says(&["get", "deployment", "web", "-o", output], "");
+
+    let wide = get("wide");
+    let head: Vec<&str> = wide.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        head,
+        [
+            "NAME",
+            "READY",
+            "UP-TO-DATE",
+            "AVAILABLE",
+            "AGE",
+            "CONTAINERS",
+            "IMAGES",
+            "SELECTOR"
+        ]
+    );
+    assert!(wide.contains("registry.example.com/web:1.0.0"), "{wide}");
+    let json: serde_json::Value = serde_json::from_str(&get("json")).unwrap();
+    assert_eq!(json["spec"]["replicas"], 3);
+    assert!(json["metadata"].get("managedFields").is_none());
+    let owned = kubectl.says(&["get", "deployment", "web", "-o", "json", "--show-managed-fields"], "");
+    assert!(owned.contains("\"manager\": \"kubectl\""), "{owned}");
+    assert_eq!(get("jsonpath={.spec.template.spec.containers[*].name}"), "web");
+    assert_eq!(get("go-template={{.metadata.name}}"), "web");
+    assert_eq!(
+        get("custom-columns=N:.metadata.name,R:.spec.replicas"),
+        "N     R\nweb   3\n"
+    );
+    let sorted = kubectl.says(
+        &[
+            "get",
+            "namespaces",
+            "--sort-by=.metadata.name",
+            "-o",
+            "jsonpath={.items[0].metadata.name}",
+        ],
+        "",
+    );
+    assert_eq!(sorted, "default");
+    let chunked = kubectl.says(&["get", "clusterroles", "--chunk-size=7", "-o", "name"], "");
+    assert!(
+        chunked.contains("clusterrole.rbac.authorization.k8s.io/view\n"),
+        "{chunked}"
+    );
+    let raw = kubectl.says(&["get", "--raw", "/readyz"], "");
+    assert_eq!(raw, "ok");
+}
+
+#[test]
+fn watching_shows_what_changes() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.says(&["create", "configmap", "one", "--from-literal=a=1"], "");
+    let mut watching = kubectl
+        .command(&[
+            "get",
+            "configmaps",
+            "--watch",
+            "--output-watch-events",
+            "-o",
+            "custom-columns=E:.type,N:.object.metadata.name,A:.object.data.a",
+            "--field-selector=metadata.name=one",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let mut next = || lines.next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(next(), "E N A");
+    assert_eq!(next(), "ADDED one 1");
+    kubectl.says(&["patch", "configmap", "one", "-p", r#"{"data":{"a":"2"}}"#], "");
+    assert_eq!(next(), "MODIFIED one 2");
+    kubectl.says(&["delete", "configmap", "one"], "");
+    assert_eq!(next(), "DELETED one 2");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+}
+
+#[test]
+fn each_type_of_patch_changes_what_it_names() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
+    let patch = |kind: &str, body: &str| kubectl.says(&["patch", "deployment", "web", "--type", kind, "-p", body], "");
+
+    // A strategic merge keeps the containers it does not name, a merge patch does not.
+    patch(
+        "strategic",
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"registry.example.com/side:1"}]}}}}"#,
+    );
+    let names = "{.spec.template.spec.containers[*].name}";
+    assert_eq!(kubectl.field("deployment/web", names), "side web");
+    patch(
+        "merge",
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"only","image":"registry.example.com/only:1"}]}}}}"#,
+    );
+    assert_eq!(kubectl.field("deployment/web", names), "only");
+    patch("json", r#"[{"op":"replace","path":"/spec/replicas","value":9}]"#);
+    assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "9");
+    let unchanged = patch("merge", r#"{"spec":{"replicas":9}}"#);
+    assert_eq!(unchanged, "deployment.apps/web patched (no change)\n");
+
+    kubectl.says(
+        &[
+            "patch",
+            "deployment",
+            "web",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            r#"{"status":{"replicas":4}}"#,
+        ],
+        "",
+    );
+    assert_eq!(kubectl.field("deployment/web", "{.status.replicas}"), "4");
+    kubectl.says(&["annotate", "deployment", "web", "note=first"], "");
+    let refusal = kubectl.refuses(&["annotate", "deployment", "web", "note=second"], "");
+    assert!(
+        refusal.contains("--overwrite is false but found the following declared annotation(s)"),
+        "{refusal}"
+    );
+    kubectl.says(
+        &["set", "image", "deployment/web", "only=registry.example.com/only:2"],
+        "",
+    );
+    assert_eq!(
+        kubectl.field("deployment/web", "{.spec.template.spec.containers[0].image}"),
+        "registry.example.com/only:2"
+    );
+}
+
+#[test]
+fn a_rollout_is_restarted_paused_and_waited_for() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
+    let before = kubectl.field("deployment/web", "{.metadata.generation}");
+    kubectl.says(&["rollout", "restart", "deployment/web"], "");
+    let restarted = kubectl.field(
+        "deployment/web",
+        r"{.spec.template.metadata.annotations.kubectl\.kubernetes\.io/restartedAt}",
+    );
+    assert!(restarted.starts_with("20"), "{restarted}");
+    assert_ne!(kubectl.field("deployment/web", "{.metadata.generation}"), before);
+    kubectl.says(&["rollout", "pause", "deployment/web"], "");
+    assert_eq!(kubectl.field("deployment/web", "{.spec.paused}"), "true");
+    kubectl.says(&["rollout", "resume", "deployment/web"], "");
+
+    // What a controller would say, so that the wait ends.
+    let mut waiting = kubectl
+        .command(&["rollout", "status", "deployment/web", "--timeout=30s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let generation = kubectl.field("deployment/web", "{.metadata.generation}");
+    let done = format!(
+        r#"{{"status":{{"observedGeneration":{generation},"replicas":3,"updatedReplicas":3,"readyReplicas":3,"availableReplicas":3}}}}"#
+    );
+    kubectl.says(
+        &[
+            "patch",
+            "deployment",
+            "web",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &done,
+        ],
+        "",
+    );
+    assert!(waiting.wait().unwrap().success());
+    kubectl.says(
+        &[
+            "wait",
+            "namespace/default",
+            "--for=jsonpath={.status.phase}=Active",
+            "--timeout=20s",
+        ],
+        "",
+    );
+}
+
+#[test]
+fn deletion_cascades_as_asked() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let owned = |owner: &str| {
+        let uid = kubectl.field(&format!("configmap/{owner}"), "{.metadata.uid}");
+        let dependent = format!(
+            r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"of-{owner}","ownerReferences":[{{"apiVersion":"v1","kind":"ConfigMap","name":"{owner}","uid":"{uid}","blockOwnerDeletion":true}}]}}}}"#
+        );
+        kubectl.says(&["create", "-f", "-"], &dependent);
+    };
+    for (owner, cascade) in [("back", "background"), ("fore", "foreground"), ("leave", "orphan")] {
+        kubectl.says(&["create", "configmap", owner], "");
+        owned(owner);
+        kubectl.says(
+            &[
+                "delete",
+                "configmap",
+                owner,
+                &format!("--cascade={cascade}"),
+                "--timeout=30s",
+            ],
+            "",
+        );
+    }
+    kubectl.says(
+        &[
+            "wait",
+            "--for=delete",
+            "secret/of-back",
+            "secret/of-fore",
+            "--timeout=30s",
+        ],
+        "",
+    );
+    assert_eq!(kubectl.field("secret/of-leave", "{.metadata.ownerReferences}"), "");
+
+    // A namespace takes everything in it along, and kubectl waits until it is gone.
+    kubectl.says(&["create", "namespace", "temporary"], "");
+    kubectl.says(&["create", "configmap", "inside", "-n", "temporary"], "");
+    kubectl.says(&["delete", "namespace", "temporary", "--timeout=30s"], "");
+    let gone = kubectl.refuses(&["get", "configmap", "inside", "-n", "temporary"], "");
+    assert!(gone.contains("NotFound"), "{gone}");
+}
+
+#[test]
+fn the_server_says_what_it_serves() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let resources = kubectl.says(&["api-resources", "--verbs=list", "--namespaced", "-o", "name"], "");
+    for name in ["pods", "deployments.apps", "leases.coordination.k8s.io"] {
+        assert!(resources.lines().any(|line| line == name), "{resources}");
+    }
+    let versions = kubectl.says(&["api-versions"], "");
+    assert!(versions.lines().any(|line| line == "apps/v1"), "{versions}");
+}
+
+#[test]
+fn create_validates_on_the_server_without_making_anything() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let says = kubectl.says(
+        &[
+            "create",
+            "--dry-run=server",
+            "-o",
+            "jsonpath={.spec.strategy.type}",
+            "-f",
+            "-",
+        ],
+        DEPLOYMENT,
+    );
+    assert_eq!(says, "RollingUpdate");
+    kubectl.refuses(&["get", "deployment", "web"], "");
+    let negative = DEPLOYMENT.replace("replicas: 3", "replicas: -1");
+    let refusal = kubectl.refuses(&["create", "--dry-run=server", "-f", "-"], &negative);
+    assert!(refusal.contains("spec.replicas: Invalid value: -1"), "{refusal}");
+    kubectl.says(
+        &[
+            "create",
+            "deployment",
+            "quick",
+            "--image=registry.example.com/web:1",
+            "--replicas=2",
+        ],
+        "",
+    );
+    kubectl.says(&["expose", "deployment", "quick", "--port=80"], "");
+    assert_eq!(kubectl.field("service/quick", "{.spec.ports[0].targetPort}"), "80");
+    let described = kubectl.says(&["describe", "deployment", "quick"], "");
+    assert!(described.contains("Replicas:               2 desired"), "{described}");
 }

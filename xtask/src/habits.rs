@@ -58,5 +58,7 @@ pub(crate) fn deny() -> Result<()> {
         .output()
         .is_ok_and(|out| out.status.success());
     ensure!(installed, "cargo-deny is missing: cargo install --locked cargo-deny");
+    // What other platforms need is looked at too, and a build here has not brought it.
+    cargo(&["fetch", "--locked", "--quiet"])?;
     cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])
 }
