@@ -11,6 +11,7 @@
 //! of a leader before the controllers begin, and to stop them when it is lost.
 
 mod aggregation;
+mod definitions;
 mod garbage;
 mod namespace;
 mod queue;
@@ -42,6 +43,18 @@ const CONTROLLERS: [Controller; 3] = [
     Controller {
         name: aggregation::NAME,
         run: |client| Box::pin(aggregation::run(client)),
+    },
+];
+
+/// The controllers that are parts of kube-apiserver, and run always.
+const ESSENTIAL: [Controller; 2] = [
+    Controller {
+        name: "naming-condition-controller",
+        run: |client| Box::pin(definitions::run_names(client)),
+    },
+    Controller {
+        name: "custom-resource-cleanup",
+        run: |client| Box::pin(definitions::run_cleanup(client)),
     },
 ];
 
@@ -89,9 +102,9 @@ impl Selection {
         self.0.iter().map(|controller| controller.name)
     }
 
-    /// Runs the controllers, each as a task of its own, until the server ends.
+    /// Runs the chosen controllers, and those that the server is nothing without, each as a task of its own, until the server ends.
     pub fn run(&self, service: &Arc<Service>) {
-        for controller in &self.0 {
+        for controller in self.0.iter().copied().chain(&ESSENTIAL) {
             let client = Client::new(Arc::clone(service), controller.name);
             tokio::spawn((controller.run)(client));
         }

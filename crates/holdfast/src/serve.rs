@@ -298,6 +298,7 @@ fn service(
         registry: Arc::clone(&registry),
         store,
         field_managers: FieldManagers::new(Arc::new(types)),
+        definitions: Default::default(),
         trees: Trees::default(),
         authorizer: Arc::new(authorizer),
         tokens: Arc::new(tokens),

@@ -267,7 +267,7 @@ impl World {
             Some(old) => {
                 object.set_at(&["metadata", "uid"], UID.into());
                 resource.strategy.prepare_for_update(context, &mut object, old)?;
-                let mut errors = validate_metadata_update(&object, old);
+                let mut errors = validate_metadata_update(&object, old, resource.has_strict_finalizers());
                 errors.extend(resource.strategy.validate_update(context, &object, old));
                 invalid(errors)?;
             }

@@ -11,6 +11,7 @@ pub mod access;
 mod action;
 mod field;
 mod field_error;
+pub mod jsonpath;
 pub mod metadata;
 mod names;
 pub mod openapi;
@@ -20,7 +21,9 @@ pub mod schema;
 pub mod selector;
 mod strategic_merge;
 mod strategy;
+pub mod structural;
 pub mod table;
+pub mod version_order;
 
 pub use action::{Action, Connection, Parameter, Step};
 pub use field::Field;
@@ -28,12 +31,13 @@ pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use registry::{Registry, RegistryBuilder, Served};
 pub use resource::{
-    GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
-    Subresource, Verb,
+    Definition, GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope,
+    Storage, Subresource, Verb,
 };
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, strategic_merge,
 };
 pub use strategy::{
-    AdmissionPlugin, ConversionError, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext,
+    AdmissionPlugin, ConversionError, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual,
+    WriteContext,
 };

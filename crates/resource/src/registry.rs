@@ -1,8 +1,9 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use crate::version_order;
 use crate::{GroupKind, GroupResource, GroupVersion, Resource, ResourceVersion};
 
 /// All resources that the server serves: an immutable snapshot, swapped whole when one is added or taken away.
@@ -11,10 +12,12 @@ pub struct Registry {
     resources: Vec<Arc<Resource>>,
     /// The served group versions in the order of discovery.
     group_versions: Vec<GroupVersion>,
+    groups: HashSet<SmolStr>,
+    built_in_groups: HashSet<SmolStr>,
     by_path: HashMap<(SmolStr, SmolStr), HashMap<SmolStr, Served>>,
     by_group_resource: HashMap<GroupResource, Arc<Resource>>,
     by_group_kind: HashMap<GroupKind, Arc<Resource>>,
-    by_prefix: HashMap<SmolStr, Arc<Resource>>,
+    by_prefix: HashMap<SmolStr, Vec<Arc<Resource>>>,
 }
 
 /// A resource in one of its versions.
@@ -63,12 +66,53 @@ impl Registry {
     /// The resource whose objects are kept below `prefix` (see [`Storage::prefix`](crate::Storage::prefix)); the first that
     /// was added where resources share one.
     pub fn stored_below(&self, prefix: &str) -> Option<&Arc<Resource>> {
-        self.by_prefix.get(prefix)
+        self.by_prefix.get(prefix)?.first()
     }
 
     /// All resources in the order they were added, which is that of discovery.
     pub fn resources(&self) -> &[Arc<Resource>] {
         &self.resources
+    }
+
+    /// The resources whose objects are kept below the prefix, which ends with a slash.
+    pub fn stored_at(&self, prefix: &str) -> &[Arc<Resource>] {
+        self.by_prefix.get(prefix).map_or(&[], |resources| resources)
+    }
+
+    /// The resources whose objects are kept where `key` is.
+    pub fn stored_around(&self, key: &[u8]) -> &[Arc<Resource>] {
+        let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        // `/registry/PLURAL/…` or `/registry/GROUP/PLURAL/…`.
+        let mut ends = slashes.map(|(at, _)| at + 1).skip(2).take(2);
+        ends.find_map(|end| {
+            let prefix = std::str::from_utf8(&key[..end]).ok()?;
+            self.by_prefix.get(prefix)
+        })
+        .map_or(&[], |resources| resources)
+    }
+
+    /// Whether anything is served in the group.
+    pub fn serves_group(&self, group: &str) -> bool {
+        self.groups.contains(group)
+    }
+
+    /// Whether a built-in resource is served in the group, rather than defined ones alone.
+    pub fn is_built_in_group(&self, group: &str) -> bool {
+        self.built_in_groups.contains(group)
+    }
+
+    /// A builder of a registry that begins with what this one has, but for resources that come from definitions.
+    pub fn rebuild(&self) -> RegistryBuilder {
+        let mut builder = RegistryBuilder::default();
+        for group_version in &self.group_versions {
+            if self.built_in_groups.contains(&group_version.group) {
+                builder = builder.group_version(group_version.clone());
+            }
+        }
+        for resource in self.resources.iter().filter(|resource| resource.definition.is_none()) {
+            builder = builder.resource(Arc::clone(resource));
+        }
+        builder
     }
 
     /// The served group versions in the order of discovery: groups as they were added, each with its preferred version
@@ -97,6 +141,7 @@ impl Registry {
 pub struct RegistryBuilder {
     resources: Vec<Arc<Resource>>,
     group_versions: Vec<GroupVersion>,
+    listed: HashSet<GroupVersion>,
 }
 
 impl RegistryBuilder {
@@ -115,9 +160,27 @@ impl RegistryBuilder {
         self
     }
 
+    /// Adds resources that come from definitions: groups by the alphabet, and in each the more stable versions first.
+    pub fn defined(mut self, resources: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+        let mut resources: Vec<Arc<Resource>> = resources.into_iter().collect();
+        resources.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
+        let versions = resources.iter().flat_map(|resource| &resource.versions);
+        let mut group_versions: Vec<GroupVersion> = versions.map(|version| version.group_version.clone()).collect();
+        group_versions.sort_by(|a, b| {
+            let in_group = || version_order::compare(&a.version, &b.version);
+            a.group.cmp(&b.group).then_with(in_group)
+        });
+        for group_version in &group_versions {
+            self.list(group_version);
+        }
+        resources.into_iter().fold(self, Self::resource)
+    }
+
     /// The registry of what was added.
     pub fn build(self) -> Registry {
+        let groups = self.group_versions.iter().map(|listed| listed.group.clone());
         let mut registry = Registry {
+            groups: groups.collect(),
             group_versions: self.group_versions,
             ..Registry::default()
         };
@@ -128,32 +191,32 @@ impl RegistryBuilder {
                     resource: Arc::clone(&resource),
                     index,
                 };
-                registry
-                    .by_path
-                    .entry((group, version))
-                    .or_default()
-                    .insert(resource.plural.clone(), entry);
+                let served = registry.by_path.entry((group, version)).or_default();
+                // What is built in stays what it is.
+                served.entry(resource.plural.clone()).or_insert(entry);
             }
             registry
                 .by_group_resource
-                .insert(resource.group_resource(), Arc::clone(&resource));
+                .entry(resource.group_resource())
+                .or_insert_with(|| Arc::clone(&resource));
+            if let Some(storage) = &resource.storage {
+                let stored = registry.by_prefix.entry(storage.prefix.clone()).or_default();
+                stored.push(Arc::clone(&resource));
+            }
+            if resource.definition.is_none() {
+                registry.built_in_groups.insert(resource.group.clone());
+            }
             registry
                 .by_group_kind
                 .entry(resource.group_kind())
                 .or_insert_with(|| Arc::clone(&resource));
-            if let Some(storage) = &resource.storage {
-                registry
-                    .by_prefix
-                    .entry(storage.prefix.clone())
-                    .or_insert_with(|| Arc::clone(&resource));
-            }
             registry.resources.push(resource);
         }
         registry
     }
 
     fn list(&mut self, group_version: &GroupVersion) {
-        if !self.group_versions.contains(group_version) {
+        if self.listed.insert(group_version.clone()) {
             self.group_versions.push(group_version.clone());
         }
     }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use holdfast_value::Value;
 use smol_str::SmolStr;
 
+use crate::structural::CustomSchema;
 use crate::table::Column;
 use crate::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, Strategy};
 
@@ -33,6 +34,24 @@ pub struct Resource {
     pub rules: ResourceRules,
     /// What only this kind does.
     pub strategy: Arc<dyn Strategy>,
+    /// For resources that come from an object, what is known of that object; `None` for built-in ones.
+    pub definition: Option<Definition>,
+}
+
+/// The object that a resource comes from, such as a CustomResourceDefinition.
+#[derive(Clone)]
+pub struct Definition {
+    /// The name of the object.
+    pub name: SmolStr,
+    /// Tells the states of definitions apart: it grows whenever what is served changes, and objects that were stored under
+    /// the same number are in the form in which they are shown. Never 0.
+    pub serial: u64,
+    /// Whether the object is about to go, so that no new objects may come.
+    pub terminating: bool,
+    /// A hash of all that the resource is made from.
+    pub fingerprint: [u8; 32],
+    /// The types of the objects by `apiVersion`, of versions that are not served, too.
+    pub schemas: Vec<(SmolStr, Arc<CustomSchema>)>,
 }
 
 impl Resource {
@@ -63,6 +82,18 @@ impl Resource {
             group: stored.map_or_else(|| self.group.clone(), |version| version.group),
             kind: self.kind.clone(),
         }
+    }
+
+    /// The type of objects of `api_version`, where the resource comes from a definition.
+    pub fn schema(&self, api_version: &str) -> Option<&Arc<CustomSchema>> {
+        let schemas = &self.definition.as_ref()?.schemas;
+        let (_, schema) = schemas.iter().find(|(known, _)| known == api_version)?;
+        Some(schema)
+    }
+
+    /// Whether finalizers without a domain must be standard ones. Definitions and what they define only warn.
+    pub fn has_strict_finalizers(&self) -> bool {
+        self.definition.is_none() && !self.strategy.defines()
     }
 
     /// What is known of `version`, if the resource is served in it.
@@ -107,6 +138,9 @@ pub struct ResourceVersion {
     pub reset_fields: Vec<Vec<SmolStr>>,
     /// The columns of tables of objects.
     pub columns: Vec<Column>,
+    /// The fields beyond name and namespace that objects of this version can be selected by, where versions differ in
+    /// that; else those of [`ResourceRules::field_selectors`] hold for all.
+    pub field_selectors: Vec<SmolStr>,
 }
 
 impl ResourceVersion {

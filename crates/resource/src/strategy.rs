@@ -1,12 +1,15 @@
 //! What one kind does beyond the generic behaviour, and what it may ask of the server while it does.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_value::Value;
 
 use crate::access::{Access, User};
+use crate::schema::TypeTable;
 use crate::{Action, Connection, FieldError, GroupKind, GroupResource, Parameter, Resource};
 
 /// What a kind adds to the generic behaviour. Each method is one step of the way of a write; its default does nothing.
@@ -34,6 +37,13 @@ pub trait Strategy: Send + Sync {
         Ok(())
     }
 
+    /// Says what is wrong with the kind of an object; where anything is, nothing else is looked at. Built-in kinds are of
+    /// their kind once they are read.
+    fn validate_identity(&self, object: &Value) -> Vec<FieldError> {
+        let _ = object;
+        Vec::new()
+    }
+
     /// Says what is wrong with an object that is to be created. Metadata is checked already.
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let _ = (context, object);
@@ -54,7 +64,7 @@ pub trait Strategy: Send + Sync {
     }
 
     /// What every answer about the kind warns of where its version goes out of use.
-    fn deprecation(&self, version: &str) -> Option<&'static str> {
+    fn deprecation(&self, version: &str) -> Option<Cow<'_, str>> {
         let _ = version;
         None
     }
@@ -152,6 +162,18 @@ pub trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether objects of the kind define resources; see [`Strategy::define`].
+    fn defines(&self) -> bool {
+        false
+    }
+
+    /// The resource that a stored object of the kind defines, for as long as it does: a state in which nothing is served
+    /// has none. `before` is the resource of the state before, whose parts are kept where they are the same.
+    fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
+        let _ = (object, before);
+        None
+    }
+
     /// Whether [`Strategy::observe`] wants to see the objects of the kind.
     fn observes(&self) -> bool {
         false
@@ -204,6 +226,18 @@ pub trait Virtual: Send + Sync {
     fn named_when_invalid(&self) -> Option<&'static str> {
         None
     }
+}
+
+/// A stored object that defines a resource.
+pub struct DefiningObject {
+    /// The object.
+    pub object: Value,
+    /// The revision of the store at which it came to be so.
+    pub revision: u64,
+    /// Reads the object again, so that nothing large need be kept of it until it is needed.
+    pub read: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// The built-in types, of which defined objects have metadata.
+    pub types: Arc<TypeTable>,
 }
 
 /// A conversion between versions that the kind does not know.

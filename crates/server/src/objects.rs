@@ -7,6 +7,7 @@
 //! the store puts it in its place then.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
@@ -30,13 +31,15 @@ pub struct Index {
     labels: Map,
     /// The selectable fields beyond name and namespace, with their text.
     fields: Vec<(SmolStr, SmolStr)>,
+    /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
+    definition: AtomicU64,
     /// The parsed object, for as long as somebody remembers it; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
 }
 
 impl Index {
     /// The index of an object in its storage version. Resources that share the object's key each bring their fields.
-    pub fn of<'a>(resources: impl Iterator<Item = &'a Resource>, object: &Value) -> Self {
+    pub fn of<'a>(resources: impl Iterator<Item = &'a Arc<Resource>>, object: &Value) -> Self {
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map).cloned();
         let mut fields = Vec::new();
         for resource in resources {
@@ -45,7 +48,23 @@ impl Index {
         Self {
             labels: labels.unwrap_or_default(),
             fields,
+            definition: AtomicU64::new(0),
             tree: Mutex::new(None),
+        }
+    }
+
+    /// Whether the object is known to be in the form in which the resource shows it in its storage version. One of a
+    /// built-in kind always is.
+    fn is_current(&self, resource: &Resource) -> bool {
+        let Some(definition) = &resource.definition else {
+            return true;
+        };
+        self.definition.load(Ordering::Relaxed) == definition.serial
+    }
+
+    fn set_current(&self, resource: &Resource) {
+        if let Some(definition) = &resource.definition {
+            self.definition.store(definition.serial, Ordering::Relaxed);
         }
     }
 
@@ -91,22 +110,47 @@ impl Indexer for Objects {
         let Ok(object) = json::parse(value, &Limits::TRUSTED) else {
             return Index::default();
         };
-        Index::of(resources_of_key(&registry, key), &object)
+        Index::of(registry.stored_around(key).iter(), &object)
     }
-}
-
-/// The resources whose objects are kept below the prefix of `key`.
-fn resources_of_key<'a>(registry: &'a Registry, key: &'a [u8]) -> impl Iterator<Item = &'a Resource> {
-    registry.resources().iter().map(AsRef::as_ref).filter(move |resource| {
-        let storage = resource.storage.as_ref();
-        storage.is_some_and(|storage| key.starts_with(storage.prefix.as_bytes()))
-    })
 }
 
 /// The index of an object that is about to be stored.
 pub fn index_of(registry: &Registry, resource: &Resource, object: &Value) -> Index {
     let prefix = resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str());
-    Index::of(resources_of_key(registry, prefix.as_bytes()), object)
+    if resource.definition.is_none() {
+        return Index::of(registry.stored_at(prefix).iter(), object);
+    }
+    let index = Index {
+        fields: selectable_fields(resource, object),
+        ..Index::of(std::iter::empty(), object)
+    };
+    index.set_current(resource);
+    index
+}
+
+/// Whether the stored bytes are the object as the resource shows it in `api_version`. Custom objects that were stored under
+/// an older definition, or before the start of the server, are looked at once.
+pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry) -> bool {
+    let stored_so = resource
+        .storage
+        .as_ref()
+        .is_some_and(|storage| storage.api_version == api_version);
+    if !stored_so || resource.definition.is_none() {
+        return stored_so;
+    }
+    let index = entry.index();
+    if index.is_current(resource) {
+        return true;
+    }
+    let stored = tree(entry);
+    let current = resource
+        .strategy
+        .convert(stored.clone(), api_version)
+        .is_ok_and(|shown| shown == stored);
+    if current {
+        index.set_current(resource);
+    }
+    current
 }
 
 /// The name of the object that is kept at `key`.
@@ -150,15 +194,29 @@ impl Selection {
             return false;
         }
         let index = entry.index();
+        // What was indexed under another definition may lack fields, or hold them without their defaults.
+        let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
+        let fields = anew.as_ref().unwrap_or(&index.fields);
         self.fields.matches(|field| match field {
             "metadata.name" => name,
             "metadata.namespace" => namespace_of_key(resource, entry.key()),
             _ => {
-                let found = index.fields.iter().find(|(known, _)| known == field);
+                let found = fields.iter().find(|(known, _)| known == field);
                 found.map(|(_, text)| text.as_str()).unwrap_or_default()
             }
         }) && self.labels.matches(|key| index.labels.get(key).and_then(Value::as_str))
     }
+}
+
+/// The selectable fields of a custom object by the definition of today.
+fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
+    let stored = tree(entry);
+    let api_version = resource
+        .storage
+        .as_ref()
+        .map_or("", |storage| storage.api_version.as_str());
+    let shown = resource.strategy.convert(stored.clone(), api_version);
+    selectable_fields(resource, &shown.unwrap_or(stored))
 }
 
 /// The tree of a stored object.

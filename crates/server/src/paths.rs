@@ -18,7 +18,7 @@ use crate::inflight::InFlight;
 use crate::metrics::{self, Metrics};
 use crate::negotiation::{self, NAMED_TYPES, Representation};
 use crate::openapi::{self, OpenApi};
-use crate::response::{self, Response};
+use crate::response::{self, Response, page_not_found};
 use crate::router::Incoming;
 use crate::state::Clock;
 use crate::version::VersionInfo;
@@ -88,11 +88,7 @@ impl Paths {
     }
 
     fn serves_group(&self, group: &str) -> bool {
-        self.registry
-            .load()
-            .group_versions()
-            .iter()
-            .any(|served| served.group == group)
+        self.registry.load().serves_group(group)
     }
 
     /// The answer at a path that is none of a resource; in protobuf by `messages`.
@@ -149,7 +145,8 @@ impl Paths {
             },
             ["apis", group, version] if self.is_api(path) => match ApiResourceList::new(&registry, group, version) {
                 Some(list) => document.any(&list),
-                None => Err(ApiError::unknown_resource()),
+                None if registry.is_built_in_group(group) => Err(ApiError::unknown_resource()),
+                None => Ok(page_not_found()),
             },
             _ => Ok(page_not_found()),
         }
@@ -192,11 +189,6 @@ fn issuer_document(sort: &'static str, text: &[u8]) -> Response {
     let kept = HeaderValue::from_static("public, max-age=3600");
     answer.headers_mut().insert(http::header::CACHE_CONTROL, kept);
     answer
-}
-
-/// The answer at a path that nothing knows, in the words of Go's `net/http`.
-fn page_not_found() -> Response {
-    response::text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
 /// Answers with documents in the form that a request asks for.

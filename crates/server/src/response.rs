@@ -100,6 +100,11 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     response
 }
 
+/// The answer at a path that nothing knows, in the words of Go's `net/http`.
+pub fn page_not_found() -> Response {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
 /// The answer that tells the client of an error, in the form that it asked for; in protobuf by `messages`.
 pub fn error(messages: &Messages, error: &ApiError, representation: &Representation) -> Response {
     let code = error.code();

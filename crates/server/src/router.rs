@@ -14,10 +14,10 @@ use crate::ApiError;
 use crate::body::RequestBody;
 use crate::compression;
 use crate::handlers;
-use crate::negotiation::{self, NAMED_TYPES, NAMED_WATCH_TYPES, Representation};
+use crate::negotiation::{self, NAMED_TYPES, NAMED_WATCH_TYPES, PatchType, Representation};
 use crate::request::ResourceRequest;
 use crate::request_info::{RequestInfo, ResourcePath};
-use crate::response::Response;
+use crate::response::{self, Response};
 use crate::state::Context;
 use crate::user::User;
 
@@ -35,6 +35,13 @@ pub struct Incoming {
     pub body: RequestBody,
 }
 
+/// The patches that custom resources take, as messages name them.
+const CUSTOM_PATCH_TYPES: [&str; 3] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
 /// Answers a request for a resource.
 ///
 /// # Errors
@@ -44,14 +51,30 @@ pub async fn serve_resource(
     incoming: Incoming,
     target: ResourcePath,
 ) -> Result<Response, ApiError> {
-    let request = resource_request(context.registry(), incoming, target)?;
-    let compress = request.verb != Verb::Watch && compression::is_wanted(&request.headers);
-    let response = handlers::handle(context, request).await?;
-    Ok(if compress {
-        compression::compressed(response).await
-    } else {
-        response
-    })
+    let mut registry = context.registry();
+    let defined = !registry.is_built_in_group(&target.group);
+    if defined
+        && registry
+            .served(&target.group, &target.version, &target.resource)
+            .is_none()
+        && context.definitions.caught_up().await
+    {
+        registry = context.registry();
+    }
+    match resource_request(registry, incoming, target) {
+        // Paths that no definition knows are not found as those that nothing knows.
+        Err(error) if defined && error.is_unknown_resource() => Ok(response::page_not_found()),
+        request => {
+            let request = request?;
+            let compress = request.verb != Verb::Watch && compression::is_wanted(&request.headers);
+            let response = handlers::handle(context, request).await?;
+            Ok(if compress {
+                compression::compressed(response).await
+            } else {
+                response
+            })
+        }
+    }
 }
 
 /// Finds the resource that `target` names and checks that what is asked for can be done with it.
@@ -74,7 +97,14 @@ pub fn resource_request(
     let verb = place.verb(&method, &info)?;
     let leads_on = place.served.resource.strategy.leads_on(&place.subresource);
     if verb == Verb::Patch && !leads_on {
-        negotiation::patch_type(&headers)?;
+        let sort = negotiation::patch_type(&headers);
+        if place.served.resource.definition.is_some() {
+            sort.ok()
+                .filter(|sort| *sort != PatchType::Strategic)
+                .ok_or_else(|| ApiError::unsupported_body_type(&CUSTOM_PATCH_TYPES))?;
+        } else {
+            sort?;
+        }
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = if watchable { &NAMED_WATCH_TYPES } else { &NAMED_TYPES };
@@ -137,6 +167,10 @@ impl Place {
         let version = served.version();
         let named =
             target.name.is_empty() || !target.subresource.is_empty() || version.verbs.iter().any(names_an_object);
+        if scope_fits && !known && served.resource.definition.is_some() {
+            let resource = served.resource.group_resource();
+            return Err(ApiError::not_found(&resource, &target.name));
+        }
         // What stands behind a proxy in a path is part of the request that is handed on.
         let complete = target.rest.is_empty() || target.subresource == PROXY;
         if !scope_fits || !known || !named || !complete {
@@ -161,7 +195,12 @@ impl Place {
         };
         let verb = named.ok_or_else(ApiError::method_not_allowed)?;
         let allowed = match self.served.version().subresource(&self.subresource) {
-            Some(subresource) => subresource.verbs.contains(&verb),
+            Some(subresource) if subresource.verbs.contains(&verb) => true,
+            Some(_) if self.served.resource.definition.is_some() => {
+                let resource = self.served.resource.group_resource();
+                return Err(ApiError::method_not_supported(&resource, verb.name()));
+            }
+            Some(_) => false,
             None => {
                 let everywhere = self.namespace.is_empty() && self.served.resource.namespaced();
                 let reads = matches!(verb, Verb::List | Verb::Watch);

@@ -160,6 +160,11 @@ impl Service {
             user,
             body,
         };
+        let unserved = incoming.info.resource.is_some() && !self.paths.is_api(&incoming.info.path);
+        if unserved {
+            // The group may be that of a definition that was written a moment ago.
+            self.context.definitions.caught_up().await;
+        }
         let Some(target) = incoming
             .info
             .resource

@@ -9,6 +9,7 @@ use holdfast_resource::Registry;
 use holdfast_resource::access::{Access, Authorizer, TokenAuthenticator, TokenIssuer};
 
 use crate::admission::AdmissionChain;
+use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::objects::Store;
 use crate::shutdown::Shutdown;
@@ -19,6 +20,8 @@ use crate::write::{FieldManagers, Trees};
 pub struct Context {
     /// The resources that are served now. A request takes one snapshot and keeps it to its end.
     pub registry: Arc<ArcSwap<Registry>>,
+    /// How far the resources that are served follow the objects that define them.
+    pub definitions: Definitions,
     /// The objects.
     pub store: Arc<Store>,
     /// The types of the kinds, and who owns what in their objects.

@@ -90,6 +90,9 @@ impl Details {
     }
 }
 
+/// What is said of a path that leads nowhere.
+const UNKNOWN: &str = "the server could not find the requested resource";
+
 impl ApiError {
     /// An error of any code, reason and message.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>, details: Option<Details>) -> Self {
@@ -115,8 +118,12 @@ impl ApiError {
 
     /// 404: no resource or subresource of that name is served, or the path is none of the API's.
     pub fn unknown_resource() -> Self {
-        let message = "the server could not find the requested resource";
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message, Some(Details::default()))
+        Self::new(StatusCode::NOT_FOUND, "NotFound", UNKNOWN, Some(Details::default()))
+    }
+
+    /// Whether this is [`ApiError::unknown_resource`].
+    pub fn is_unknown_resource(&self) -> bool {
+        self.0.message == UNKNOWN
     }
 
     /// 405: the address is there, but not with this method.

@@ -2,16 +2,31 @@
 //!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use std::sync::Arc;
+
+use holdfast_resource::{DefiningObject, Field, FieldError, Refusal, Resource, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use super::define::{condition, define};
 use crate::defaults::{is_zero, set_missing};
+use crate::time::time_text;
 use crate::validation::{Errors, immutable};
+
+/// The finalizer that holds a definition until its objects are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What only CustomResourceDefinitions do.
 pub(crate) struct CustomResourceDefinition;
 
 impl Strategy for CustomResourceDefinition {
+    fn defines(&self) -> bool {
+        true
+    }
+
+    fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
+        define(object, before)
+    }
+
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let stored = storage_version(object);
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
@@ -50,6 +65,33 @@ impl Strategy for CustomResourceDefinition {
         status.set_at(&["acceptedNames"], names);
         object.set_at(&["status"], status);
         Ok(())
+    }
+
+    fn holds_deletion(&self, object: &Value) -> bool {
+        object.at(&["metadata", "deletionTimestamp"]).is_none()
+    }
+
+    fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
+        let finalizers = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
+        let mut finalizers: Vec<Value> = finalizers.map(|list| list.to_vec()).unwrap_or_default();
+        // That the deletion has begun is told once; others may hold the definition beyond its objects.
+        if condition(object, "Terminating") || finalizers.iter().any(|name| name.as_str() == Some(CLEANUP)) {
+            return;
+        }
+        finalizers.push(CLEANUP.into());
+        object.set_at(&["metadata", "finalizers"], finalizers.into());
+        let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
+        let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
+        conditions.retain(|condition| condition.str_at(&["type"]) != Some("Terminating"));
+        let mut begun = Value::empty_map();
+        begun.set_at(&["type"], "Terminating".into());
+        begun.set_at(&["status"], "True".into());
+        begun.set_at(&["lastTransitionTime"], time_text(context.now));
+        begun.set_at(&["reason"], "InstanceDeletionPending".into());
+        let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        begun.set_at(&["message"], message.into());
+        conditions.push(begun);
+        object.set_at(&["status", "conditions"], conditions.into());
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {

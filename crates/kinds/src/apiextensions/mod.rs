@@ -1,6 +1,8 @@
 //! The kinds of the group `apiextensions.k8s.io`.
 
+mod custom_resource;
 mod customresourcedefinition;
+mod define;
 
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@ pub(crate) struct ComponentStatus;
 const STORE: &str = "etcd-0";
 
 impl Strategy for ComponentStatus {
-    fn deprecation(&self, _version: &str) -> Option<&'static str> {
-        Some("v1 ComponentStatus is deprecated in v1.19+")
+    fn deprecation(&self, _version: &str) -> Option<std::borrow::Cow<'_, str>> {
+        Some("v1 ComponentStatus is deprecated in v1.19+".into())
     }
 
     fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {

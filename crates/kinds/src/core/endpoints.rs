@@ -1,5 +1,7 @@
 //! Endpoints, which EndpointSlices replace: <https://kubernetes.io/docs/concepts/services-networking/service/#endpoints>.
 
+use std::borrow::Cow;
+
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -12,8 +14,8 @@ use crate::validation::{Errors, one_of, optional_text, report};
 pub(crate) struct Endpoints;
 
 impl Strategy for Endpoints {
-    fn deprecation(&self, _version: &str) -> Option<&'static str> {
-        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+    fn deprecation(&self, _version: &str) -> Option<Cow<'_, str>> {
+        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

@@ -99,6 +99,7 @@ fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Op
             initial_status: None,
         },
         strategy: strategy_of(group, plural),
+        definition: None,
     })
 }
 
@@ -158,6 +159,7 @@ fn complete(resource: &mut Resource, words: &[&str], columns: &Columns) -> Optio
                 subresources: Vec::new(),
                 reset_fields: reset_fields(marks),
                 columns: listed.unwrap_or_else(|| columns.defaults()),
+                field_selectors: Vec::new(),
             });
         }
         ["subresource", name, kind, verbs, ref marks @ ..] => {

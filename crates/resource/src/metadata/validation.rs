@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_value::{SmolStr, Value};
 
 use super::formats;
-use crate::{FieldError, FieldErrorKind, FieldPath, GroupVersion, Resource};
+use crate::{FieldError, FieldErrorKind, FieldPath, GroupVersion, NameRule, Resource};
 
 /// All annotations of an object together may have this many bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -74,15 +74,48 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     owner_references(&root, metadata, &mut errors);
     finalizers(&root, metadata, &mut errors);
     managed_fields(&root, metadata, &mut errors);
-    finalizer_names(&root, metadata, &mut errors);
+    if resource.has_strict_finalizers() {
+        finalizer_names(&root, metadata, &mut errors);
+    }
     errors
+}
+
+/// What is wrong with the metadata of an object within another, at `root`. It needs no name, and any that can stand in a
+/// path will do.
+pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    for (name, prefix) in [("generateName", true), ("name", false)] {
+        let text = metadata.str_at(&[name]).unwrap_or_default();
+        if text.is_empty() {
+            continue;
+        }
+        let rule = NameRule::PathSegment;
+        let wrong = if prefix {
+            rule.check_prefix(text)
+        } else {
+            rule.check(text)
+        };
+        let field = root.child(name);
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid(&field, text, why)));
+    }
+    let namespace = metadata.str_at(&["namespace"]).unwrap_or_default();
+    if !namespace.is_empty() {
+        let (field, wrong) = (root.child("namespace"), formats::dns_label(namespace));
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid(&field, namespace, why)));
+    }
+    labels(root, metadata, errors);
+    annotations(root, metadata, errors);
+    owner_references(root, metadata, errors);
+    finalizers(root, metadata, errors);
+    managed_fields(root, metadata, errors);
 }
 
 /// What is wrong with the metadata of an object that is to take the place of `old`.
 ///
+/// `strict_finalizers` is [`Resource::has_strict_finalizers`].
+///
 /// The reference checks metadata for all kinds and once more in nearly every kind's own validation, so that clients see
 /// each of these errors several times among the causes; so it is here.
-pub fn validate_metadata_update(object: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_metadata_update(object: &Value, old: &Value, strict_finalizers: bool) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let old = old.get("metadata").unwrap_or(&Value::Null);
@@ -121,7 +154,9 @@ pub fn validate_metadata_update(object: &Value, old: &Value) -> Vec<FieldError> 
         errors.extend(shape.iter().cloned());
     }
     finalizers(&root, metadata, &mut errors);
-    finalizer_names(&root, metadata, &mut errors);
+    if strict_finalizers {
+        finalizer_names(&root, metadata, &mut errors);
+    }
     errors
 }
 
@@ -387,7 +422,7 @@ mod tests {
     fn an_object_that_goes_takes_no_new_finalizer() {
         let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
         let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
-        let errors = validate_metadata_update(&new, &old);
+        let errors = validate_metadata_update(&new, &old, true);
         assert_eq!(
             errors[0].to_string(),
             "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
@@ -399,6 +434,7 @@ mod tests {
         let errors = validate_metadata_update(
             &metadata(r#"{"metadata":{"uid":"2"}}"#),
             &metadata(r#"{"metadata":{"uid":"1"}}"#),
+            true,
         );
         let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
         assert_eq!(texts, ["metadata.uid: Invalid value: \"2\": field is immutable"; 2]);

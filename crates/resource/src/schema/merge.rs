@@ -20,7 +20,7 @@ pub fn merge_schema(table: &TypeTable) -> Schema {
     builder.build()
 }
 
-pub(super) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
+pub(crate) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
     let map = match &of.kind {
         // A definition that is an object and says nothing more may hold anything.
         TypeKind::Struct(fields) if fields.is_empty() => MapSpec::of(anything()),
@@ -79,7 +79,7 @@ fn shape_reference(table: &TypeTable, shape: &Shape) -> Reference {
 }
 
 /// Any value: maps by their entries, lists as a whole.
-fn anything() -> TypeSpec {
+pub(crate) fn anything() -> TypeSpec {
     TypeSpec {
         scalar: Some(MergeScalar::Untyped),
         list: Some(ListSpec::atomic(Reference::named(UNTYPED_ATOMIC))),

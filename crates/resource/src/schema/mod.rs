@@ -32,3 +32,5 @@ pub use types::{Scalar, Type, TypeId, TypeKind, Union};
 pub use visit::TypeVisitor;
 
 pub(crate) use decode::is_empty;
+pub(crate) use merge::{anything, type_spec};
+pub(crate) use rebuild::{ListRebuild, MapRebuild};

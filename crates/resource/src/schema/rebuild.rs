@@ -3,13 +3,13 @@
 use holdfast_value::{Entry, List, Map, SmolStr, Value};
 
 /// A map that is walked entry by entry; each is kept, replaced or dropped, and new ones are put in between.
-pub(super) struct MapRebuild<'m> {
+pub(crate) struct MapRebuild<'m> {
     source: &'m Map,
     changed: Option<Vec<Entry>>,
 }
 
 impl<'m> MapRebuild<'m> {
-    pub(super) fn new(source: &'m Map) -> Self {
+    pub(crate) fn new(source: &'m Map) -> Self {
         Self { source, changed: None }
     }
 
@@ -22,45 +22,45 @@ impl<'m> MapRebuild<'m> {
         })
     }
 
-    pub(super) fn keep(&mut self, at: usize) {
+    pub(crate) fn keep(&mut self, at: usize) {
         if let Some(entries) = &mut self.changed {
             entries.push(self.source[at].clone());
         }
     }
 
-    pub(super) fn replace(&mut self, at: usize, value: Value) {
+    pub(crate) fn replace(&mut self, at: usize, value: Value) {
         let key = self.source[at].0.clone();
         self.change(at).push((key, value));
     }
 
-    pub(super) fn drop(&mut self, at: usize) {
+    pub(crate) fn drop(&mut self, at: usize) {
         self.change(at);
     }
 
     /// Puts an entry before the one at `at`. Keys must come in order.
-    pub(super) fn insert_before(&mut self, at: usize, key: SmolStr, value: Value) {
+    pub(crate) fn insert_before(&mut self, at: usize, key: SmolStr, value: Value) {
         self.change(at).push((key, value));
     }
 
     /// The new map, if anything changed.
-    pub(super) fn finish(self) -> Option<Value> {
+    pub(crate) fn finish(self) -> Option<Value> {
         self.changed.map(|entries| Value::Map(Map::from_sorted(entries)))
     }
 }
 
 /// A list that is walked item by item; each is kept or replaced.
-pub(super) struct ListRebuild<'l> {
+pub(crate) struct ListRebuild<'l> {
     source: &'l List,
     changed: Option<Vec<Value>>,
 }
 
 impl<'l> ListRebuild<'l> {
-    pub(super) fn new(source: &'l List) -> Self {
+    pub(crate) fn new(source: &'l List) -> Self {
         Self { source, changed: None }
     }
 
     /// Keeps the item at `at`, or puts another value in its place.
-    pub(super) fn settle(&mut self, at: usize, value: Option<Value>) {
+    pub(crate) fn settle(&mut self, at: usize, value: Option<Value>) {
         match (&mut self.changed, value) {
             (None, None) => {}
             (None, Some(value)) => {
@@ -74,7 +74,7 @@ impl<'l> ListRebuild<'l> {
     }
 
     /// The new list, if anything changed.
-    pub(super) fn finish(self) -> Option<Value> {
+    pub(crate) fn finish(self) -> Option<Value> {
         self.changed.map(Value::from)
     }
 }

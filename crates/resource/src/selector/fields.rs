@@ -4,7 +4,7 @@ use holdfast_value::{SmolStr, Value};
 use smol_str::ToSmolStr;
 
 use super::SelectorError;
-use crate::Resource;
+use crate::{Resource, ResourceVersion};
 
 /// Requirements on fields of an object, all of which must hold. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,18 +43,19 @@ impl FieldSelector {
 
     /// Refuses fields that objects of the resource cannot be selected by, and puts the names that are stored in the
     /// place of others for the same field.
-    pub fn resolve(mut self, resource: &Resource) -> Result<Self, SelectorError> {
+    pub fn resolve(mut self, resource: &Resource, version: &ResourceVersion) -> Result<Self, SelectorError> {
+        let selectors = resource.rules.field_selectors.iter().chain(&version.field_selectors);
         for requirement in &mut self.requirements {
             let field = requirement.field.as_str();
             let known = match field {
                 "metadata.name" => true,
                 "metadata.namespace" => resource.rules.namespace_selector,
-                _ => resource.rules.field_selectors.iter().any(|known| known == field),
+                _ => selectors.clone().any(|known| known == field),
             };
             if !known {
                 return Err(SelectorError(unknown_field(resource, field)));
             }
-            if field == "spec.host" {
+            if field == "spec.host" && resource.definition.is_none() {
                 requirement.field = SmolStr::new_static("spec.nodeName");
             }
         }
@@ -95,7 +96,14 @@ impl FieldSelector {
 /// descriptor.
 pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, SmolStr)> {
     let fields = resource.rules.field_selectors.iter();
-    fields.map(|field| (field.clone(), field_text(field, object))).collect()
+    let mut texts: Vec<(SmolStr, SmolStr)> = fields.map(|field| (field.clone(), field_text(field, object))).collect();
+    // Those of versions are what stands at their path, whatever they are called.
+    for field in resource.versions.iter().flat_map(|version| &version.field_selectors) {
+        if !texts.iter().any(|(known, _)| known == field) {
+            texts.push((field.clone(), text_at(object, field).unwrap_or_default()));
+        }
+    }
+    texts
 }
 
 /// Fields whose text is not simply what stands at their path: what they are called, where they stand instead (the first
@@ -134,7 +142,7 @@ fn text_at(object: &Value, path: &str) -> Option<SmolStr> {
 
 fn unknown_field(resource: &Resource, field: &str) -> String {
     // The reference's kinds with fields of their own word this differently from those without.
-    if resource.rules.field_selectors.is_empty() && resource.rules.namespace_selector {
+    if resource.rules.field_selectors.is_empty() && resource.rules.namespace_selector && resource.definition.is_none() {
         format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {
         format!("field label not supported: {field}")

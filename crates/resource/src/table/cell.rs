@@ -4,8 +4,9 @@ use std::time::SystemTime;
 
 use holdfast_value::{SmolStr, Value};
 
-use super::age::age;
+use super::age::{age, parse_time};
 use super::computed::{self, Compute};
+use crate::jsonpath::JsonPath;
 use crate::selector::LabelSelector;
 
 /// How a cell comes about.
@@ -30,6 +31,7 @@ enum Rule {
     Pair(Path, Path),
     Condition(SmolStr),
     Computed(Compute),
+    Defined(Box<JsonPath>, SmolStr),
 }
 
 /// Names of fields, from the root.
@@ -76,6 +78,15 @@ impl Cell {
         Some(Cell { rule, missing })
     }
 
+    /// A cell of a column that a definition describes: the first value that `path` finds, shown as one of the types of
+    /// columns.
+    pub fn defined(path: JsonPath, sort: &str) -> Cell {
+        Cell {
+            rule: Rule::Defined(Box::new(path), SmolStr::new(sort)),
+            missing: SmolStr::default(),
+        }
+    }
+
     /// The cell of `object`.
     pub fn of(&self, object: &Value, now: SystemTime) -> Value {
         let text = match &self.rule {
@@ -90,6 +101,12 @@ impl Cell {
                 return Value::Int(lengths.sum::<usize>() as i64);
             }
             Rule::Computed(compute) => return compute.of(object, now),
+            Rule::Defined(path, sort) => {
+                let found = path.find(object);
+                return found
+                    .first()
+                    .map_or(Value::Null, |value| defined_cell(value, sort, now));
+            }
             Rule::Text(path) => at(object, path).map(scalar_text).unwrap_or_default(),
             Rule::Age(paths) => {
                 let time = paths.iter().find_map(|path| at(object, path)?.as_str());
@@ -145,6 +162,22 @@ pub(super) fn scalar_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
         other => other.to_string(),
+    }
+}
+
+/// A value in a column of a type that a definition names; `null` where it is of another type.
+fn defined_cell(value: &Value, sort: &str, now: SystemTime) -> Value {
+    match (sort, value) {
+        (_, Value::Null) => Value::Null,
+        ("string", value) => scalar_text(value).into(),
+        ("integer", Value::Float(number)) => Value::Int(*number as i64),
+        ("integer" | "number", Value::Int(_) | Value::UInt(_)) | ("number", Value::Float(_)) => value.clone(),
+        ("boolean", Value::Bool(_)) => value.clone(),
+        ("date", Value::String(text)) => match parse_time(text) {
+            Some(_) => age(Some(text), now).into(),
+            None => "<invalid>".into(),
+        },
+        _ => Value::Null,
     }
 }
 

@@ -64,7 +64,9 @@ pub(super) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
     let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
     let labels = LabelSelector::parse(&options.label_selector).map_err(refuse)?;
     let fields = FieldSelector::parse(&options.field_selector).map_err(refuse)?;
-    let fields = fields.resolve(&request.served.resource).map_err(refuse)?;
+    let fields = fields
+        .resolve(&request.served.resource, request.version())
+        .map_err(refuse)?;
     let name = (!request.name.is_empty()).then(|| request.name.clone());
     Ok(Selection { labels, fields, name })
 }

@@ -43,13 +43,14 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
         return dispatch(context, request).await;
     };
     let resource = &request.served.resource;
+    let deprecation = deprecation.into_owned();
     let metrics = &context.metrics;
     metrics.deprecated(&resource.group, version, &resource.plural, &request.subresource);
     // Refusals warn too, so they become answers here.
     let errors = Representation::of_errors(&request.headers, &request.query);
     let answer = dispatch(context, request).await;
     let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
-    response::add_warnings(answer.headers_mut(), &[deprecation.to_owned()]);
+    response::add_warnings(answer.headers_mut(), &[deprecation]);
     Ok(answer)
 }
 
@@ -133,7 +134,7 @@ fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<KindTyp
     };
     let types = context.field_managers.types();
     types
-        .kind(&api_version, &kind)
+        .of_body(&request.served.resource, &api_version, &kind)
         .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
 }
 

@@ -66,6 +66,18 @@ impl Shown {
         }
     }
 
+    /// The objects of a resource as they are stored.
+    pub(crate) fn as_stored(resource: &Arc<Resource>, api_version: &SmolStr) -> Self {
+        Self {
+            resource: Arc::clone(resource),
+            kind: resource.kind.clone(),
+            list_kind: SmolStr::default(),
+            api_version: api_version.clone(),
+            own_columns: None,
+            drops_managed_fields: false,
+        }
+    }
+
     /// What the subresource of a request is shown as.
     pub(crate) fn of_subresource(request: &ResourceRequest) -> Self {
         let mut shown = Self::of_request(request);
@@ -125,12 +137,29 @@ impl Shown {
         tree
     }
 
+    /// The tree of a stored object, in the version that is shown.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn tree(&self, entry: &Entry) -> Result<Value, ApiError> {
+        if self.is_stored_so(entry) {
+            return Ok(objects::tree(entry));
+        }
+        self.convert(objects::tree(entry))
+    }
+
+    /// Whether the stored bytes of this object are what is shown of it.
+    pub(crate) fn is_stored_so(&self, entry: &Entry) -> bool {
+        objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
+    }
+
     /// A tree in its storage version, in the version that is shown.
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
     pub(crate) fn convert(&self, tree: Value) -> Result<Value, ApiError> {
-        if self.stored_as_shown() {
+        let of_kind_of_its_own = self.own_columns.is_some();
+        if of_kind_of_its_own || self.stored_as_shown() && self.resource.definition.is_none() {
             return Ok(tree);
         }
         let converted = self.resource.strategy.convert(tree, &self.api_version);
@@ -153,7 +182,7 @@ impl Shown {
     /// # Errors
     /// 500 where the kind does not know the conversion.
     pub(crate) fn bytes(&self, entry: &Entry) -> Result<Bytes, ApiError> {
-        if !self.stored_as_shown() {
+        if !self.is_stored_so(entry) {
             return Ok(objects::encode_answer(&self.answered(objects::tree(entry))?).into());
         }
         let bytes = entry.bytes();
@@ -406,6 +435,11 @@ impl Writer {
 
     fn whole(&self, object: &[u8], bytes: &mut Vec<u8>) {
         let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
+        if self.shown.resource.definition.is_some() {
+            // Items of custom resources are whole objects.
+            bytes.extend_from_slice(object);
+            return;
+        }
         bytes.push(b'{');
         bytes.extend_from_slice(objects::list_item(object, kind, api_version));
     }

@@ -77,6 +77,11 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         include,
         api_version: shown.api_version.clone(),
         drops_managed_fields: request.representation.drops_managed_fields,
+        definition: shown
+            .resource
+            .definition
+            .as_ref()
+            .map_or(0, |definition| definition.serial),
     };
     let framing = Framing {
         context: Arc::clone(context),

@@ -19,9 +19,11 @@ use smol_str::SmolStr;
 
 use crate::body::RequestBody;
 use crate::negotiation::{PATCH_TYPES, PatchType};
+use crate::options::DeleteOptions;
 use crate::service::Service;
 use crate::shutdown::Shutdown;
 use crate::user::{AUTHENTICATED, MASTERS, User};
+use crate::write::Target;
 
 pub use changes::{Change, Changes, Lost};
 pub use object::{Object, Objects};
@@ -131,6 +133,25 @@ impl Client {
     /// What the server refuses.
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, RequestError> {
         self.send(Method::DELETE, path, JSON, Some(options)).await
+    }
+
+    /// Deletes a stored object, be its resource served in any version or not.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn delete_stored(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), RequestError> {
+        let target = Target::of_stored(&self.service.context, resource, namespace, name, &self.user);
+        let deleted = crate::write::delete(&self.service.context, target, DeleteOptions::default()).await;
+        deleted.map(drop).map_err(|error| RequestError {
+            code: error.code().as_u16(),
+            reason: error.reason().into(),
+            message: error.to_string(),
+        })
     }
 
     async fn send(

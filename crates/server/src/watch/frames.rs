@@ -24,6 +24,8 @@ pub(crate) struct Form {
     pub(crate) api_version: SmolStr,
     /// Whether `metadata.managedFields` is left out.
     pub(crate) drops_managed_fields: bool,
+    /// The state of the definition by which they are shown; 0 for built-in kinds.
+    pub(crate) definition: u64,
 }
 
 /// The frames of one event, in every form that somebody asked for and that is still kept.
@@ -127,6 +129,7 @@ mod tests {
             view,
             include: IncludeObject::Metadata,
             api_version: SmolStr::new_static("v1"),
+            definition: 0,
         }
     }
 

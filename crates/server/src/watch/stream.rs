@@ -1,17 +1,20 @@
 //! The stream of one watch, from its first event to its end.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use futures_util::Stream;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream;
 use holdfast_store::{HistoryError, Watcher};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::events::Framing;
 use crate::ApiError;
+use crate::definitions::Definitions;
 use crate::handlers::items::{Items, Turn};
 use crate::objects::Objects;
 
@@ -53,9 +56,18 @@ impl WatchStream {
     /// The frames of the watch.
     pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
         let shutdown = self.framing.context.shutdown.clone();
+        let (context, resource) = (
+            Arc::clone(&self.framing.context),
+            Arc::clone(&self.framing.shown.resource),
+        );
+        let changed = resource.definition.is_some().then(|| {
+            let changed = async move { Definitions::changed(&context, &resource).await };
+            Box::pin(changed) as BoxFuture<'static, ()>
+        });
         let mut run = Run {
             watch: self,
             closing: Box::pin(async move { shutdown.closing().await }),
+            changed,
             alarm: Box::pin(sleep_until(Instant::now())),
             ended: false,
         };
@@ -71,6 +83,8 @@ struct Run {
     watch: WatchStream,
     /// Ready when the server ends.
     closing: BoxFuture<'static, ()>,
+    /// Ready when the resource is served no more, or otherwise than it was; none for built-in ones.
+    changed: Option<BoxFuture<'static, ()>>,
     /// Rings when the next bookmark is due or the watch ends. It is set seldom: a watch that has much to say does not
     /// look at the time for each event.
     alarm: Pin<Box<Sleep>>,
@@ -100,6 +114,7 @@ impl Run {
                 () = &mut self.closing => return None,
                 () = &mut self.alarm => None,
                 event = self.watch.watcher.next() => Some(event),
+                () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
             };
             let frame = match happened {
                 Some(Ok(event)) => framing.change(&event),

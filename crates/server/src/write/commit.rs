@@ -230,7 +230,10 @@ fn run<T>(
         failing: context.store.is_failing(),
     };
     let (version, kind) = (&target.body_version, &target.body_kind);
-    let kind_type = context.field_managers.types().kind(version, kind);
+    let kind_type = context
+        .field_managers
+        .types()
+        .of_body(&target.shown.resource, version, kind);
     let kind_type = kind_type.ok_or_else(|| ApiError::internal(format!("{kind} in {version} has no type")))?;
     f(&Pipeline {
         context,
@@ -317,7 +320,7 @@ async fn store(
     }
     if prepared.action == Action::Remove {
         // Watchers see the object as it was; the client, the one that it asked for.
-        commit(context, transaction.delete(key.as_str()), prepared.outcome).await?;
+        commit_object(context, target, transaction.delete(key.as_str()), prepared.outcome).await?;
         return Ok(Written {
             object: Shape::Tree(prepared.object),
             created,
@@ -327,7 +330,7 @@ async fn store(
     }
     let index = objects::index_of(&target.registry, &target.shown.resource, &prepared.object);
     let transaction = transaction.put_indexed(key.as_str(), objects::encode(&prepared.object), index);
-    let committed = commit(context, transaction, prepared.outcome).await?;
+    let committed = commit_object(context, target, transaction, prepared.outcome).await?;
     let Some(entry) = committed.entries.into_iter().next().flatten() else {
         return Err(Failure::Refused(ApiError::internal("nothing was stored")));
     };
@@ -357,7 +360,7 @@ async fn remove_or_mark(
     let transaction = Transaction::new()
         .guard(key.as_str(), expected)
         .delete_as(key.as_str(), last);
-    let committed = commit(context, transaction, prepared.outcome).await?;
+    let committed = commit_object(context, target, transaction, prepared.outcome).await?;
     let shape = match committed.entries.into_iter().next().flatten() {
         Some(entry) => Shape::Stored(entry),
         None => Shape::Tree(prepared.object),
@@ -368,6 +371,20 @@ async fn remove_or_mark(
         removed: true,
         warnings: prepared.warnings,
     })
+}
+
+/// Commits a write to one object. One that defines a resource is acknowledged when that is served as it says.
+async fn commit_object(
+    context: &Arc<Context>,
+    target: &Target,
+    transaction: Transaction<Objects>,
+    outcome: Outcome,
+) -> Result<Committed<Objects>, Failure> {
+    let committed = commit(context, transaction, outcome).await?;
+    if target.shown.resource.strategy.defines() {
+        context.definitions.committed(committed.revision).await;
+    }
+    Ok(committed)
 }
 
 /// Commits. Once this has begun it is carried to its end even if the client goes away, as all writes are; so those who wait

@@ -82,6 +82,17 @@ pub(crate) fn object_of(
             "unexpected GroupVersion string: {api_version}"
         )));
     }
+    if kind_type.is_custom() {
+        check_identity_of_custom(&object, bytes, format, kind_type).map_err(|why| match why {
+            Misidentified::Kind(why) => unrecognised(&why),
+            Misidentified::Version(found) => ApiError::bad_request(format!(
+                "the API version in the data ({found}) does not match the expected API version ({})",
+                kind_type.api_version()
+            )),
+        })?;
+        let findings = findings.iter().map(ToString::to_string).collect();
+        return typed(&object, findings, None, kind_type, validation).map_err(|why| cannot_be_handled(kind_type, &why));
+    }
     let mut object = object;
     if object
         .str_at(&["apiVersion"])
@@ -97,12 +108,41 @@ pub(crate) fn object_of(
     }
     // YAML is read through a map sorted by key, JSON in the order of its text.
     let text = (format == Format::Json).then_some(&bytes[..]);
-    typed(&object, findings, text, kind_type, validation).map_err(|why| {
-        let version = version_of(kind_type.api_version());
-        ApiError::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
-        ))
-    })
+    typed(&object, findings, text, kind_type, validation).map_err(|why| cannot_be_handled(kind_type, &why))
+}
+
+fn cannot_be_handled(kind_type: &KindType, why: &str) -> ApiError {
+    let (kind, version) = (kind_type.kind(), version_of(kind_type.api_version()));
+    ApiError::bad_request(format!(
+        "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+    ))
+}
+
+/// Why a custom object is not of the kind or version of its address.
+enum Misidentified {
+    Kind(String),
+    Version(String),
+}
+
+/// Custom objects must say what they are; another kind is told of by validation.
+fn check_identity_of_custom(
+    object: &Value,
+    bytes: &[u8],
+    format: Format,
+    kind_type: &KindType,
+) -> Result<(), Misidentified> {
+    let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
+    if text("kind").is_empty() {
+        let shown = match format {
+            Format::Json => String::from_utf8_lossy(bytes).into_owned(),
+            _ => json::to_string(object),
+        };
+        return Err(Misidentified::Kind(format!("Object 'Kind' is missing in '{shown}'")));
+    }
+    if text("apiVersion") != kind_type.api_version() {
+        return Err(Misidentified::Version(text("apiVersion").to_owned()));
+    }
+    Ok(())
 }
 
 /// Types `object` and puts together all that strict validation finds: in the order of `text`, the JSON that the object was

@@ -36,6 +36,7 @@ pub use typing::Types;
 use crate::handlers::representation::Shown;
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
+use crate::state::Context;
 use crate::user::User;
 
 /// The field manager by the name of which the server itself writes.
@@ -70,6 +71,32 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// A stored object as it is stored, whatever versions are served.
+    pub(crate) fn of_stored(
+        context: &Context,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+        user: &Arc<User>,
+    ) -> Self {
+        let storage = resource.storage.as_ref();
+        let api_version = storage.map(|storage| storage.api_version.clone()).unwrap_or_default();
+        Self {
+            registry: context.registry(),
+            shown: Shown::as_stored(resource, &api_version),
+            subresource: SmolStr::default(),
+            scale: None,
+            body_version: api_version,
+            body_kind: resource.kind.clone(),
+            reset_fields: Vec::new(),
+            namespace: SmolStr::new(namespace),
+            name: SmolStr::new(name),
+            user: Arc::clone(user),
+            manager: user.name.clone(),
+            dry_run: false,
+        }
+    }
+
     /// What `request` writes to.
     pub(crate) fn of_request(request: &ResourceRequest, options: &WriteOptions) -> Self {
         let subresource = request.subresource();

@@ -82,15 +82,32 @@ impl<'a> Pipeline<'a> {
             return scale::update(self, change, fields, entry, &stored);
         }
         self.check_uid(change, &key, Some(&stored))?;
-        let live = target.shown.convert(stored.clone())?;
+        let live = target.shown.tree(entry)?;
         let Next { mut object, warnings } = change.next(self, &live)?;
         self.check_place(&mut object)?;
         metadata::reset_fields(&mut object, Some(&live), &target.reset_fields);
         if !change.tracks() {
             tracking::update(self, Some(&live), &mut object);
         }
+        if self.is_custom() {
+            return self.finish_update(object, entry, &live, warnings);
+        }
         let object = self.to_storage_version(object)?;
         self.finish_update(object, entry, &stored, warnings)
+    }
+
+    /// Whether the resource comes from a definition. Its objects are checked in the version of the request, and stored in
+    /// the storage version after that; built-in kinds are checked in their storage version.
+    pub(super) fn is_custom(&self) -> bool {
+        self.resource().definition.is_some()
+    }
+
+    /// A checked object in its storage version.
+    fn to_be_stored(&self, object: Value) -> Result<Value, ApiError> {
+        if self.is_custom() {
+            return self.to_storage_version(object);
+        }
+        Ok(object)
     }
 
     /// What updates have in common once the object is complete and its managers are known.
@@ -127,16 +144,24 @@ impl<'a> Pipeline<'a> {
             target.subresource.as_str()
         };
         metadata::next_generation(&mut object, stored, &resource.rules, address);
-        let mut errors = validate_metadata_update(&object, stored);
+        self.refuse_invalid(&name, strategy.validate_identity(&object))?;
+        let mut errors = validate_metadata_update(&object, stored, resource.has_strict_finalizers());
         errors.extend(strategy.validate_update(&call, &object, stored));
         self.refuse_invalid(&name, errors)?;
         admission
             .validate(&call, resource, Some(&object), Some(stored))
             .map_err(refuse)?;
         warnings.extend(strategy.warnings(&call, &object, Some(stored)));
-        let action = if deletion::completes(resource, &object, stored) {
+        let completes = deletion::completes(resource, &object, stored);
+        let object = self.to_be_stored(object)?;
+        let unchanged = if self.is_custom() {
+            object == objects::tree(entry)
+        } else {
+            object == *stored
+        };
+        let action = if completes {
             Action::Remove
-        } else if object == *stored {
+        } else if unchanged {
             Action::Keep
         } else {
             Action::Put
@@ -201,7 +226,11 @@ impl<'a> Pipeline<'a> {
     /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
     /// request is one to change the object, so that nobody has asked yet whether its user may create.
     fn finish_create(&self, object: Value, by_update: bool) -> Result<Prepared, ApiError> {
-        let mut object = self.to_storage_version(object)?;
+        let mut object = if self.is_custom() {
+            object
+        } else {
+            self.to_storage_version(object)?
+        };
         let (resource, admission) = (self.resource(), &self.context.admission);
         let name = SmolStr::new(metadata::name(&object));
         let call = self.call(Operation::Create, &name);
@@ -218,6 +247,7 @@ impl<'a> Pipeline<'a> {
             .strategy
             .prepare_for_create(&call, &mut object)
             .map_err(refuse)?;
+        self.refuse_invalid(&name, resource.strategy.validate_identity(&object))?;
         let mut errors = validate_metadata(resource, &object);
         errors.extend(resource.strategy.validate(&call, &object));
         self.refuse_invalid(&name, errors)?;
@@ -230,7 +260,7 @@ impl<'a> Pipeline<'a> {
         let warnings = resource.strategy.warnings(&call, &object, None);
         Ok(Prepared {
             action: Action::Put,
-            object,
+            object: self.to_be_stored(object)?,
             live: None,
             outcome: call.outcome(),
             warnings,

@@ -67,7 +67,7 @@ pub(super) fn update(
     stored: &Value,
 ) -> Result<Prepared, ApiError> {
     let target = pipeline.target;
-    let parent = target.shown.convert(stored.clone())?;
+    let parent = target.shown.tree(entry)?;
     let ownership = ownership(pipeline.resource(), &target.shown.api_version);
     let undecodable = |error: holdfast_ownership::DecodeError| ApiError::unclassified(error.to_string());
     let mut live = of(&parent, fields);
@@ -84,6 +84,7 @@ pub(super) fn update(
     }
     check(pipeline.resource(), &scale, stored)?;
 
+    let before = parent.clone();
     let mut object = parent;
     let replicas = scale.at(&["spec", "replicas"]).cloned().unwrap_or(Value::Int(0));
     let path: Vec<&str> = fields.spec_replicas.iter().map(SmolStr::as_str).collect();
@@ -94,6 +95,9 @@ pub(super) fn update(
         .to_owned();
     object.set_at(&["metadata", "resourceVersion"], version.into());
     ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
+    if pipeline.is_custom() {
+        return pipeline.finish_update(object, entry, &before, warnings);
+    }
     let object = pipeline.to_storage_version(object)?;
     pipeline.finish_update(object, entry, stored, warnings)
 }
@@ -118,7 +122,8 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), ApiEr
         .at(&["spec", "replicas"])
         .and_then(Value::as_i64)
         .unwrap_or_default();
-    if replicas < 0 {
+    // Definitions have words of their own for this.
+    if replicas < 0 && resource.definition.is_none() {
         let kind = GroupKind {
             group: SmolStr::new_static("autoscaling"),
             kind: SmolStr::new_static(KIND),

@@ -11,6 +11,7 @@ use http::StatusCode;
 
 use super::{Change, Target, metadata};
 use crate::ApiError;
+use crate::definitions;
 use crate::handlers::representation::Shown;
 use crate::objects;
 use crate::state::Context;
@@ -24,6 +25,7 @@ const MANAGER: &str = "kube-apiserver";
 /// # Errors
 /// Where such an object cannot be stored.
 pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
+    definitions::follow(context, context.field_managers.types().table());
     let registry = context.registry();
     let (made, others): (Vec<Initial>, Vec<&Arc<Resource>>) = {
         let mut made = Vec::new();

@@ -1,11 +1,11 @@
 //! Who owns what: the field managers of the addresses that are written to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
-use holdfast_resource::Resource;
+use holdfast_resource::{Registry, Resource};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
@@ -27,6 +27,8 @@ struct Address {
     resource: SmolStr,
     api_version: SmolStr,
     subresource: SmolStr,
+    /// The state of the definition; 0 for built-in resources.
+    serial: u64,
 }
 
 impl FieldManagers {
@@ -36,6 +38,17 @@ impl FieldManagers {
             types,
             managers: RwLock::default(),
         }
+    }
+
+    /// Forgets the addresses of resources that are served no more, or otherwise than they were.
+    pub(crate) fn retain(&self, registry: &Registry) {
+        let definitions = registry
+            .resources()
+            .iter()
+            .filter_map(|resource| resource.definition.as_ref());
+        let serials: HashSet<u64> = definitions.map(|definition| definition.serial).collect();
+        let mut managers = self.managers.write();
+        managers.retain(|address, _| address.serial == 0 || serials.contains(&address.serial));
     }
 
     /// The types.
@@ -49,6 +62,11 @@ impl FieldManagers {
             resource: shown.resource.plural.clone(),
             api_version: shown.api_version.clone(),
             subresource: target.subresource.clone(),
+            serial: shown
+                .resource
+                .definition
+                .as_ref()
+                .map_or(0, |definition| definition.serial),
         };
         if let Some(manager) = self.managers.read().get(&address) {
             return Some(Arc::clone(manager));
@@ -67,7 +85,7 @@ impl FieldManagers {
     fn make_for_body(&self, target: &Target) -> Option<FieldManager> {
         let (version, kind) = (&target.body_version, &target.body_kind);
         let kind_type = self.types.kind(version, kind)?;
-        let (schema, merge_type) = kind_type.merge_type();
+        let (schema, merge_type) = kind_type.merge_type()?;
         let versions = Arc::new(OneVersion::new(version.clone(), schema, merge_type));
         let builder = FieldManager::builder(version.clone(), kind.clone(), versions)
             .subresource(target.subresource.clone())
@@ -92,7 +110,8 @@ impl FieldManagers {
             (version.api_version.clone(), set)
         });
         let reset: Vec<_> = reset.filter(|(_, set)| !set.is_empty()).collect();
-        let empty = self.types.kind(api_version, &resource.kind).map(|kind| kind.empty());
+        let of = self.types.of_body(resource, api_version, &resource.kind);
+        let empty = of.map(|kind| kind.empty());
         let mut builder = FieldManager::builder(api_version.clone(), resource.kind.clone(), versions)
             .subresource(subresource.clone())
             .reset_fields(reset);
@@ -116,8 +135,8 @@ impl Versions for ResourceVersions {
             .versions
             .iter()
             .any(|version| version.api_version == api_version);
-        let kind = self.types.kind(api_version, &self.resource.kind).filter(|_| served)?;
-        Some(kind.merge_type())
+        let kind = self.types.of_body(&self.resource, api_version, &self.resource.kind);
+        kind.filter(|_| served)?.merge_type()
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_proto::Messages;
-use holdfast_resource::schema::{self, TypeId, TypeTable};
+use holdfast_resource::schema::{self, TypeId, TypeTable, UnknownField};
+use holdfast_resource::structural::CustomType;
 use holdfast_resource::{GroupVersionKind, Registry, Resource, TablePatchType, strategic_merge};
 use holdfast_value::{SmolStr, Value};
 
@@ -15,21 +16,32 @@ use crate::ApiError;
 
 /// The types of all kinds that are served.
 pub struct Types {
+    table: Arc<TypeTable>,
     messages: Messages,
     kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<KindType>>>,
 }
 
 /// The type of the objects of one kind in one version.
 pub(crate) struct KindType {
-    table: Arc<TypeTable>,
     kind: SmolStr,
     api_version: SmolStr,
     version: SmolStr,
-    id: TypeId,
-    schema: Arc<Schema>,
-    merge_type: TypeRef,
+    form: Form,
     /// The resource whose strategy knows the defaults; none for kinds of subresources.
     resource: Option<Arc<Resource>>,
+}
+
+/// Where a type is described.
+enum Form {
+    /// In the table of built-in types.
+    BuiltIn {
+        table: Arc<TypeTable>,
+        id: TypeId,
+        schema: Arc<Schema>,
+        merge_type: TypeRef,
+    },
+    /// In a definition.
+    Custom(Arc<CustomType>),
 }
 
 /// A tree in the form of its type.
@@ -60,21 +72,28 @@ impl Types {
             };
             for kind in &of.kinds {
                 let kind_type = KindType {
-                    table: Arc::clone(&table),
                     kind: kind.kind.clone(),
                     api_version: kind.group_version.api_version(),
                     version: kind.group_version.version.clone(),
-                    id,
-                    schema: Arc::clone(&merge),
-                    merge_type,
+                    form: Form::BuiltIn {
+                        table: Arc::clone(&table),
+                        id,
+                        schema: Arc::clone(&merge),
+                        merge_type,
+                    },
                     resource: of_kind.get(kind).cloned(),
                 };
                 let kinds = kinds.entry(kind_type.api_version.clone()).or_default();
                 kinds.insert(kind.kind.clone(), Arc::new(kind_type));
             }
         }
-        let messages = Messages::new(table);
-        Self { messages, kinds }
+        let messages = Messages::new(Arc::clone(&table));
+        Self { table, messages, kinds }
+    }
+
+    /// The table of built-in types.
+    pub(crate) fn table(&self) -> &Arc<TypeTable> {
+        &self.table
     }
 
     /// The protobuf messages of all types.
@@ -85,6 +104,20 @@ impl Types {
     /// The type of the objects of `kind` in `api_version`.
     pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<KindType>> {
         self.kinds.get(api_version)?.get(kind).cloned()
+    }
+
+    /// The type of what an address of `resource` takes: `kind` in `api_version`.
+    pub(crate) fn of_body(&self, resource: &Arc<Resource>, api_version: &str, kind: &str) -> Option<Arc<KindType>> {
+        let Some(schema) = resource.schema(api_version).filter(|_| resource.kind == kind) else {
+            return self.kind(api_version, kind);
+        };
+        Some(Arc::new(KindType {
+            kind: resource.kind.clone(),
+            api_version: SmolStr::new(api_version),
+            version: api_version.rsplit('/').next().map(SmolStr::new).unwrap_or_default(),
+            form: Form::Custom(Arc::clone(schema.get())),
+            resource: Some(Arc::clone(resource)),
+        }))
     }
 
     /// Whether objects of `kind` in `api_version` have a type.
@@ -113,13 +146,24 @@ impl KindType {
     }
 
     /// How objects merge.
-    pub(super) fn merge_type(&self) -> (Arc<Schema>, TypeRef) {
-        (Arc::clone(&self.schema), self.merge_type)
+    pub(super) fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
+        match &self.form {
+            Form::BuiltIn { schema, merge_type, .. } => Some((Arc::clone(schema), *merge_type)),
+            Form::Custom(of) => of.merge_type(),
+        }
+    }
+
+    /// Whether the type comes from a definition.
+    pub(super) fn is_custom(&self) -> bool {
+        matches!(self.form, Form::Custom(_))
     }
 
     /// What an object holds that says nothing.
     pub(super) fn empty(&self) -> Value {
-        self.table.get(self.id).zero()
+        match &self.form {
+            Form::BuiltIn { table, id, .. } => table.get(*id).zero(),
+            Form::Custom(_) => Value::empty_map(),
+        }
     }
 
     /// Brings `object` into the form that is served: numbers, quantities and times as they are written, empty values left
@@ -128,11 +172,23 @@ impl KindType {
     /// # Errors
     /// Why the object does not fit its type, in the words of the reference's decoder.
     pub(super) fn decode(&self, object: &Value) -> Result<TypedObject, String> {
-        let decoded = schema::decode(&self.table, self.id, object).map_err(|error| error.to_string())?;
-        Ok(TypedObject {
-            object: decoded.value,
-            findings: decoded.unknown.iter().map(ToString::to_string).collect(),
-        })
+        match &self.form {
+            Form::BuiltIn { table, id, .. } => {
+                let decoded = schema::decode(table, *id, object).map_err(|error| error.to_string())?;
+                Ok(TypedObject {
+                    object: decoded.value,
+                    findings: decoded.unknown.iter().map(ToString::to_string).collect(),
+                })
+            }
+            Form::Custom(of) => {
+                let read = of.read(object)?;
+                let unknown = read.unknown.into_iter().map(|path| UnknownField { path }.to_string());
+                Ok(TypedObject {
+                    object: read.value,
+                    findings: unknown.collect(),
+                })
+            }
+        }
     }
 
     /// Takes out of a typed object what stands at `paths`; what is written even when nobody sets it stays.
@@ -159,7 +215,10 @@ impl KindType {
 
     /// Fills in what the object leaves out.
     pub(crate) fn with_defaults(&self, object: Value) -> Value {
-        let mut object = schema::with_defaults(&self.table, self.id, &object).unwrap_or(object);
+        let mut object = match &self.form {
+            Form::BuiltIn { table, id, .. } => schema::with_defaults(table, *id, &object).unwrap_or(object),
+            Form::Custom(of) => of.with_defaults(object),
+        };
         if let Some(resource) = &self.resource {
             resource.strategy.default_fields(&self.version, &mut object);
         }
@@ -168,7 +227,10 @@ impl KindType {
 
     /// Carries out a strategic merge patch.
     pub(super) fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, ApiError> {
-        let of = TablePatchType::new(&self.table, self.id);
+        let Form::BuiltIn { table, id, .. } = &self.form else {
+            return Err(ApiError::internal("custom resources have no strategic merge patch"));
+        };
+        let of = TablePatchType::new(table, *id);
         strategic_merge(live, patch, &of).map_err(|error| change::patch_error(&error))
     }
 }

@@ -95,6 +95,7 @@ impl Server {
             registry: Arc::clone(&registry),
             store: Arc::new(store),
             field_managers: FieldManagers::new(Arc::new(types)),
+            definitions: Default::default(),
             trees: Trees::default(),
             authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
             issuer: Arc::new(holdfast_resource::access::NoTokens),

@@ -1,0 +1,174 @@
+//! When a definition goes its objects go first: the finalizer stays until none is left.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_resource::Resource;
+use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_value::{SmolStr, Value};
+use tokio::time::Instant;
+
+use super::conditions::{self, Condition};
+use super::{MANAGER, definitions};
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+
+/// What holds a definition until its objects are gone.
+const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// How soon after one of its objects went a definition is looked at again.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let Some(definitions) = definitions(&client) else {
+        return;
+    };
+    let controller = Cleanup {
+        client: client.clone(),
+        definitions,
+        waiting: HashSet::new(),
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Cleanup {
+    client: Client,
+    definitions: Arc<Resource>,
+    /// The definitions whose objects are on their way out.
+    waiting: HashSet<SmolStr>,
+}
+
+impl Reconcile for Cleanup {
+    type Item = SmolStr;
+    type Outcome = ();
+
+    const NAME: &'static str = "custom-resource-cleanup";
+    const PARALLEL: usize = 5;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        let (_, changes) = client.watch_everything()?;
+        Ok((client.list(&self.definitions, ""), changes))
+    }
+
+    fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
+        if memchr::memmem::find(object.bytes(), b"\"deletionTimestamp\":").is_some() {
+            queue.push(object.name().into());
+        }
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        let object = change.current();
+        if object.is_of(&self.definitions) {
+            if change.is_removal() {
+                self.waiting.remove(object.name());
+            } else {
+                self.seen(&object, queue);
+            }
+        } else if change.is_removal()
+            && !self.waiting.is_empty()
+            && let Some(resource) = self.client.resource_of(&object)
+            && let Some(definition) = &resource.definition
+            && self.waiting.contains(&definition.name)
+        {
+            queue.push_at(definition.name.clone(), Instant::now() + PROGRESS);
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
+        let definition = self.client.get(&self.definitions, "", name)?.tree();
+        if definition.at(&["metadata", "deletionTimestamp"]).is_none() || !has_finalizer(&definition) {
+            self.waiting.remove(name);
+            return None;
+        }
+        self.waiting.insert(name.clone());
+        let (client, definitions, name) = (self.client.clone(), Arc::clone(&self.definitions), name.clone());
+        Some(Box::pin(
+            async move { end(&client, &definitions, &name, definition).await },
+        ))
+    }
+}
+
+fn has_finalizer(definition: &Value) -> bool {
+    let finalizers = definition.at(&["metadata", "finalizers"]).and_then(Value::as_list);
+    finalizers.is_some_and(|list| list.iter().any(|finalizer| finalizer.as_str() == Some(FINALIZER)))
+}
+
+/// Deletes the objects of a definition and, when none is left, lets it go.
+async fn end(client: &Client, definitions: &Resource, name: &str, mut definition: Value) -> Result<(), RequestError> {
+    let Some(path) = path_of(definitions, "", name) else {
+        return Ok(());
+    };
+    let resource = client.resource(
+        definition.str_at(&["spec", "group"]).unwrap_or_default(),
+        definition.str_at(&["spec", "names", "plural"]).unwrap_or_default(),
+    );
+    // A resource of that name may be another's: built in, or of a definition that was there first.
+    let resource = resource.filter(|resource| {
+        let defined = resource.definition.as_ref();
+        defined.is_some_and(|defined| defined.name == name)
+    });
+    let mut failure = None;
+    if let Some(resource) = &resource {
+        let objects = client.list(resource, "");
+        let begun = conditions::find(&definition, "Terminating")
+            .and_then(|condition| condition.str_at(&["reason"]))
+            .is_some_and(|reason| reason == "InstanceDeletionInProgress");
+        if !begun && !objects.is_empty() {
+            let condition = Condition {
+                of: "Terminating",
+                holds: true,
+                reason: "InstanceDeletionInProgress",
+                message: "CustomResource deletion is in progress",
+            };
+            conditions::set(&mut definition, condition, &client.now());
+            definition = write_status(client, &path, &definition).await?;
+        }
+        for object in objects.iter() {
+            let namespace = object.namespace(resource);
+            match client.delete_stored(resource, namespace, object.name()).await {
+                Err(error) if !error.is_not_found() => failure = Some(error),
+                _ => {}
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if !client.list(resource, "").is_empty() {
+            return Ok(());
+        }
+    }
+    let condition = Condition {
+        of: "Terminating",
+        holds: false,
+        reason: "InstanceDeletionCompleted",
+        message: "removed all instances",
+    };
+    conditions::set(&mut definition, condition, &client.now());
+    definition = write_status(client, &path, &definition).await?;
+    if let Some(finalizers) = definition
+        .at_mut(&["metadata", "finalizers"])
+        .and_then(Value::as_list_mut)
+    {
+        finalizers
+            .make_mut()
+            .retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
+    }
+    forgive_absence(client.update(&path, &definition).await)?;
+    // Without finalizers it goes now; with those of others it waits for them.
+    let options = Value::empty_map();
+    forgive_absence(client.delete(&path, &options).await)
+}
+
+fn forgive_absence(answer: Result<Value, RequestError>) -> Result<(), RequestError> {
+    match answer {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+async fn write_status(client: &Client, path: &str, definition: &Value) -> Result<Value, RequestError> {
+    let path = format!("{path}/status?fieldManager={MANAGER}");
+    client.update(&path, definition).await
+}

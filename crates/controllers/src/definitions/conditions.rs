@@ -1,0 +1,83 @@
+//! The conditions in the status of a definition.
+
+use holdfast_value::Value;
+
+/// A condition, but for the time of its last transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Condition<'a> {
+    pub(super) of: &'static str,
+    pub(super) holds: bool,
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
+}
+
+/// The condition of that type.
+pub(super) fn find<'v>(definition: &'v Value, of: &str) -> Option<&'v Value> {
+    let conditions = definition.at(&["status", "conditions"])?.as_list()?;
+    conditions
+        .iter()
+        .find(|condition| condition.str_at(&["type"]) == Some(of))
+}
+
+/// Whether the definition has a condition of that type that is true.
+pub(super) fn holds(definition: &Value, of: &str) -> bool {
+    find(definition, of).and_then(|condition| condition.str_at(&["status"])) == Some("True")
+}
+
+/// Puts a condition into the status; whether that changed it. The time is that of the last change between true and false.
+pub(super) fn set(definition: &mut Value, condition: Condition<'_>, now: &str) -> bool {
+    let status = if condition.holds { "True" } else { "False" };
+    let mut made = Value::empty_map();
+    made.set_at(&["type"], condition.of.into());
+    made.set_at(&["status"], status.into());
+    made.set_at(&["reason"], condition.reason.into());
+    made.set_at(&["message"], condition.message.into());
+    let before = find(definition, condition.of);
+    let since = before
+        .filter(|before| before.str_at(&["status"]) == Some(status))
+        .and_then(|before| before.str_at(&["lastTransitionTime"]))
+        .unwrap_or(now);
+    made.set_at(&["lastTransitionTime"], since.into());
+    if before == Some(&made) {
+        return false;
+    }
+    let conditions = definition.at(&["status", "conditions"]).and_then(Value::as_list);
+    let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
+    let place = conditions
+        .iter()
+        .position(|other| other.str_at(&["type"]) == Some(condition.of));
+    match place {
+        Some(at) => conditions[at] = made,
+        None => conditions.push(made),
+    }
+    definition.set_at(&["status", "conditions"], conditions.into());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_condition_is_that_of_its_last_transition() {
+        let mut definition = Value::empty_map();
+        let condition = |holds, reason| Condition {
+            of: "Ready",
+            holds,
+            reason,
+            message: "",
+        };
+        let time = |definition: &Value| {
+            find(definition, "Ready")?
+                .str_at(&["lastTransitionTime"])
+                .map(str::to_owned)
+        };
+        assert!(set(&mut definition, condition(true, "A"), "1"));
+        assert!(!set(&mut definition, condition(true, "A"), "2"));
+        assert!(set(&mut definition, condition(true, "B"), "3"));
+        assert_eq!(time(&definition).as_deref(), Some("1"));
+        assert!(set(&mut definition, condition(false, "B"), "4"));
+        assert_eq!(time(&definition).as_deref(), Some("4"));
+        assert!(!holds(&definition, "Ready"));
+    }
+}

@@ -1,0 +1,25 @@
+//! The life of CustomResourceDefinitions: their names are accepted or in conflict, they are established, and when they go
+//! their objects go first
+//! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>).
+//!
+//! In the reference these controllers are parts of kube-apiserver itself, so they cannot be switched off. What is served
+//! follows the status that they write, which is the server's own matter.
+
+mod cleanup;
+mod conditions;
+mod names;
+
+use std::sync::Arc;
+
+use holdfast_resource::Resource;
+use holdfast_server::loopback::Client;
+
+pub(crate) use cleanup::run as run_cleanup;
+pub(crate) use names::run as run_names;
+
+/// Who owns the status of definitions.
+const MANAGER: &str = "kube-apiserver";
+
+fn definitions(client: &Client) -> Option<Arc<Resource>> {
+    client.resource("apiextensions.k8s.io", "customresourcedefinitions")
+}

@@ -1,0 +1,365 @@
+//! Names of definitions: accepted unless another definition of the group has them already. With its names accepted for the
+//! first time a definition is established for good.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use holdfast_resource::Resource;
+use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
+use holdfast_value::{SmolStr, Value};
+
+use super::conditions::{self, Condition};
+use super::{MANAGER, definitions};
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+
+/// The annotation by which groups of the Kubernetes community say that they were reviewed.
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let Some(definitions) = definitions(&client) else {
+        return;
+    };
+    let controller = Names {
+        client: client.clone(),
+        definitions,
+        groups: HashMap::new(),
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Names {
+    client: Client,
+    definitions: Arc<Resource>,
+    /// The names that were accepted, by group and definition.
+    groups: HashMap<SmolStr, HashMap<SmolStr, Accepted>>,
+}
+
+/// The names that were accepted for one definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Accepted {
+    resources: Vec<SmolStr>,
+    kinds: Vec<SmolStr>,
+}
+
+impl Accepted {
+    fn of(definition: &Value) -> Self {
+        let names = definition.at(&["status", "acceptedNames"]);
+        let text = |name: &str| {
+            names
+                .and_then(|names| names.str_at(&[name]))
+                .filter(|text| !text.is_empty())
+        };
+        let short = names.and_then(|names| names.get("shortNames")).and_then(Value::as_list);
+        let short = short.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str);
+        let resources = [text("plural"), text("singular")].into_iter().flatten().chain(short);
+        let kinds = [text("kind"), text("listKind")].into_iter().flatten();
+        Self {
+            resources: resources.map(SmolStr::new).collect(),
+            kinds: kinds.map(SmolStr::new).collect(),
+        }
+    }
+}
+
+fn group_of(definition: &Value) -> SmolStr {
+    definition
+        .str_at(&["spec", "group"])
+        .map(SmolStr::new)
+        .unwrap_or_default()
+}
+
+impl Names {
+    fn learn(&mut self, name: &str, definition: &Value) {
+        let group = self.groups.entry(group_of(definition)).or_default();
+        group.insert(name.into(), Accepted::of(definition));
+    }
+}
+
+impl Reconcile for Names {
+    type Item = SmolStr;
+    type Outcome = ();
+
+    const NAME: &'static str = "naming-condition-controller";
+    // Two definitions must not be given one name.
+    const PARALLEL: usize = 1;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        self.groups.clear();
+        client.watch(&self.definitions)
+    }
+
+    fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
+        self.learn(object.name(), &object.tree());
+        queue.push(object.name().into());
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        let object = change.current();
+        let definition = object.tree();
+        if !change.is_removal() {
+            self.learn(object.name(), &definition);
+            queue.push(object.name().into());
+            return;
+        }
+        // What it had, others may have now.
+        let group = group_of(&definition);
+        let Some(others) = self.groups.get_mut(&group) else {
+            return;
+        };
+        others.remove(object.name());
+        others.keys().for_each(|name| queue.push(name.clone()));
+        if others.is_empty() {
+            self.groups.remove(&group);
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
+        let mut definition = self.client.get(&self.definitions, "", name)?.tree();
+        let empty = HashMap::new();
+        let others = self.groups.get(&group_of(&definition)).unwrap_or(&empty);
+        let others = others
+            .iter()
+            .filter(|(other, _)| *other != name)
+            .map(|(_, accepted)| accepted);
+        if !settle(&mut definition, others, &self.client.now()) {
+            return None;
+        }
+        // The next definition must know of these names before the change comes round.
+        self.learn(name, &definition);
+        let path = path_of(&self.definitions, "", name)?;
+        let client = self.client.clone();
+        Some(Box::pin(async move {
+            let path = format!("{path}/status?fieldManager={MANAGER}");
+            match client.update(&path, &definition).await {
+                Err(error) if !error.is_not_found() => Err(error),
+                _ => Ok(()),
+            }
+        }))
+    }
+}
+
+/// Brings names and conditions of a definition to what they should be beside `others` of its group; whether that changed
+/// anything.
+fn settle<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted> + Clone, now: &str) -> bool {
+    let (names, conflict) = accept(definition, others);
+    let mut changed = definition.at(&["status", "acceptedNames"]) != Some(&names);
+    if changed {
+        definition.set_at(&["status", "acceptedNames"], names);
+    }
+    let accepted = conflict.is_none();
+    let (reason, message) = conflict.unwrap_or(("NoConflicts", "no conflicts found".to_owned()));
+    let condition = Condition {
+        of: "NamesAccepted",
+        holds: accepted,
+        reason,
+        message: &message,
+    };
+    changed |= conditions::set(definition, condition, now);
+    if !conditions::holds(definition, "Established") {
+        let condition = if accepted {
+            Condition {
+                of: "Established",
+                holds: true,
+                reason: "InitialNamesAccepted",
+                message: "the initial names have been accepted",
+            }
+        } else {
+            Condition {
+                of: "Established",
+                holds: false,
+                reason: "NotAccepted",
+                message: "not all names are accepted",
+            }
+        };
+        changed |= conditions::set(definition, condition, now);
+    }
+    changed | judge_approval(definition, now)
+}
+
+/// The names that the definition may have, and the last conflict with others, as reason and message.
+fn accept<'a>(
+    definition: &Value,
+    others: impl Iterator<Item = &'a Accepted> + Clone,
+) -> (Value, Option<(&'static str, String)>) {
+    let nothing = Value::Null;
+    let wanted = definition.at(&["spec", "names"]).unwrap_or(&nothing);
+    let before = definition.at(&["status", "acceptedNames"]).unwrap_or(&nothing);
+    let used = |name: &str, kind: bool| {
+        others.clone().any(|other| {
+            let names = if kind { &other.kinds } else { &other.resources };
+            names.iter().any(|used| used == name)
+        })
+    };
+    let in_use = |name: &str| format!("{name:?} is already in use");
+    let (mut names, mut conflict) = (before.clone(), None);
+    if names.is_null() {
+        names = Value::empty_map();
+    }
+    let keep = |names: &mut Value, field: &str| match wanted.get(field) {
+        Some(value) => names.set_at(&[field], value.clone()),
+        None => drop(names.remove_at(&[field])),
+    };
+    for (field, reason, kind) in [
+        ("plural", "PluralConflict", false),
+        ("singular", "SingularConflict", false),
+        ("shortNames", "ShortNamesConflict", false),
+        ("kind", "KindConflict", true),
+        ("listKind", "ListKindConflict", true),
+    ] {
+        if field == "shortNames" {
+            let list = |names: &'_ Value| -> Vec<SmolStr> {
+                let list = names.get(field).and_then(Value::as_list).map(|list| list.to_vec());
+                let texts = list.unwrap_or_default();
+                texts.iter().filter_map(Value::as_str).map(SmolStr::new).collect()
+            };
+            let ours = list(before);
+            let taken = |name: &SmolStr| !ours.contains(name) && used(name, false);
+            let errors: Vec<String> = list(wanted)
+                .iter()
+                .filter(|name| taken(name))
+                .map(|name| in_use(name))
+                .collect();
+            match errors.len() {
+                0 => keep(&mut names, field),
+                1 => conflict = Some((reason, errors.concat())),
+                _ => conflict = Some((reason, format!("[{}]", errors.join(", ")))),
+            }
+            continue;
+        }
+        let name = wanted.str_at(&[field]).unwrap_or_default();
+        if before.str_at(&[field]) != Some(name) && used(name, kind) {
+            conflict = Some((reason, in_use(name)));
+        } else {
+            keep(&mut names, field);
+        }
+    }
+    keep(&mut names, "categories");
+    (names, conflict)
+}
+
+/// Groups of the Kubernetes community say by an annotation whether they were reviewed, and a condition repeats it.
+fn judge_approval(definition: &mut Value, now: &str) -> bool {
+    let group = group_of(definition);
+    let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
+        group
+            .strip_suffix(domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    });
+    if !protected {
+        return false;
+    }
+    let annotation = definition
+        .str_at(&["metadata", "annotations", APPROVAL])
+        .unwrap_or_default();
+    let link = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let (holds, reason, message) = match annotation {
+        "" => (
+            false,
+            "MissingAnnotation",
+            format!("protected groups must have approval annotation {APPROVAL:?}, {link}"),
+        ),
+        text if text.starts_with("unapproved") => (false, "UnapprovedAnnotation", format!("not approved: {text:?}")),
+        text if text.starts_with("https://") || text.starts_with("http://") => {
+            (true, "ApprovedAnnotation", format!("approved in {text}"))
+        }
+        _ => (
+            false,
+            "InvalidAnnotation",
+            format!(
+                "protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \"unapproved\", {link}"
+            ),
+        ),
+    };
+    let condition = Condition {
+        of: "KubernetesAPIApprovalPolicyConformant",
+        holds,
+        reason,
+        message: &message,
+    };
+    conditions::set(definition, condition, now)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    fn definition(plural: &str, kind: &str, short: &str) -> Value {
+        let text = format!(
+            r#"{{"spec":{{"group":"example.com","names":{{"plural":"{plural}","singular":"{}","kind":"{kind}",
+                "listKind":"{kind}List","shortNames":["{short}"]}}}},"status":{{"acceptedNames":{{"plural":"","kind":""}}}}}}"#,
+            kind.to_lowercase()
+        );
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn told(definition: &Value, of: &str) -> String {
+        let condition = conditions::find(definition, of).unwrap();
+        let text = |name: &str| condition.str_at(&[name]).unwrap().to_owned();
+        format!("{} {}: {}", text("status"), text("reason"), text("message"))
+    }
+
+    #[test]
+    fn names_that_nobody_has_are_accepted_and_establish_the_definition() {
+        let mut widgets = definition("widgets", "Widget", "wd");
+        assert!(settle(&mut widgets, [].iter(), "1"));
+        assert_eq!(widgets.at(&["status", "acceptedNames"]), widgets.at(&["spec", "names"]));
+        assert_eq!(told(&widgets, "NamesAccepted"), "True NoConflicts: no conflicts found");
+        assert_eq!(
+            told(&widgets, "Established"),
+            "True InitialNamesAccepted: the initial names have been accepted"
+        );
+        assert!(!settle(&mut widgets, [].iter(), "2"), "nothing is written twice");
+    }
+
+    #[test]
+    fn a_name_that_another_has_is_a_conflict_until_it_is_free() {
+        let mut widgets = definition("widgets", "Widget", "wd");
+        settle(&mut widgets, [].iter(), "1");
+        let others = [Accepted::of(&widgets)];
+        for (plural, kind, short, conflict) in [
+            ("wodgets", "Widget", "wo", "KindConflict: \"Widget\" is already in use"),
+            (
+                "wodgets",
+                "Wodget",
+                "wd",
+                "ShortNamesConflict: \"wd\" is already in use",
+            ),
+            ("widget", "Wodget", "wo", "PluralConflict: \"widget\" is already in use"),
+        ] {
+            let mut other = definition(plural, kind, short);
+            settle(&mut other, others.iter(), "1");
+            let found = told(&other, "NamesAccepted");
+            // The list kind follows the kind, and the last conflict is told.
+            let found = found.replace("ListKindConflict: \"WidgetList\"", "KindConflict: \"Widget\"");
+            assert_eq!(found, format!("False {conflict}"), "{plural} {kind} {short}");
+            assert_eq!(
+                told(&other, "Established"),
+                "False NotAccepted: not all names are accepted"
+            );
+            settle(&mut other, [].iter(), "2");
+            assert!(conditions::holds(&other, "Established"));
+        }
+    }
+
+    #[test]
+    fn protected_groups_tell_whether_they_were_approved() {
+        for (annotation, holds) in [
+            ("https://github.com/a", true),
+            ("unapproved, a test", false),
+            ("", false),
+        ] {
+            let mut widgets = definition("widgets", "Widget", "wd");
+            widgets.set_at(&["spec", "group"], "x.k8s.io".into());
+            widgets.set_at(&["metadata", "annotations", APPROVAL], annotation.into());
+            settle(&mut widgets, [].iter(), "1");
+            assert_eq!(
+                conditions::holds(&widgets, "KubernetesAPIApprovalPolicyConformant"),
+                holds
+            );
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What all custom resources do: their objects are checked by the schema of their version, and with the strategy `None`
+//! conversion changes nothing but `apiVersion` and what the other version does not specify.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use holdfast_resource::structural::{CustomSchema, CustomType};
+use holdfast_resource::{ConversionError, FieldError, FieldPath, Refusal, ScaleFields, Strategy, WriteContext};
+use holdfast_value::{Map, SmolStr, Value};
+
+/// The strategy of a resource that a definition describes.
+pub(crate) struct CustomResource {
+    /// The kind of its objects.
+    pub(crate) kind: SmolStr,
+    /// Whether the definition is about to go, so that nothing new may come.
+    pub(crate) terminating: bool,
+    /// All versions of the definition, served or not.
+    pub(crate) versions: Vec<Version>,
+}
+
+/// A version of a definition.
+pub(crate) struct Version {
+    /// The name, such as `v1`.
+    pub(crate) name: SmolStr,
+    /// The `apiVersion` of its objects.
+    pub(crate) api_version: SmolStr,
+    /// The type of its objects.
+    pub(crate) schema: Arc<CustomSchema>,
+    /// What answers warn of where the version goes out of use.
+    pub(crate) deprecation: Option<String>,
+    /// Whether the status is written apart.
+    pub(crate) has_status: bool,
+    /// Where the numbers of a Scale stand.
+    pub(crate) scale: Option<ScaleFields>,
+}
+
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+
+impl CustomResource {
+    fn version_of(&self, object: &Value) -> Option<&Version> {
+        let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
+        self.versions.iter().find(|version| version.api_version == api_version)
+    }
+
+    /// What is wrong with kind and version, which stand in the place of all other errors.
+    fn validate_identity(&self, object: &Value) -> Vec<FieldError> {
+        let found = object.str_at(&["kind"]).unwrap_or_default();
+        if found == self.kind {
+            return Vec::new();
+        }
+        let why = format!("must be {}", self.kind);
+        vec![FieldError::invalid(&FieldPath::new("kind"), found, why)]
+    }
+
+    fn check(&self, object: &Value, check: impl FnOnce(&Version, &CustomType) -> Vec<FieldError>) -> Vec<FieldError> {
+        match self.version_of(object) {
+            Some(version) => check(version, version.schema.get()),
+            None => Vec::new(),
+        }
+    }
+}
+
+impl Strategy for CustomResource {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Refusal> {
+        if self.terminating {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Refusal::forbidden(why));
+        }
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if context.subresource == Some("status") {
+            keep_all_but_status(object, old);
+        }
+        Ok(())
+    }
+
+    fn validate_identity(&self, object: &Value) -> Vec<FieldError> {
+        Self::validate_identity(self, object)
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        self.check(object, |version, of| {
+            let mut errors = of.validate_schema(object, None);
+            check_scale(version, object, [true, true], &mut errors);
+            of.validate_rest(object, None, &mut errors);
+            errors
+        })
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let of_status = context.subresource == Some("status");
+        self.check(object, |version, of| {
+            let mut errors = if of_status {
+                of.validate_status(object, old)
+            } else {
+                of.validate_schema(object, Some(old))
+            };
+            check_scale(version, object, [!of_status, true], &mut errors);
+            of.validate_rest(object, Some(old), &mut errors);
+            errors
+        })
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let finalizers = |object: &Value| -> Vec<SmolStr> {
+            let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
+            let texts = list.map_or(&[][..], |list| list).iter().filter_map(Value::as_str);
+            texts.map(SmolStr::new).collect()
+        };
+        let before = old.map(finalizers).unwrap_or_default();
+        let mut new: Vec<SmolStr> = finalizers(object);
+        new.retain(|name| !before.contains(name) && !STANDARD_FINALIZERS.contains(&name.as_str()));
+        new.sort_unstable();
+        let warn = |name: SmolStr| {
+            let path = match (name.contains('/'), name.contains('.')) {
+                (true, _) => return None,
+                (false, true) => " including a path (/)",
+                (false, false) => "",
+            };
+            Some(format!(
+                "metadata.finalizers: {:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers",
+                name.as_str()
+            ))
+        };
+        new.into_iter().filter_map(warn).collect()
+    }
+
+    fn deprecation(&self, version: &str) -> Option<Cow<'_, str>> {
+        let version = self.versions.iter().find(|known| known.name == version)?;
+        version.deprecation.as_deref().map(Cow::Borrowed)
+    }
+
+    fn convert(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        let Some(version) = self
+            .versions
+            .iter()
+            .find(|version| version.api_version == to_api_version)
+        else {
+            return Err(ConversionError {
+                from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
+                to: to_api_version.to_owned(),
+            });
+        };
+        if object.str_at(&["apiVersion"]) != Some(to_api_version) {
+            object.set_at(&["apiVersion"], version.api_version.clone().into());
+        }
+        Ok(version.schema.get().shown(&object))
+    }
+}
+
+/// Leaves of a write to the status what is status, and who owns it.
+fn keep_all_but_status(object: &mut Value, old: &Value) {
+    let mut kept = old.clone();
+    let status = object.get("status").cloned();
+    match status {
+        Some(status) => kept.set_at(&["status"], status),
+        None => drop(kept.remove_at(&["status"])),
+    }
+    for field in ["managedFields", "resourceVersion"] {
+        match object.at(&["metadata", field]).cloned() {
+            Some(value) => kept.set_at(&["metadata", field], value),
+            None => drop(kept.remove_at(&["metadata", field])),
+        }
+    }
+    *object = kept;
+}
+
+/// What is wrong with the numbers of the Scale: those of the spec and those of the status, as `sides` says.
+fn check_scale(version: &Version, object: &Value, sides: [bool; 2], errors: &mut Vec<FieldError>) {
+    let Some(scale) = &version.scale else { return };
+    let numbers = [(&scale.spec_replicas, sides[0]), (&scale.status_replicas, sides[1])];
+    for (path, _) in numbers.into_iter().filter(|(_, checked)| *checked) {
+        let Some(value) = value_at(object, path) else { continue };
+        let shown = format!(".{}", path.join("."));
+        let field = FieldPath::new(&shown);
+        match value {
+            Value::Int(number) if *number < 0 => {
+                errors.push(FieldError::invalid(&field, *number, "should be a non-negative integer"));
+            }
+            Value::Int(number) if *number > i64::from(i32::MAX) => {
+                let why = format!("should be less than or equal to {}", i32::MAX);
+                errors.push(FieldError::invalid(&field, *number, why));
+            }
+            Value::Int(_) | Value::Null => {}
+            other => errors.push(FieldError::invalid(&field, 0, accessor_error(&shown, other, "int64"))),
+        }
+    }
+    if let Some(path) = scale.selector.as_ref().filter(|_| sides[1])
+        && let Some(value) = value_at(object, path)
+        && !matches!(value, Value::String(_) | Value::Null)
+    {
+        let shown = format!(".{}", path.join("."));
+        let why = accessor_error(&shown, value, "string");
+        errors.push(FieldError::invalid(&FieldPath::new(&shown), "", why));
+    }
+}
+
+fn accessor_error(path: &str, value: &Value, expected: &str) -> String {
+    let found = match value {
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::UInt(_) | Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) | Value::Null => "map[string]interface {}",
+    };
+    let shown = match value {
+        Value::String(text) => text.to_string(),
+        other => other.to_string(),
+    };
+    format!("{path} accessor error: {shown} is of the type {found}, expected {expected}")
+}
+
+fn value_at<'v>(object: &'v Value, path: &[SmolStr]) -> Option<&'v Value> {
+    path.iter()
+        .try_fold(object, |value, name| value.as_map().and_then(|map: &Map| map.get(name)))
+}

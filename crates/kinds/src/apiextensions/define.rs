@@ -1,0 +1,352 @@
+//! From a CustomResourceDefinition to the resource that it defines.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::jsonpath::JsonPath;
+use holdfast_resource::structural::{CustomSchema, SchemaSource};
+use holdfast_resource::table::{Cell, Column};
+use holdfast_resource::version_order;
+use holdfast_resource::{
+    DefiningObject, Definition, GarbageCollection, Generation, GroupVersion, GroupVersionKind, NameRule, Resource,
+    ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+};
+use holdfast_value::{SmolStr, Value};
+use sha2::{Digest as _, Sha256};
+use smol_str::format_smolstr;
+
+use super::custom_resource::{CustomResource, Version};
+
+const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
+const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+/// What can be done with custom objects.
+const VERBS: [Verb; 8] = [
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Create,
+    Verb::Update,
+    Verb::Watch,
+];
+
+/// What can be done with parts of custom objects.
+const SUBRESOURCE_VERBS: [Verb; 3] = [Verb::Get, Verb::Patch, Verb::Update];
+
+/// What a write to the status leaves alone.
+const KEPT_BY_STATUS: [&[&str]; 6] = [
+    &["metadata", "annotations"],
+    &["metadata", "finalizers"],
+    &["metadata", "generateName"],
+    &["metadata", "labels"],
+    &["metadata", "ownerReferences"],
+    &["spec"],
+];
+
+/// The resource that the definition describes; `None` before its names are accepted. What served objects depend on is
+/// that of `before`, as long as neither the spec nor the accepted names change.
+pub(crate) fn define(defining: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
+    let (object, fingerprint) = (&defining.object, fingerprint(&defining.object));
+    if !condition(object, "Established") {
+        return None;
+    }
+    let terminating = condition(object, "Terminating");
+    let known = before.and_then(|resource| Some((resource, resource.definition.as_ref()?)));
+    let same = known.filter(|(_, definition)| definition.fingerprint == fingerprint);
+    if let Some((resource, definition)) = same
+        && definition.terminating == terminating
+    {
+        return Some(Arc::clone(resource));
+    }
+    let serial = same.map_or(defining.revision, |(_, definition)| definition.serial);
+    resource(
+        defining,
+        Definition {
+            name: object.str_at(&["metadata", "name"]).map(SmolStr::new)?,
+            serial,
+            terminating,
+            fingerprint,
+            schemas: Vec::new(),
+        },
+    )
+    .map(Arc::new)
+}
+
+/// What tells two states of a definition apart, as far as what is served goes.
+fn fingerprint(object: &Value) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for path in [&["metadata", "uid"][..], &["spec"], &["status", "acceptedNames"]] {
+        if let Some(value) = object.at(path) {
+            hash.update(holdfast_value::json::to_vec(value));
+        }
+        hash.update([0]);
+    }
+    hash.finalize().into()
+}
+
+/// Whether the definition has a condition of this type that is true.
+pub(crate) fn condition(object: &Value, of: &str) -> bool {
+    let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
+    conditions.is_some_and(|conditions| {
+        conditions
+            .iter()
+            .any(|condition| condition.str_at(&["type"]) == Some(of) && condition.str_at(&["status"]) == Some("True"))
+    })
+}
+
+fn resource(defining: &DefiningObject, mut definition: Definition) -> Option<Resource> {
+    let (object, names) = (&defining.object, defining.object.at(&["status", "acceptedNames"])?);
+    let text = |value: &Value, name: &str| value.str_at(&[name]).map(SmolStr::new).unwrap_or_default();
+    let texts = |name: &str| -> Vec<SmolStr> {
+        let list = names.get(name).and_then(Value::as_list).map_or(&[][..], |list| list);
+        list.iter().filter_map(Value::as_str).map(SmolStr::new).collect()
+    };
+    let group = SmolStr::new(object.str_at(&["spec", "group"])?);
+    let plural = SmolStr::new(object.str_at(&["spec", "names", "plural"])?);
+    let kind = text(names, "kind");
+    let versions = object.at(&["spec", "versions"]).and_then(Value::as_list)?;
+    let stored = versions
+        .iter()
+        .find(|version| version.get("storage").and_then(Value::as_bool) == Some(true))?;
+    let scope = match object.str_at(&["spec", "scope"])? {
+        "Cluster" => Scope::Cluster,
+        _ => Scope::Namespaced,
+    };
+    let hash = storage_version_hash(&group, &text(stored, "name"), &kind);
+    let mut all = Vec::new();
+    let mut served = Vec::new();
+    for (at, version) in versions.iter().enumerate() {
+        let known = version_of(defining, &group, at, version);
+        if version.get("served").and_then(Value::as_bool) == Some(true) {
+            served.push(served_version(version, &known, &group, &kind, names, &hash));
+        }
+        all.push(known);
+    }
+    served.sort_by(|a, b| version_order::compare(&a.group_version.version, &b.group_version.version));
+    for version in &mut all {
+        if version.deprecation.as_deref() == Some("") {
+            version.deprecation = Some(standard_deprecation(version, &kind, &served, versions));
+        }
+    }
+    let schemas = all
+        .iter()
+        .map(|version| (version.api_version.clone(), Arc::clone(&version.schema)));
+    definition.schemas = schemas.collect();
+    Some(Resource {
+        storage: Some(Storage {
+            prefix: format_smolstr!("/registry/{group}/{plural}/"),
+            api_version: format_smolstr!("{group}/{}", text(stored, "name")),
+        }),
+        singular: text(names, "singular"),
+        short_names: texts("shortNames"),
+        categories: texts("categories"),
+        scope,
+        versions: served,
+        rules: ResourceRules {
+            create_on_update: false,
+            unconditional_update: false,
+            graceful_deletion: false,
+            delete_returns_object: false,
+            garbage_collection: GarbageCollection::Background,
+            generation: Generation::Counted {
+                from_one: true,
+                fields: vec![SmolStr::new_static("*")],
+                subresources: Vec::new(),
+            },
+            name: NameRule::Subdomain,
+            field_selectors: Vec::new(),
+            namespace_selector: scope == Scope::Namespaced,
+            initial_status: None,
+        },
+        strategy: Arc::new(CustomResource {
+            kind: kind.clone(),
+            terminating: definition.terminating,
+            versions: all,
+        }),
+        group,
+        plural,
+        kind,
+        definition: Some(definition),
+    })
+}
+
+/// What is known of a version, whether it is served or not.
+fn version_of(defining: &DefiningObject, group: &str, at: usize, version: &Value) -> Version {
+    let name = SmolStr::new(version.str_at(&["name"]).unwrap_or_default());
+    let read = Arc::clone(&defining.read);
+    let source: SchemaSource = Arc::new(move || {
+        let object = read();
+        let versions = object.at(&["spec", "versions"]).and_then(Value::as_list)?;
+        versions.get(at)?.at(&["schema", "openAPIV3Schema"]).cloned()
+    });
+    let deprecated = version.get("deprecated").and_then(Value::as_bool) == Some(true);
+    Version {
+        api_version: format_smolstr!("{group}/{name}"),
+        schema: Arc::new(CustomSchema::new(source, Arc::clone(&defining.types))),
+        deprecation: deprecated.then(|| version.str_at(&["deprecationWarning"]).unwrap_or_default().to_owned()),
+        has_status: version.at(&["subresources", "status"]).is_some(),
+        scale: version.at(&["subresources", "scale"]).map(scale_fields),
+        name,
+    }
+}
+
+/// What is said of a deprecated version that has no words of its own: the newest version to use instead.
+fn standard_deprecation(version: &Version, kind: &str, served: &[ResourceVersion], all: &[Value]) -> String {
+    let deprecated = |name: &str| {
+        all.iter()
+            .any(|other| other.str_at(&["name"]) == Some(name) && other.get("deprecated").is_some_and(is_true))
+    };
+    let better = served.iter().find(|other| {
+        let name = &other.group_version.version;
+        !deprecated(name) && version_order::compare(name, &version.name).is_lt()
+    });
+    let instead = better.map_or_else(String::new, |other| format!("; use {} {kind}", other.api_version));
+    format!("{} {kind} is deprecated{instead}", version.api_version)
+}
+
+fn is_true(value: &Value) -> bool {
+    value.as_bool() == Some(true)
+}
+
+fn served_version(
+    version: &Value,
+    known: &Version,
+    group: &SmolStr,
+    kind: &SmolStr,
+    names: &Value,
+    hash: &SmolStr,
+) -> ResourceVersion {
+    let group_version = GroupVersion::new(group.clone(), known.name.clone());
+    let mut subresources = Vec::new();
+    let mut reset_fields = Vec::new();
+    if known.has_status {
+        let kept = |path: &&[&str]| path.iter().copied().map(SmolStr::new).collect();
+        subresources.push(Subresource {
+            name: SmolStr::new_static("status"),
+            kind: GroupVersionKind {
+                group_version: group_version.clone(),
+                kind: kind.clone(),
+            },
+            verbs: SUBRESOURCE_VERBS.to_vec(),
+            scale: None,
+            columns: Vec::new(),
+            reset_fields: KEPT_BY_STATUS.iter().map(kept).collect(),
+        });
+        reset_fields.push(vec![SmolStr::new_static("status")]);
+    }
+    if let Some(scale) = &known.scale {
+        subresources.push(Subresource {
+            name: SmolStr::new_static("scale"),
+            kind: GroupVersionKind {
+                group_version: GroupVersion::new("autoscaling", "v1"),
+                kind: SmolStr::new_static("Scale"),
+            },
+            verbs: SUBRESOURCE_VERBS.to_vec(),
+            scale: Some(scale.clone()),
+            columns: scale_columns(),
+            reset_fields: Vec::new(),
+        });
+    }
+    let list_kind = names.str_at(&["listKind"]).unwrap_or_default();
+    ResourceVersion {
+        api_version: known.api_version.clone(),
+        group_version,
+        list_kind: SmolStr::new(list_kind),
+        storage_version_hash: hash.clone(),
+        verbs: VERBS.to_vec(),
+        subresources,
+        reset_fields,
+        columns: columns(version),
+        field_selectors: items(version, "selectableFields")
+            .filter_map(|field| field.str_at(&["jsonPath"]))
+            .map(|path| SmolStr::new(path.trim_start_matches('.')))
+            .collect(),
+    }
+}
+
+fn items<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
+    value
+        .get(name)
+        .and_then(Value::as_list)
+        .map_or(&[][..], |list| list)
+        .iter()
+}
+
+fn scale_fields(scale: &Value) -> ScaleFields {
+    let path = |name: &str| -> Option<Vec<SmolStr>> {
+        let text = scale.str_at(&[name]).filter(|text| !text.is_empty())?;
+        Some(text.trim_start_matches('.').split('.').map(SmolStr::new).collect())
+    };
+    ScaleFields {
+        spec_replicas: path("specReplicasPath").unwrap_or_default(),
+        status_replicas: path("statusReplicasPath").unwrap_or_default(),
+        selector: path("labelSelectorPath"),
+    }
+}
+
+/// The columns of a Scale.
+fn scale_columns() -> Vec<Column> {
+    let lines = [
+        "Name | string | 0 | text metadata.name",
+        "Desired | integer | 0 | number spec.replicas",
+        "Available | integer | 0 | number status.replicas",
+        "Age | string | 0 | age metadata.creationTimestamp",
+    ];
+    lines.iter().filter_map(|line| Column::parse(line)).collect()
+}
+
+/// The columns that a version lists, behind the name; name and age where it lists none.
+fn columns(version: &Value) -> Vec<Column> {
+    let column = |name: &str, sort: &str, format: &str, description: String, priority: i64, path: &str| {
+        Some(Column {
+            name: SmolStr::new(name),
+            sort: SmolStr::new(sort),
+            format: SmolStr::new(format),
+            description: description.into(),
+            priority,
+            cell: Cell::defined(JsonPath::parse(path).ok()?, sort),
+        })
+    };
+    let mut columns = Vec::new();
+    columns.extend(column(
+        "Name",
+        "string",
+        "name",
+        NAME_DESCRIPTION.to_owned(),
+        0,
+        ".metadata.name",
+    ));
+    let mut listed = items(version, "additionalPrinterColumns").peekable();
+    if listed.peek().is_none() {
+        let age = AGE_DESCRIPTION.to_owned();
+        columns.extend(column("Age", "date", "", age, 0, ".metadata.creationTimestamp"));
+    }
+    for listed in listed {
+        let text = |name: &str| listed.str_at(&[name]).unwrap_or_default();
+        let path = text("jsonPath");
+        let description = match text("description") {
+            "" => format!("Custom resource definition column (in JSONPath format): {path}"),
+            described => described.to_owned(),
+        };
+        let priority = listed.get("priority").and_then(Value::as_i64).unwrap_or_default();
+        columns.extend(column(
+            text("name"),
+            text("type"),
+            text("format"),
+            description,
+            priority,
+            path,
+        ));
+    }
+    columns
+}
+
+/// The hash by which discovery tells storage versions apart, as the reference makes it.
+fn storage_version_hash(group: &str, version: &str, kind: &str) -> SmolStr {
+    let hash = Sha256::digest(format!("{group}/{version}/{kind}"));
+    STANDARD.encode(&hash[..8]).into()
+}

@@ -1,0 +1,183 @@
+//! The type of the objects of a custom resource in one version.
+
+use std::sync::{Arc, OnceLock};
+
+use holdfast_merge::{Schema, TypeRef};
+use holdfast_value::Value;
+
+use super::embedded::Metadata;
+use super::prune::Dropped;
+use super::{Node, Ratchet, merge};
+use crate::schema::{TypeId, TypeTable};
+use crate::{FieldError, FieldPath};
+
+/// The definition name of the type of metadata.
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// Gives the JSON schema of a version when it is first needed.
+pub type SchemaSource = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
+
+/// The type of the objects of one version, made when it is first needed: of a thousand definitions most are never asked
+/// for.
+pub struct CustomSchema {
+    source: SchemaSource,
+    types: Arc<TypeTable>,
+    made: OnceLock<Arc<CustomType>>,
+}
+
+impl CustomSchema {
+    /// The type of the schema that `source` gives, with metadata of the type that stands in `types`.
+    pub fn new(source: SchemaSource, types: Arc<TypeTable>) -> Self {
+        Self {
+            source,
+            types,
+            made: OnceLock::new(),
+        }
+    }
+
+    /// The JSON schema, made anew.
+    pub fn json(&self) -> Option<Value> {
+        (self.source)()
+    }
+
+    /// The type.
+    pub fn get(&self) -> &Arc<CustomType> {
+        self.made.get_or_init(|| {
+            let schema = (self.source)();
+            Arc::new(CustomType::new(schema.as_ref(), Arc::clone(&self.types)))
+        })
+    }
+}
+
+/// The type of the objects of a custom resource in one version.
+pub struct CustomType {
+    types: Arc<TypeTable>,
+    metadata: Option<TypeId>,
+    root: Node,
+    merge: OnceLock<(Arc<Schema>, TypeRef)>,
+}
+
+/// A custom object as it is read.
+#[derive(Debug)]
+pub struct ReadObject {
+    /// The object, without what its schema does not specify.
+    pub value: Value,
+    /// The paths of what was left out: those in metadata first, then the others in their order.
+    pub unknown: Vec<String>,
+}
+
+impl CustomType {
+    /// The type of a JSON schema; without one, any field may be there.
+    pub fn new(schema: Option<&Value>, types: Arc<TypeTable>) -> Self {
+        let root = schema.map_or_else(
+            || Node {
+                preserves_unknown: true,
+                ..Node::default()
+            },
+            Node::read,
+        );
+        Self {
+            metadata: types.id(OBJECT_META),
+            types,
+            root,
+            merge: OnceLock::new(),
+        }
+    }
+
+    /// The schema.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// How objects merge.
+    pub fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
+        if let Some((schema, of)) = self.merge.get() {
+            return Some((Arc::clone(schema), *of));
+        }
+        let schema = Arc::new(merge::merge_schema(&self.root, &self.types, self.metadata?));
+        let of = schema.named(merge::ROOT)?;
+        let (schema, of) = self.merge.get_or_init(|| (schema, of));
+        Some((Arc::clone(schema), *of))
+    }
+
+    /// Reads an object that a client sent: metadata in its form, without what the schema does not specify.
+    ///
+    /// # Errors
+    /// Why metadata cannot be read.
+    pub fn read(&self, object: &Value) -> Result<ReadObject, String> {
+        self.read_with(object, false)
+    }
+
+    /// An object that is stored, as it is shown now: by the schema of today, with its defaults. What does not fit is
+    /// dropped. Shares everything that is as it was.
+    pub fn shown(&self, object: &Value) -> Value {
+        let read = self.read_with(object, true).map(|read| read.value);
+        self.with_defaults(read.unwrap_or_else(|_| object.clone()))
+    }
+
+    fn read_with(&self, object: &Value, drops_malformed: bool) -> Result<ReadObject, String> {
+        let mut dropped = Dropped::default();
+        let mut value = object.clone();
+        let metadata = self.metadata.map(|of| Metadata {
+            types: &self.types,
+            of,
+            drops_malformed,
+        });
+        if let Some(reader) = metadata
+            && let Some(metadata) = object.get("metadata")
+            && let Some(read) = reader.read(metadata, &mut dropped)?
+        {
+            value.set_at(&["metadata"], read);
+        }
+        let mut below = Dropped::default();
+        if let Some(pruned) = self.root.prune(&value, true, &mut below) {
+            value = pruned;
+        }
+        if let Some(reader) = metadata {
+            let changed = self
+                .root
+                .read_embedded(&value, &FieldPath::default(), reader, &mut below)
+                .map_err(|error| error.to_string())?;
+            value = changed.unwrap_or(value);
+        }
+        below.paths.sort_unstable();
+        let mut unknown = dropped.paths;
+        unknown.extend(below.paths);
+        Ok(ReadObject { value, unknown })
+    }
+
+    /// The object with its defaults, without `null` where none may stand.
+    pub fn with_defaults(&self, object: Value) -> Value {
+        let object = self.root.with_defaults(&object).unwrap_or(object);
+        self.root.without_nulls(&object).unwrap_or(object)
+    }
+
+    /// What is wrong with an object by its schema; with the object that it takes the place of, what was wrong before and is
+    /// as it was is left out.
+    pub fn validate_schema(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.root.validate(object, old.map(Ratchet), &FieldPath::default())
+    }
+
+    /// The same of an object whose status alone is written.
+    pub fn validate_status(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (Some(schema), Some(status)) = (self.root.property("status"), object.get("status")) else {
+            return Vec::new();
+        };
+        let old = old.get("status").map(Ratchet);
+        schema.validate(status, old, &FieldPath::new("status"))
+    }
+
+    /// What is wrong with embedded objects, and with lists that are sets or maps: with the latter only where they were
+    /// right before.
+    pub fn validate_rest(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let root = FieldPath::default();
+        self.root.validate_embedded(object, &root, errors);
+        let mut before = Vec::new();
+        if let Some(old) = old {
+            self.root.list_duplicates(old, &root, &mut before);
+        }
+        if before.is_empty() {
+            self.root.list_duplicates(object, &root, errors);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Lists that are sets or maps by key: no item stands there twice.
+
+use std::collections::HashSet;
+
+use holdfast_value::{List, Map, Value, json};
+
+use super::Node;
+use crate::schema::ListType;
+use crate::{FieldError, FieldPath};
+
+impl Node {
+    /// The items of sets and of lists by key that stand there for the second time.
+    pub(super) fn list_duplicates(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+        if !self.within.keyed_lists {
+            return;
+        }
+        match value {
+            Value::Map(map) => {
+                for (name, value) in map {
+                    if let Some(of) = self.property(name) {
+                        of.list_duplicates(value, &path.child(name), errors);
+                    } else if let Some(of) = self.field(name) {
+                        of.list_duplicates(value, &path.key(name), errors);
+                    }
+                }
+            }
+            Value::List(list) => {
+                match self.list_type {
+                    Some(ListType::Set) => repeated(list, path, errors, |item| Some(item.clone())),
+                    Some(ListType::Map) => repeated(list, path, errors, |item| self.key_of(item)),
+                    Some(ListType::Atomic) | None => {}
+                }
+                let Some(of) = self.items.as_deref().filter(|of| of.within.keyed_lists) else {
+                    return;
+                };
+                for (at, item) in list.iter().enumerate() {
+                    of.list_duplicates(item, &path.index(at), errors);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The key fields of an item, those that are there.
+    fn key_of(&self, item: &Value) -> Option<Value> {
+        let item = item.as_map()?;
+        let fields = self.list_map_keys.iter();
+        let key: Map = fields
+            .filter_map(|name| Some((name.clone(), item.get(name)?.clone())))
+            .collect();
+        Some(Value::Map(key))
+    }
+}
+
+fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: impl Fn(&Value) -> Option<Value>) {
+    let mut seen = HashSet::with_capacity(list.len());
+    for (at, item) in list.iter().enumerate() {
+        let Some(key) = key(item) else { continue };
+        // The text tells values apart as their equality does: numbers are written by their value.
+        if !seen.insert(json::to_string(&key)) {
+            errors.push(FieldError::duplicate(&path.index(at), key));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::Limits;
+
+    use super::*;
+
+    #[test]
+    fn an_item_is_told_when_it_stands_there_again() {
+        let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let node = Node::read(&value(
+            r#"{"properties":{"set":{"items":{},"x-kubernetes-list-type":"set"},
+            "map":{"items":{},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k","p"]},"atom":{"items":{}}}}"#,
+        ));
+        for (object, found) in [
+            (r#"{"set":[1,2,1.0,"1"]}"#, vec!["set[2]: Duplicate value: 1"]),
+            (
+                r#"{"map":[{"k":"a","p":1,"v":1},{"k":"b"},{"k":"a","p":1,"v":2}]}"#,
+                vec![r#"map[2]: Duplicate value: {"k":"a","p":1}"#],
+            ),
+            (r#"{"atom":[1,1]}"#, vec![]),
+        ] {
+            let mut errors = Vec::new();
+            node.list_duplicates(&value(object), &FieldPath::default(), &mut errors);
+            let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(texts, found, "{object}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Objects within objects (`x-kubernetes-embedded-resource`), and metadata, which the object itself has too.
+
+use holdfast_value::{Map, Value};
+
+use super::Node;
+use super::prune::Dropped;
+use crate::metadata::{formats, validate_embedded_metadata};
+use crate::schema::{ListRebuild, MapRebuild, TypeId, TypeTable, decode};
+use crate::{FieldError, FieldPath, GroupVersion};
+
+/// How metadata is read: by the type that all objects share.
+#[derive(Clone, Copy)]
+pub(super) struct Metadata<'t> {
+    pub(super) types: &'t TypeTable,
+    pub(super) of: TypeId,
+    /// Whether what cannot be read is dropped rather than refused: for what is stored already.
+    pub(super) drops_malformed: bool,
+}
+
+impl Metadata<'_> {
+    /// The metadata of an object in the form of its type; `None` if it has that form.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) fn read(&self, metadata: &Value, dropped: &mut Dropped) -> Result<Option<Value>, String> {
+        match decode(self.types, self.of, metadata) {
+            Ok(decoded) => {
+                for unknown in decoded.unknown {
+                    dropped.field("metadata", |dropped| dropped.tell(&unknown.path));
+                }
+                Ok((decoded.value != *metadata || metadata.is_null()).then_some(decoded.value))
+            }
+            Err(_) if self.drops_malformed => Ok(Some(self.readable(metadata))),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The fields that can be read.
+    fn readable(&self, metadata: &Value) -> Value {
+        let fields = metadata.as_map().into_iter().flatten();
+        let readable: Map = fields
+            .filter(|(name, value)| {
+                let alone: Map = [((*name).clone(), (*value).clone())].into_iter().collect();
+                decode(self.types, self.of, &Value::Map(alone)).is_ok()
+            })
+            .cloned()
+            .collect();
+        let decoded = decode(self.types, self.of, &Value::Map(readable));
+        decoded
+            .map(|decoded| decoded.value)
+            .unwrap_or_else(|_| Value::empty_map())
+    }
+}
+
+impl Node {
+    /// The value with the metadata of embedded objects in its form; `None` if it is so. The object itself is not looked at.
+    ///
+    /// # Errors
+    /// What cannot be read as metadata.
+    pub(super) fn read_embedded(
+        &self,
+        value: &Value,
+        path: &FieldPath,
+        metadata: Metadata<'_>,
+        dropped: &mut Dropped,
+    ) -> Result<Option<Value>, FieldError> {
+        if !self.within.embedded {
+            return Ok(None);
+        }
+        match value {
+            Value::Map(map) => {
+                let mut rebuild = MapRebuild::new(map);
+                for (at, (name, value)) in map.iter().enumerate() {
+                    let below = path.child(name);
+                    let identity = self.embedded && matches!(name.as_str(), "apiVersion" | "kind");
+                    if identity && !matches!(value, Value::String(_)) {
+                        if !metadata.drops_malformed {
+                            return Err(FieldError::invalid(&below, value.clone(), "must be a string"));
+                        }
+                        rebuild.drop(at);
+                        continue;
+                    }
+                    let changed = if self.embedded && name == "metadata" {
+                        let read = dropped.field_at(path, |dropped| metadata.read(value, dropped));
+                        read.map_err(|why| FieldError::invalid(&below, value.clone(), why))?
+                    } else {
+                        match self.field(name) {
+                            Some(of) => of.read_embedded(value, &below, metadata, dropped)?,
+                            None => None,
+                        }
+                    };
+                    match changed {
+                        Some(changed) => rebuild.replace(at, changed),
+                        None => rebuild.keep(at),
+                    }
+                }
+                Ok(rebuild.finish())
+            }
+            Value::List(list) => {
+                let Some(of) = self.items.as_deref() else {
+                    return Ok(None);
+                };
+                let mut rebuild = ListRebuild::new(list);
+                for (at, item) in list.iter().enumerate() {
+                    rebuild.settle(at, of.read_embedded(item, &path.index(at), metadata, dropped)?);
+                }
+                Ok(rebuild.finish())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What is wrong with the identity and the metadata of embedded objects.
+    pub(super) fn validate_embedded(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+        if !self.within.embedded {
+            return;
+        }
+        match value {
+            Value::Map(map) => {
+                if self.embedded {
+                    identity(map, path, errors);
+                }
+                for (name, value) in map {
+                    if let Some(of) = self.field(name) {
+                        of.validate_embedded(value, &path.child(name), errors);
+                    }
+                }
+            }
+            Value::List(list) => {
+                for (at, item) in list.iter().enumerate() {
+                    if let Some(of) = self.items.as_deref() {
+                        of.validate_embedded(item, &path.index(at), errors);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for name in ["apiVersion", "kind"] {
+        let field = path.child(name);
+        let Some(value) = object.get(name) else {
+            errors.push(FieldError::required(&field, ""));
+            continue;
+        };
+        let mut invalid = |why: &str| errors.push(FieldError::invalid(&field, value.clone(), why));
+        match value.as_str() {
+            None => invalid("must be a string"),
+            Some("") => invalid("must not be empty"),
+            Some(text) if name == "apiVersion" => {
+                if GroupVersion::parse(text).is_none() {
+                    invalid(&format!("unexpected GroupVersion string: {text}"));
+                }
+            }
+            Some(text) => {
+                let faults = formats::dns_label_1035(&text.to_lowercase());
+                if !faults.is_empty() {
+                    invalid(&format!(
+                        "may have mixed case, but should otherwise match: {}",
+                        faults.join(",")
+                    ));
+                }
+            }
+        }
+    }
+    if let Some(metadata) = object.get("metadata") {
+        validate_embedded_metadata(&path.child("metadata"), metadata, errors);
+    }
+}

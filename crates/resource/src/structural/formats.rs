@@ -1,0 +1,306 @@
+//! The forms of texts that schemas name (`format`), as the reference checks them. Forms that are not in the table are not
+//! checked at all.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+use crate::metadata::formats::{dns_label, dns_subdomain};
+
+type Check = fn(&str) -> bool;
+
+/// The names of forms of texts, without hyphens, and their checks.
+const FORMS: [(&str, Check); 26] = [
+    ("bsonobjectid", |text| text.len() == 24 && is_hex(text)),
+    ("byte", is_base64),
+    ("cidr", is_cidr),
+    ("creditcard", is_credit_card),
+    ("date", is_date),
+    ("datetime", is_date_time),
+    ("duration", is_duration),
+    ("email", is_email),
+    ("hexcolor", |text| {
+        let digits = text.strip_prefix('#').unwrap_or(text);
+        matches!(digits.len(), 3 | 6) && is_hex(digits)
+    }),
+    ("hostname", is_host_name),
+    ("ipv4", |text| text.contains('.') && text.parse::<IpAddr>().is_ok()),
+    ("ipv6", |text| text.contains(':') && text.parse::<Ipv6Addr>().is_ok()),
+    ("isbn", |text| is_isbn10(text) || is_isbn13(text)),
+    ("isbn10", is_isbn10),
+    ("isbn13", is_isbn13),
+    ("k8slongname", |text| dns_subdomain(text).is_empty()),
+    ("k8sshortname", |text| dns_label(text).is_empty()),
+    ("mac", is_mac),
+    ("password", |_| true),
+    ("rgbcolor", is_rgb_color),
+    ("ssn", is_social_security_number),
+    ("uri", is_uri),
+    ("uuid", |text| is_uuid(text, None)),
+    ("uuid3", |text| is_uuid(text, Some('3'))),
+    ("uuid4", |text| is_uuid(text, Some('4'))),
+    ("uuid5", |text| is_uuid(text, Some('5'))),
+];
+
+/// Forms of numbers.
+const NUMBERS: [&str; 4] = ["int32", "int64", "float", "double"];
+
+/// Whether values are checked for this form.
+pub fn is_known_format(name: &str) -> bool {
+    NUMBERS.contains(&name) || check_of(name).is_some()
+}
+
+/// Whether the text has the form; any has a form that is not known.
+pub(super) fn has_form(name: &str, text: &str) -> bool {
+    check_of(name).is_none_or(|check| check(text))
+}
+
+fn check_of(name: &str) -> Option<Check> {
+    let plain = name.replace('-', "");
+    let at = FORMS.binary_search_by(|(known, _)| (*known).cmp(&plain)).ok()?;
+    Some(FORMS[at].1)
+}
+
+fn matches(regex: &'static OnceLock<Option<Regex>>, pattern: &str, text: &str) -> bool {
+    let regex = regex.get_or_init(|| Regex::new(pattern).ok());
+    regex.as_ref().is_some_and(|regex| regex.is_match(text))
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_base64(text: &str) -> bool {
+    let body = text.trim_end_matches('=');
+    !text.is_empty()
+        && text.len().is_multiple_of(4)
+        && text.len() - body.len() <= 2
+        && body
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else {
+        return false;
+    };
+    let most = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    let digits = !bits.is_empty() && bits.len() <= 3 && bits.bytes().all(|byte| byte.is_ascii_digit());
+    digits && bits.parse::<u16>().is_ok_and(|bits| bits <= most)
+}
+
+fn is_credit_card(text: &str) -> bool {
+    let digits: Vec<u32> = text.chars().filter_map(|letter| letter.to_digit(10)).collect();
+    let of_digits = text
+        .chars()
+        .all(|letter| letter.is_ascii_digit() || matches!(letter, ' ' | '-'));
+    if !of_digits || !(13..=19).contains(&digits.len()) {
+        return false;
+    }
+    let doubled = |(at, digit): (usize, &u32)| match (at % 2, digit * 2) {
+        (0, _) => *digit,
+        (_, twice) if twice > 9 => twice - 9,
+        (_, twice) => twice,
+    };
+    digits.iter().rev().enumerate().map(doubled).sum::<u32>() % 10 == 0
+}
+
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
+        return false;
+    }
+    let number = |range: std::ops::Range<usize>| {
+        let part = &bytes[range];
+        let digits = part.iter().all(u8::is_ascii_digit);
+        digits.then(|| part.iter().fold(0u32, |sum, digit| sum * 10 + u32::from(digit - b'0')))
+    };
+    let (Some(year), Some(month), Some(day)) = (number(0..4), number(5..7), number(8..10)) else {
+        return false;
+    };
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        _ => return false,
+    };
+    (1..=days).contains(&day)
+}
+
+fn is_date_time(text: &str) -> bool {
+    static TIME: OnceLock<Option<Regex>> = OnceLock::new();
+    const PATTERN: &str = r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})$";
+    let split = text.split_once(['T', 't']);
+    split.is_some_and(|(date, time)| is_date(date) && matches(&TIME, PATTERN, time))
+}
+
+/// A duration as Go writes them, or numbers with words such as `3 days`.
+fn is_duration(text: &str) -> bool {
+    static GO: OnceLock<Option<Regex>> = OnceLock::new();
+    static WORDS: OnceLock<Option<Regex>> = OnceLock::new();
+    const GO_PATTERN: &str = r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
+    const WORDS_PATTERN: &str =
+        r"(?i)[0-9]+\s*(ns\b|nano|us\b|µs|micro|ms\b|milli|s\b|sec|m\b|min|h\b|hr\b|hour|d\b|day|w\b|wk\b|week)";
+    matches(&GO, GO_PATTERN, text) || matches(&WORDS, WORDS_PATTERN, text)
+}
+
+/// An address, with or without the name of whom it is of.
+fn is_email(text: &str) -> bool {
+    static ADDRESS: OnceLock<Option<Regex>> = OnceLock::new();
+    const PATTERN: &str = r#"^([^<>@]*<)?([^\s<>@",;:\\()\[\]]+|"[^"]+")@([^\s<>@",;:\\()\[\]]+|\[[^\]]+\])>?$"#;
+    let text = text.trim();
+    let address = text.rsplit_once('<').map_or(text, |(_, address)| address);
+    let local = address.split('@').next().unwrap_or_default();
+    text.contains('<') == text.ends_with('>')
+        && matches(&ADDRESS, PATTERN, text)
+        && !local.starts_with('.')
+        && !local.ends_with('.')
+        && !local.contains("..")
+}
+
+fn is_host_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .chars()
+                .all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_'))
+    };
+    name.len() <= 255 && name.split('.').all(is_label)
+}
+
+fn is_isbn10(text: &str) -> bool {
+    let plain = text.replace(['-', ' '], "");
+    let digit = |(at, letter): (usize, char)| match letter {
+        'X' | 'x' if at == 9 => Some(10),
+        other => other.to_digit(10),
+    };
+    let digits: Option<Vec<u32>> = plain.chars().enumerate().map(digit).collect();
+    digits.is_some_and(|digits| {
+        digits.len() == 10 && digits.iter().zip((1..=10).rev()).map(|(a, b)| a * b).sum::<u32>() % 11 == 0
+    })
+}
+
+fn is_isbn13(text: &str) -> bool {
+    let plain = text.replace(['-', ' '], "");
+    let digits: Option<Vec<u32>> = plain.chars().map(|letter| letter.to_digit(10)).collect();
+    digits.is_some_and(|digits| {
+        let weighted = digits.iter().zip([1, 3].into_iter().cycle()).map(|(a, b)| a * b);
+        digits.len() == 13 && weighted.sum::<u32>() % 10 == 0
+    })
+}
+
+/// Six, eight or twenty octets, with colons or hyphens between each or points between pairs.
+fn is_mac(text: &str) -> bool {
+    let split = |separator: char, letters: usize| {
+        let parts: Vec<&str> = text.split(separator).collect();
+        let whole = parts.iter().all(|part| part.len() == letters && is_hex(part));
+        (whole, parts.len() * letters / 2)
+    };
+    [split(':', 2), split('-', 2), split('.', 4)]
+        .iter()
+        .any(|(whole, octets)| *whole && matches!(octets, 6 | 8 | 20))
+}
+
+fn is_rgb_color(text: &str) -> bool {
+    let inner = text
+        .strip_prefix("rgb(")
+        .and_then(|rest| rest.strip_suffix(')'))
+        .unwrap_or_default();
+    let parts: Vec<&str> = inner.split(',').map(str::trim).collect();
+    parts.len() == 3 && parts.iter().all(|part| part.parse::<u8>().is_ok())
+}
+
+fn is_social_security_number(text: &str) -> bool {
+    static NUMBER: OnceLock<Option<Regex>> = OnceLock::new();
+    matches(&NUMBER, "^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$", text)
+}
+
+/// An absolute URI or an absolute path.
+fn is_uri(text: &str) -> bool {
+    static SCHEME: OnceLock<Option<Regex>> = OnceLock::new();
+    let clean = !text.chars().any(|letter| letter.is_ascii_control() || letter == ' ');
+    let escapes = text.match_indices('%').all(|(at, _)| {
+        let digits = text.as_bytes().get(at + 1..at + 3);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    });
+    clean && escapes && (text.starts_with('/') || matches(&SCHEME, "^[A-Za-z][A-Za-z0-9+.-]*:.", text))
+}
+
+/// A UUID with or without hyphens, of a version where one is named.
+fn is_uuid(text: &str, version: Option<char>) -> bool {
+    let (mut rest, mut plain) = (text, String::with_capacity(32));
+    for length in [8, 4, 4, 4, 12] {
+        let Some(part) = rest.get(..length).filter(|part| is_hex(part)) else {
+            return false;
+        };
+        plain.push_str(part);
+        rest = &rest[length..];
+        if length != 12 {
+            rest = rest.strip_prefix('-').unwrap_or(rest);
+        }
+    }
+    let letter = |at: usize| plain[at..].chars().next();
+    let variant = || matches!(letter(16), Some('8' | '9' | 'a' | 'b' | 'A' | 'B'));
+    rest.is_empty()
+        && match version {
+            None => true,
+            Some('3') => letter(12) == Some('3'),
+            version => letter(12) == version && variant(),
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_stand_in_the_order_of_their_names() {
+        assert!(FORMS.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    #[test]
+    fn texts_have_their_forms_or_not() {
+        for (name, good, bad) in [
+            ("byte", "aGk=", "not base64!"),
+            ("cidr", "10.0.0.0/8", "10.0.0.0"),
+            ("creditcard", "4111 1111 1111 1111", "4111 1111 1111 1112"),
+            ("date", "2024-02-29", "2023-02-29"),
+            ("date-time", "2020-01-01T10:00:00.5+02:00", "2020-01-01 10:00"),
+            ("duration", "1h 30m", "three"),
+            ("duration", "1.5h", "h"),
+            ("duration", "3 days", "days"),
+            ("email", "a@example.com", "nobody"),
+            ("hexcolor", "#ff00aa", "#ff0"[..3].trim()),
+            ("hostname", "a.example.com", "-a"),
+            ("ipv4", "1.2.3.4", "1.2.3"),
+            ("ipv6", "::1", "1.2.3.4"),
+            ("isbn10", "0-306-40615-2", "0-306-40615-3"),
+            ("isbn13", "978-0-306-40615-7", "978-0-306-40615-8"),
+            ("mac", "00:00:5e:00:53:01", "00:00"),
+            ("rgbcolor", "rgb(1, 2, 3)", "rgb(1,2)"),
+            ("ssn", "111-22-3333", "1112"),
+            ("uri", "https://example.com/a", "no uri"),
+            ("uuid", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "not-a-uuid"),
+            (
+                "uuid4",
+                "f47ac10b-58cc-4372-a567-0e02b2c3d479",
+                "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+            ),
+            ("k8s-short-name", "a-b", "a.b"),
+        ] {
+            assert!(has_form(name, good), "{name} {good}");
+            assert!(!has_form(name, bad), "{name} {bad}");
+        }
+        assert!(has_form("anything", "at all") && !is_known_format("anything"));
+    }
+}

@@ -1,0 +1,122 @@
+//! How objects of a structural schema merge: what server-side apply knows of them.
+//!
+//! The reference makes this from the OpenAPI document that it publishes of a definition. Lists are atomic unless they are
+//! marked; below a schema that preserves unknown fields, what is not specified merges by what it looks like.
+
+use holdfast_merge::{DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Scalar, Schema, SchemaBuilder, TypeSpec};
+use holdfast_value::SmolStr;
+
+use super::Node;
+use super::node::{Additional, JsonType};
+use crate::schema::{ListType, MapType, Shape, TypeId, TypeTable, anything, type_spec};
+
+/// The name of the type of the objects themselves.
+pub(super) const ROOT: &str = "root";
+
+/// The merge schema of objects whose schema is `root`; metadata is of the type `metadata` of `types`.
+pub(super) fn merge_schema(root: &Node, types: &TypeTable, metadata: TypeId) -> Schema {
+    let mut builder = SchemaBuilder::new();
+    builder.define_deduced();
+    for id in reached(types, metadata) {
+        let of = types.get(id);
+        builder.define(of.name.clone(), type_spec(types, of));
+    }
+    let writer = Writer {
+        metadata: types.get(metadata).name.clone(),
+    };
+    builder.define(ROOT, writer.object(root, root.preserves_unknown, true));
+    builder.build()
+}
+
+struct Writer {
+    metadata: SmolStr,
+}
+
+impl Writer {
+    fn reference(&self, node: &Node, preserves: bool) -> Reference {
+        let preserves = preserves || node.preserves_unknown;
+        match node.kind {
+            Some(JsonType::Object) => self.object(node, preserves, node.embedded).into(),
+            None if !node.properties.is_empty() => self.object(node, preserves, node.embedded).into(),
+            Some(JsonType::Array) => self.list(node, preserves).into(),
+            Some(JsonType::Integer | JsonType::Number) => Scalar::Numeric.into(),
+            Some(JsonType::Boolean) => Scalar::Boolean.into(),
+            Some(JsonType::String) => {
+                let format = node.checks.as_ref().map_or("", |checks| checks.format.as_str());
+                match format {
+                    "date-time" | "datetime" => Scalar::Untyped.into(),
+                    _ => Scalar::String.into(),
+                }
+            }
+            Some(JsonType::Unknown) | None => Reference::inline(anything()),
+        }
+    }
+
+    fn object(&self, node: &Node, preserves: bool, is_object: bool) -> TypeSpec {
+        let fields = node
+            .properties
+            .iter()
+            .filter(|(name, _)| !(is_object && name == "metadata"));
+        let mut fields: Vec<FieldSpec> = fields
+            .map(|(name, of)| FieldSpec {
+                name: name.clone(),
+                reference: self.reference(of, preserves),
+                default: of.default.clone(),
+            })
+            .collect();
+        if is_object {
+            for name in ["apiVersion", "kind"] {
+                if node.property(name).is_none() {
+                    fields.push(FieldSpec::new(name, Scalar::String));
+                }
+            }
+            fields.push(FieldSpec::new("metadata", Reference::named(self.metadata.clone())));
+        }
+        let free = || Some(Reference::named(DEDUCED));
+        let element = match &node.additional {
+            Additional::Schema(of) => Some(self.reference(of, preserves)),
+            Additional::Allowed(true) => free(),
+            Additional::Allowed(false) => None,
+            Additional::Unsaid if preserves || node.properties.is_empty() => free(),
+            Additional::Unsaid => None,
+        };
+        let mut map = MapSpec::of_fields(fields);
+        map.element = element;
+        match node.map_type {
+            Some(MapType::Atomic) => map.atomic().into(),
+            Some(MapType::Granular) | None => map.into(),
+        }
+    }
+
+    fn list(&self, node: &Node, preserves: bool) -> TypeSpec {
+        let item = match &node.items {
+            Some(of) => self.reference(of, preserves),
+            None => Reference::named(DEDUCED),
+        };
+        match node.list_type {
+            Some(ListType::Set) => ListSpec::set(item).into(),
+            Some(ListType::Map) => ListSpec::keyed(item, node.list_map_keys.iter().cloned()).into(),
+            Some(ListType::Atomic) | None => ListSpec::atomic(item).into(),
+        }
+    }
+}
+
+/// The types that values of type `root` are made of, that one included.
+fn reached(types: &TypeTable, root: TypeId) -> Vec<TypeId> {
+    let (mut found, mut at) = (vec![root], 0);
+    while let Some(id) = found.get(at).copied() {
+        at += 1;
+        for field in types.get(id).fields() {
+            let mut shape = &field.shape;
+            while let Shape::List(inner) | Shape::Map(inner) = shape {
+                shape = inner;
+            }
+            if let Shape::Ref(id) = shape
+                && !found.contains(id)
+            {
+                found.push(*id);
+            }
+        }
+    }
+    found
+}

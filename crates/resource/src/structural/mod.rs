@@ -1,0 +1,29 @@
+//! Structural schemas: what a custom resource's definition says of its objects
+//! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>).
+//!
+//! A [`Node`] is one schema, read once from its JSON. Walks over an object follow the nodes: [`Node::prune`] drops what is
+//! not specified, [`Node::with_defaults`] fills in what is left out, [`Node::validate`] and [`Node::list_duplicates`] say
+//! what is wrong. Each keeps what it need not change shared. [`CustomType`] puts them together for the objects of one
+//! version, with metadata, which every object has, read by the table of built-in types.
+//!
+//! Built-in kinds are decoded into types that were known when the server was built ([`crate::schema`]): there a value of
+//! the wrong type cannot be read at all. Here it can, and is told as an error of validation, which is why these are two
+//! walks and not one.
+
+mod custom_type;
+mod defaults;
+mod duplicates;
+mod embedded;
+mod formats;
+mod merge;
+mod node;
+mod pattern;
+mod prune;
+mod result;
+mod validate;
+
+pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource};
+pub use formats::is_known_format;
+pub use node::{Additional, Checks, JsonType, Limit, Node, Rule};
+pub use pattern::{Pattern, PatternError};
+pub use validate::Ratchet;

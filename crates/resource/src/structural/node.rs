@@ -1,0 +1,360 @@
+use holdfast_value::{SmolStr, Value};
+
+use super::formats::is_known_format;
+use super::pattern::Pattern;
+use crate::schema::{ListType, MapType};
+
+/// How deep schemas may lie within each other; what lies deeper says nothing.
+const MAX_DEPTH: usize = 128;
+
+/// A schema, or a value validation within `allOf` and its like.
+#[derive(Debug, Default)]
+pub struct Node {
+    /// What JSON values there are; `None` where the schema names no type.
+    pub kind: Option<JsonType>,
+    /// Whether `null` may stand there.
+    pub nullable: bool,
+    /// What a field holds that is left out.
+    pub default: Option<Value>,
+    /// Whether fields that are not specified stay.
+    pub preserves_unknown: bool,
+    /// Whether the value is an object with `apiVersion`, `kind` and `metadata`.
+    pub embedded: bool,
+    /// Whether the value is a whole number or a text.
+    pub int_or_string: bool,
+    /// How server-side apply sees the items of a list.
+    pub list_type: Option<ListType>,
+    /// For [`ListType::Map`], the fields that tell items apart.
+    pub list_map_keys: Vec<SmolStr>,
+    /// How server-side apply sees the fields of a map.
+    pub map_type: Option<MapType>,
+    /// The specified fields, sorted by name.
+    pub properties: Vec<(SmolStr, Node)>,
+    /// The schema of all other fields.
+    pub additional: Additional,
+    /// The schema of the items of a list.
+    pub items: Option<Box<Node>>,
+    /// What values must satisfy.
+    pub checks: Option<Box<Checks>>,
+    /// The rules in CEL.
+    pub rules: Vec<Rule>,
+    /// What is found within, so that walks leave out what they need not see.
+    pub(super) within: Within,
+}
+
+/// What is found in a schema or below it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Within {
+    /// A default.
+    pub(super) defaults: bool,
+    /// A list that is a set or a map.
+    pub(super) keyed_lists: bool,
+    /// An embedded object.
+    pub(super) embedded: bool,
+}
+
+/// What a schema says of fields that it does not name.
+#[derive(Debug, Default)]
+pub enum Additional {
+    /// Nothing.
+    #[default]
+    Unsaid,
+    /// Whether there may be any.
+    Allowed(bool),
+    /// They are values of this schema.
+    Schema(Box<Node>),
+}
+
+/// The types of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonType {
+    /// A map.
+    Object,
+    /// A list.
+    Array,
+    /// Text.
+    String,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+    /// A name that is no type; nothing is of it.
+    Unknown,
+}
+
+impl JsonType {
+    const NAMES: [(JsonType, &'static str); 6] = [
+        (JsonType::Object, "object"),
+        (JsonType::Array, "array"),
+        (JsonType::String, "string"),
+        (JsonType::Integer, "integer"),
+        (JsonType::Number, "number"),
+        (JsonType::Boolean, "boolean"),
+    ];
+
+    /// The name in schemas.
+    pub fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(known, _)| *known == self)
+            .map_or("", |(_, name)| name)
+    }
+
+    /// The type of that name in schemas.
+    pub fn from_name(name: &str) -> Self {
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map_or(Self::Unknown, |(of, _)| *of)
+    }
+}
+
+/// What values must satisfy beyond their type.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// The name of the form of texts and numbers; empty for none, and where no check is known for it.
+    pub format: SmolStr,
+    /// The least number.
+    pub minimum: Option<Limit>,
+    /// The greatest number.
+    pub maximum: Option<Limit>,
+    /// Numbers are multiples of this.
+    pub multiple_of: Option<f64>,
+    /// The fewest letters.
+    pub min_length: Option<i64>,
+    /// The most letters.
+    pub max_length: Option<i64>,
+    /// What texts match.
+    pub pattern: Option<Pattern>,
+    /// The fewest items.
+    pub min_items: Option<i64>,
+    /// The most items.
+    pub max_items: Option<i64>,
+    /// The fewest fields.
+    pub min_properties: Option<i64>,
+    /// The most fields.
+    pub max_properties: Option<i64>,
+    /// The values that are allowed; any where there are none.
+    pub values: Vec<Value>,
+    /// The fields that must be there.
+    pub required: Vec<SmolStr>,
+    /// All of these hold.
+    pub all_of: Vec<Node>,
+    /// One of these holds.
+    pub any_of: Vec<Node>,
+    /// Exactly one of these holds.
+    pub one_of: Vec<Node>,
+    /// This does not hold.
+    pub not: Option<Box<Node>>,
+}
+
+/// A bound of numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// The bound.
+    pub value: f64,
+    /// Whether the bound itself is out.
+    pub exclusive: bool,
+}
+
+/// A rule in CEL (`x-kubernetes-validations`), as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule(pub Value);
+
+impl Node {
+    /// Reads a JSON schema. What does not fit is passed over: definitions are validated before they are served.
+    pub fn read(schema: &Value) -> Self {
+        Self::read_at(schema, 0)
+    }
+
+    fn read_at(schema: &Value, depth: usize) -> Self {
+        if depth > MAX_DEPTH {
+            return Self::default();
+        }
+        let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let kind = schema.str_at(&["type"]).filter(|name| !name.is_empty());
+        let properties = schema.get("properties").and_then(Value::as_map).into_iter().flatten();
+        let properties: Vec<(SmolStr, Node)> = properties
+            .map(|(name, schema)| (name.clone(), Self::read_at(schema, depth + 1)))
+            .collect();
+        let below = |name: &str| schema.get(name).filter(|value| value.as_map().is_some());
+        let mut node = Self {
+            kind: kind.map(JsonType::from_name),
+            nullable: flag("nullable"),
+            default: schema.get("default").filter(|default| !default.is_null()).cloned(),
+            preserves_unknown: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded: flag("x-kubernetes-embedded-resource"),
+            int_or_string: flag("x-kubernetes-int-or-string"),
+            list_type: schema.str_at(&["x-kubernetes-list-type"]).and_then(list_type),
+            list_map_keys: texts(schema.get("x-kubernetes-list-map-keys")),
+            map_type: schema.str_at(&["x-kubernetes-map-type"]).and_then(map_type),
+            properties,
+            additional: match schema.get("additionalProperties") {
+                Some(Value::Bool(allowed)) => Additional::Allowed(*allowed),
+                Some(of @ Value::Map(_)) => Additional::Schema(Box::new(Self::read_at(of, depth + 1))),
+                _ => Additional::Unsaid,
+            },
+            items: below("items").map(|of| Box::new(Self::read_at(of, depth + 1))),
+            checks: Checks::read(schema, depth).map(Box::new),
+            rules: list(schema.get("x-kubernetes-validations"))
+                .iter()
+                .cloned()
+                .map(Rule)
+                .collect(),
+            within: Within::default(),
+        };
+        node.within = node.look_within();
+        node
+    }
+
+    fn look_within(&self) -> Within {
+        let mut within = Within {
+            defaults: self.default.is_some(),
+            keyed_lists: matches!(self.list_type, Some(ListType::Set | ListType::Map)),
+            embedded: self.embedded,
+        };
+        for child in self.children() {
+            within.defaults |= child.within.defaults;
+            within.keyed_lists |= child.within.keyed_lists;
+            within.embedded |= child.within.embedded;
+        }
+        within
+    }
+
+    /// The schemas directly below: those of fields, of other fields, and of items.
+    pub fn children(&self) -> impl Iterator<Item = &Node> {
+        let additional = match &self.additional {
+            Additional::Schema(of) => Some(&**of),
+            _ => None,
+        };
+        let named = self.properties.iter().map(|(_, node)| node);
+        named.chain(additional).chain(self.items.as_deref())
+    }
+
+    /// The schema of the field `name`, if it is specified.
+    pub fn property(&self, name: &str) -> Option<&Node> {
+        let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
+        at.ok().map(|at| &self.properties[at].1)
+    }
+
+    /// The schema of a field, be it specified by name or not.
+    pub fn field(&self, name: &str) -> Option<&Node> {
+        self.property(name).or(match &self.additional {
+            Additional::Schema(of) => Some(of),
+            _ => None,
+        })
+    }
+
+    /// Whether the value is a `null` that may not stand there.
+    pub(super) fn is_wrong_null(&self, value: &Value) -> bool {
+        value.is_null() && !self.nullable
+    }
+}
+
+impl Checks {
+    fn read(schema: &Value, depth: usize) -> Option<Self> {
+        let number = |name: &str| schema.get(name).and_then(float);
+        let limit = |name: &str, exclusive: &str| {
+            number(name).map(|value| Limit {
+                value,
+                exclusive: schema.get(exclusive).and_then(Value::as_bool).unwrap_or_default(),
+            })
+        };
+        let count = |name: &str| schema.get(name).and_then(Value::as_i64);
+        let nodes = |name: &str| -> Vec<Node> {
+            let schemas = list(schema.get(name)).iter();
+            schemas.map(|schema| Node::read_at(schema, depth + 1)).collect()
+        };
+        let checks = Self {
+            format: schema
+                .str_at(&["format"])
+                .filter(|name| is_known_format(name))
+                .map(SmolStr::new)
+                .unwrap_or_default(),
+            minimum: limit("minimum", "exclusiveMinimum"),
+            maximum: limit("maximum", "exclusiveMaximum"),
+            multiple_of: number("multipleOf"),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            pattern: schema
+                .str_at(&["pattern"])
+                .filter(|text| !text.is_empty())
+                .map(Pattern::new),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+            values: list(schema.get("enum")).to_vec(),
+            required: texts(schema.get("required")),
+            all_of: nodes("allOf"),
+            any_of: nodes("anyOf"),
+            one_of: nodes("oneOf"),
+            not: schema
+                .get("not")
+                .filter(|not| not.as_map().is_some())
+                .map(|not| Box::new(Node::read_at(not, depth + 1))),
+        };
+        (!checks.is_empty()).then_some(checks)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.format.is_empty()
+            && self.minimum.is_none()
+            && self.maximum.is_none()
+            && self.multiple_of.is_none()
+            && self.pattern.is_none()
+            && self.values.is_empty()
+            && self.required.is_empty()
+            && self.not.is_none()
+            && [
+                self.min_length,
+                self.max_length,
+                self.min_items,
+                self.max_items,
+                self.min_properties,
+                self.max_properties,
+            ]
+            .iter()
+            .all(Option::is_none)
+            && [&self.all_of, &self.any_of, &self.one_of]
+                .iter()
+                .all(|nodes| nodes.is_empty())
+    }
+}
+
+/// The number as a float.
+pub(super) fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::UInt(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn list(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_list).map_or(&[], |list| list)
+}
+
+fn texts(value: Option<&Value>) -> Vec<SmolStr> {
+    list(value).iter().filter_map(Value::as_str).map(SmolStr::new).collect()
+}
+
+fn list_type(name: &str) -> Option<ListType> {
+    match name {
+        "atomic" => Some(ListType::Atomic),
+        "set" => Some(ListType::Set),
+        "map" => Some(ListType::Map),
+        _ => None,
+    }
+}
+
+fn map_type(name: &str) -> Option<MapType> {
+    match name {
+        "atomic" => Some(MapType::Atomic),
+        "granular" => Some(MapType::Granular),
+        _ => None,
+    }
+}

@@ -1,0 +1,177 @@
+//! Dropping what a schema does not specify, and `null` where none may stand.
+
+use holdfast_value::{List, Map, Value};
+
+use super::Node;
+use super::node::Additional;
+use crate::FieldPath;
+use crate::schema::{ListRebuild, MapRebuild};
+
+/// The reference tells of no more dropped fields than this.
+const MAX_TOLD: usize = 100;
+
+/// The fields that pruning dropped, for strict field validation.
+#[derive(Debug, Default)]
+pub(super) struct Dropped {
+    /// The paths: names joined by dots, indices in brackets.
+    pub(super) paths: Vec<String>,
+    place: String,
+}
+
+impl Dropped {
+    pub(super) fn tell(&mut self, name: &str) {
+        if self.paths.len() < MAX_TOLD {
+            let dot = if self.place.is_empty() { "" } else { "." };
+            self.paths.push(format!("{}{dot}{name}", self.place));
+        }
+    }
+
+    fn within<T>(&mut self, step: std::fmt::Arguments<'_>, walk: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.place.len();
+        let _ = std::fmt::Write::write_fmt(&mut self.place, step);
+        let outcome = walk(self);
+        self.place.truncate(before);
+        outcome
+    }
+
+    /// Walks what stands at `path` of the object.
+    pub(super) fn field_at<T>(&mut self, path: &FieldPath, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.within(format_args!("{}", path.as_str()), walk)
+    }
+
+    pub(super) fn field<T>(&mut self, name: &str, walk: impl FnOnce(&mut Self) -> T) -> T {
+        let dot = if self.place.is_empty() { "" } else { "." };
+        self.within(format_args!("{dot}{name}"), walk)
+    }
+}
+
+/// Fields that every object has, whether a schema specifies them or not.
+const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+impl Node {
+    /// The value without the fields that are not specified; `None` if there are none such. At the root `is_object` is true:
+    /// what every object has stays.
+    pub(super) fn prune(&self, value: &Value, is_object: bool, dropped: &mut Dropped) -> Option<Value> {
+        match value {
+            Value::Map(map) => self.prune_map(map, is_object || self.embedded, dropped),
+            Value::List(list) => self.prune_list(list, dropped),
+            _ => None,
+        }
+    }
+
+    fn prune_map(&self, map: &Map, is_object: bool, dropped: &mut Dropped) -> Option<Value> {
+        let mut rebuild = MapRebuild::new(map);
+        let keeps_rest = self.preserves_unknown || matches!(self.additional, Additional::Allowed(true));
+        for (at, (name, value)) in map.iter().enumerate() {
+            if is_object && IDENTITY.contains(&name.as_str()) {
+                rebuild.keep(at);
+            } else if let Some(of) = self.field(name) {
+                match dropped.field(name, |dropped| of.prune(value, false, dropped)) {
+                    Some(pruned) => rebuild.replace(at, pruned),
+                    None => rebuild.keep(at),
+                }
+            } else if keeps_rest {
+                rebuild.keep(at);
+            } else {
+                dropped.tell(name);
+                rebuild.drop(at);
+            }
+        }
+        rebuild.finish()
+    }
+
+    fn prune_list(&self, list: &List, dropped: &mut Dropped) -> Option<Value> {
+        let of = self.items.as_deref();
+        let nothing = Node::default();
+        let of = match of {
+            Some(of) => of,
+            None if self.preserves_unknown => return None,
+            None => &nothing,
+        };
+        let mut rebuild = ListRebuild::new(list);
+        for (at, value) in list.iter().enumerate() {
+            let pruned = dropped.within(format_args!("[{at}]"), |dropped| of.prune(value, false, dropped));
+            rebuild.settle(at, pruned);
+        }
+        rebuild.finish()
+    }
+
+    /// The value without fields that hold `null` where none may stand and no default takes its place; `None` if there are
+    /// none such.
+    pub(super) fn without_nulls(&self, value: &Value) -> Option<Value> {
+        match value {
+            Value::Map(map) => {
+                let mut rebuild = MapRebuild::new(map);
+                for (at, (name, value)) in map.iter().enumerate() {
+                    match self.field(name) {
+                        Some(of) if of.is_wrong_null(value) => rebuild.drop(at),
+                        Some(of) => match of.without_nulls(value) {
+                            Some(changed) => rebuild.replace(at, changed),
+                            None => rebuild.keep(at),
+                        },
+                        None => rebuild.keep(at),
+                    }
+                }
+                rebuild.finish()
+            }
+            Value::List(list) => {
+                let of = self.items.as_deref()?;
+                let mut rebuild = ListRebuild::new(list);
+                for (at, value) in list.iter().enumerate() {
+                    rebuild.settle(at, of.without_nulls(value));
+                }
+                rebuild.finish()
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn pruned(schema: &str, object: &str) -> (String, Vec<String>) {
+        let (object, mut dropped) = (value(object), Dropped::default());
+        let pruned = Node::read(&value(schema)).prune(&object, true, &mut dropped);
+        (json::to_string(&pruned.unwrap_or(object)), dropped.paths)
+    }
+
+    #[test]
+    fn what_is_not_specified_is_dropped_at_every_depth() {
+        let schema = r#"{"properties":{"spec":{"properties":{"a":{},"l":{"items":{"properties":{"c":{}}}},
+            "m":{"additionalProperties":{"properties":{"d":{}}}}}}}}"#;
+        let object =
+            r#"{"kind":"A","metadata":{"x":1},"spec":{"a":1,"z":1,"l":[{"c":1,"z":1}],"m":{"k":{"d":1,"z":1}}},"z":1}"#;
+        let (kept, dropped) = pruned(schema, object);
+        assert_eq!(
+            kept,
+            r#"{"kind":"A","metadata":{"x":1},"spec":{"a":1,"l":[{"c":1}],"m":{"k":{"d":1}}}}"#
+        );
+        assert_eq!(dropped, ["spec.l[0].z", "spec.m.k.z", "spec.z", "z"]);
+    }
+
+    #[test]
+    fn what_is_specified_below_preserved_fields_is_pruned_again() {
+        let schema = r#"{"properties":{"spec":{"x-kubernetes-preserve-unknown-fields":true,
+            "properties":{"known":{"properties":{"a":{}}}}}}}"#;
+        let (kept, dropped) = pruned(schema, r#"{"spec":{"free":{"z":1},"known":{"a":1,"z":1}}}"#);
+        assert_eq!(kept, r#"{"spec":{"free":{"z":1},"known":{"a":1}}}"#);
+        assert_eq!(dropped, ["spec.known.z"]);
+    }
+
+    #[test]
+    fn nulls_stay_where_they_may_stand() {
+        let schema = r#"{"properties":{"a":{"type":"string"},"b":{"nullable":true},"l":{"items":{"nullable":true}}}}"#;
+        let node = Node::read(&value(schema));
+        let changed = node.without_nulls(&value(r#"{"a":null,"b":null,"l":[null],"x":null}"#));
+        assert_eq!(json::to_string(&changed.unwrap()), r#"{"b":null,"l":[null],"x":null}"#);
+        assert!(node.without_nulls(&value(r#"{"b":null}"#)).is_none());
+    }
+}

@@ -1,0 +1,818 @@
+//! Checking values against a schema, in the order and the words of the reference (go-openapi).
+
+use holdfast_value::{List, Map, Value};
+
+use super::Node;
+use super::formats::has_form;
+use super::node::{Additional, Checks, JsonType, Limit, float};
+use super::result::Outcome;
+use crate::schema::ListType;
+use crate::{FieldError, FieldErrorKind, FieldPath};
+
+/// No more errors are told of one object.
+const MAX_ERRORS: usize = 1000;
+
+/// The value that stood at the same place before. What was wrong then and is as it was does no harm
+/// (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting>).
+#[derive(Clone, Copy, Debug)]
+pub struct Ratchet<'v>(pub &'v Value);
+
+/// Where a value stands; text is made of it only for what is wrong.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    above: Option<&'p Place<'p>>,
+    step: Step<'p>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Root,
+    Field(&'p str),
+    /// A field that no schema names.
+    Other(&'p str),
+    Item(usize),
+}
+
+impl Place<'_> {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
+    fn write(&self, out: &mut String) {
+        if let Some(above) = self.above {
+            above.write(out);
+        }
+        match self.step {
+            Step::Root => {}
+            Step::Field(name) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+            Step::Other(name) => {
+                out.push('.');
+                out.push_str(name);
+            }
+            Step::Item(at) => out.push_str(&format!("[{at}]")),
+        }
+    }
+}
+
+impl Node {
+    /// What is wrong with a value. `root` is where it stands in its object; the words of messages begin below it. With the
+    /// value that was there before, only what changed is told.
+    pub fn validate(&self, value: &Value, old: Option<Ratchet<'_>>, root: &FieldPath) -> Vec<FieldError> {
+        let place = Place {
+            above: None,
+            step: Step::Root,
+        };
+        let mut errors = Validation { root }.value(self, value, old, &place).errors;
+        errors.truncate(MAX_ERRORS);
+        errors
+    }
+}
+
+struct Validation<'a> {
+    root: &'a FieldPath,
+}
+
+impl Validation<'_> {
+    /// A value that has a place of its own: what is wrong with it is forgiven if it is as it was.
+    fn value(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+        let mut outcome = self.schema(node, value, old, place);
+        if !outcome.is_valid() && old.is_some_and(|old| old.0 == value) {
+            outcome.errors.clear();
+        }
+        outcome
+    }
+
+    /// A value against one schema, be it that of its place or one within `allOf` and its like.
+    fn schema(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut merge = |part: Outcome| {
+            outcome.merge(part);
+            outcome.count();
+        };
+        let checks = node.checks.as_deref();
+        if value.is_null() {
+            merge(self.null(node, place));
+            if let Some(checks) = checks.filter(|checks| !checks.values.is_empty()) {
+                merge(self.listed(checks, value, place));
+            }
+            return outcome;
+        }
+        let format = checks.map_or("", |checks| checks.format.as_str());
+        if node.kind.is_some() || node.int_or_string || !format.is_empty() {
+            merge(self.kind(node, format, value, place));
+        }
+        if let Some(checks) = checks {
+            merge(self.junctors(checks, value, old, place));
+            match value {
+                Value::String(text) => {
+                    merge(self.text(checks, text, place));
+                    if !format.is_empty() {
+                        merge(self.format(format, text, place));
+                    }
+                }
+                Value::Int(_) | Value::UInt(_) | Value::Float(_) => merge(self.number(node, checks, value, place)),
+                _ => {}
+            }
+        } else if matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_)) {
+            merge(self.number(node, &Checks::default(), value, place));
+        }
+        if let Value::List(list) = value {
+            merge(self.list(node, checks, list, old, place));
+        }
+        if let Some(checks) = checks.filter(|checks| !checks.values.is_empty()) {
+            merge(self.listed(checks, value, place));
+        }
+        if let Value::Map(map) = value {
+            merge(self.map(node, checks, map, old, place));
+        }
+        outcome.count();
+        outcome
+    }
+
+    fn null(&self, node: &Node, place: &Place<'_>) -> Outcome {
+        let types = type_names(node);
+        if types.is_empty() || node.nullable {
+            return Outcome::default();
+        }
+        self.wrong_type(place, &types, "null")
+    }
+
+    /// Whether the value is of the type; numbers and texts are of the form that is named, in the reference's sense.
+    fn kind(&self, node: &Node, format: &str, value: &Value, place: &Place<'_>) -> Outcome {
+        let found = json_type(value);
+        let is = |of: JsonType| node.kind == Some(of) || node.int_or_string && of == JsonType::Integer;
+        let of_type = node.kind == Some(found)
+            || node.int_or_string && matches!(found, JsonType::Integer | JsonType::String)
+            || found == JsonType::Integer && is(JsonType::Number)
+            || found == JsonType::Number && is(JsonType::Integer) && is_whole(value);
+        let mut outcome = Outcome::default();
+        outcome.count();
+        let texts_or_lists = matches!(value, Value::String(_) | Value::List(_));
+        if !texts_or_lists && !format.is_empty() && !of_type {
+            let found = match found {
+                JsonType::Integer => "int64",
+                JsonType::Number => "float64",
+                _ => "",
+            };
+            return self.wrong_type(place, format, found);
+        }
+        let numeric = is(JsonType::Number) || is(JsonType::Integer);
+        if !numeric && !format.is_empty() && texts_or_lists || of_type {
+            return outcome;
+        }
+        self.wrong_type(place, &type_names(node), found.name())
+    }
+
+    fn wrong_type(&self, place: &Place<'_>, expected: &str, found: &str) -> Outcome {
+        let name = place.text();
+        let detail = format!("{name} in body must be of type {expected}: {found:?}");
+        self.error(FieldErrorKind::TypeInvalid, &name, Some(found.into()), detail)
+    }
+
+    /// An error at a field.
+    fn error(&self, kind: FieldErrorKind, name: &str, value: Option<Value>, detail: String) -> Outcome {
+        let name = name.trim_start_matches('.');
+        let field = if name.is_empty() {
+            self.root.clone()
+        } else {
+            self.root.child(name)
+        };
+        Outcome {
+            errors: vec![FieldError {
+                kind,
+                field,
+                value,
+                detail,
+            }],
+            right: 0,
+        }
+    }
+
+    /// A value that is not what its field may hold; `what` follows the name of the field and `in body`.
+    fn invalid(&self, place: &Place<'_>, value: impl Into<Value>, what: impl std::fmt::Display) -> Outcome {
+        let name = place.text();
+        let detail = format!("{name} in body {what}");
+        self.error(FieldErrorKind::Invalid, &name, Some(value.into()), detail)
+    }
+
+    /// An error of the object as a whole.
+    fn of_root(&self, detail: String) -> Outcome {
+        self.error(FieldErrorKind::Invalid, "", Some("".into()), detail)
+    }
+
+    fn junctors(&self, checks: &Checks, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+        let mut outcome = Outcome::default();
+        let quoted = || format!("{:?}", place.text());
+        if !checks.any_of.is_empty() {
+            let (mut best, mut success) = (None::<Outcome>, None);
+            for node in &checks.any_of {
+                let tried = self.schema(node, value, old, place);
+                if tried.is_valid() {
+                    success = Some(tried);
+                    break;
+                }
+                if best.as_ref().is_none_or(|best| tried.right > best.right) {
+                    best = Some(tried);
+                }
+            }
+            if success.is_none() {
+                outcome.merge(self.of_root(format!("{} must validate at least one schema (anyOf)", quoted())));
+            }
+            if let Some(told) = success.or(best) {
+                outcome.merge(told);
+            }
+        }
+        if !checks.one_of.is_empty() {
+            let (mut best, mut success, mut valid) = (None::<Outcome>, None, 0);
+            for node in &checks.one_of {
+                let tried = self.schema(node, value, old, place);
+                if tried.is_valid() {
+                    valid += 1;
+                    best = None;
+                    success = success.or(Some(tried));
+                } else if valid == 0 && best.as_ref().is_none_or(|best| tried.right > best.right) {
+                    best = Some(tried);
+                }
+            }
+            let told = if valid == 1 {
+                success
+            } else {
+                let found = match valid {
+                    0 => "Found none valid".to_owned(),
+                    several => format!("Found {several} valid alternatives"),
+                };
+                let what = format!("{} must validate one and only one schema (oneOf). {found}", quoted());
+                outcome.merge(self.of_root(what));
+                best
+            };
+            if let Some(told) = told {
+                outcome.merge(told);
+            }
+        }
+        if !checks.all_of.is_empty() {
+            let mut valid = 0;
+            for node in &checks.all_of {
+                let tried = self.schema(node, value, old, place);
+                valid += usize::from(tried.is_valid());
+                outcome.merge(tried);
+            }
+            if valid != checks.all_of.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                outcome.merge(self.of_root(format!("{} must validate all the schemas (allOf){none}", quoted())));
+            }
+        }
+        if let Some(not) = &checks.not
+            && self.schema(not, value, old, place).is_valid()
+        {
+            outcome.merge(self.of_root(format!("{} must not validate the schema (not)", quoted())));
+        }
+        outcome.count();
+        outcome
+    }
+
+    fn text(&self, checks: &Checks, text: &str, place: &Place<'_>) -> Outcome {
+        let length = || text.chars().count() as i64;
+        if let Some(most) = checks.max_length.filter(|most| length() > *most) {
+            let detail = format!("may not be more than {most} bytes");
+            return self.error(FieldErrorKind::TooLong, &place.text(), None, detail);
+        }
+        if let Some(least) = checks.min_length.filter(|least| length() < *least) {
+            return self.invalid(place, text, format_args!("should be at least {least} chars long"));
+        }
+        match &checks.pattern {
+            Some(pattern) if !pattern.matches(text) => {
+                self.invalid(place, text, format_args!("should match '{}'", pattern.text()))
+            }
+            _ => Outcome::default(),
+        }
+    }
+
+    fn format(&self, format: &str, text: &str, place: &Place<'_>) -> Outcome {
+        if has_form(format, text) {
+            return Outcome::default();
+        }
+        let name = place.text();
+        let detail = format!("{name} in body must be of type {format}: {text:?}");
+        self.error(FieldErrorKind::TypeInvalid, &name, Some(text.into()), detail)
+    }
+
+    fn number(&self, node: &Node, checks: &Checks, value: &Value, place: &Place<'_>) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(error) = out_of_range(node, &checks.format, value, place) {
+            outcome.merge(self.of_root(error));
+        }
+        if let Some(of) = checks.multiple_of
+            && !is_multiple(value, of)
+        {
+            let of = shown_limit(value, of);
+            outcome.merge(self.invalid(place, value.clone(), format_args!("should be a multiple of {of}")));
+        }
+        if let Some(Limit { value: most, exclusive }) = checks.maximum
+            && exceeds(value, most, exclusive, |a, b| a > b, |a, b| a > b)
+        {
+            let words = if exclusive {
+                "less than"
+            } else {
+                "less than or equal to"
+            };
+            let most = shown_limit(value, most);
+            outcome.merge(self.invalid(place, value.clone(), format_args!("should be {words} {most}")));
+        }
+        if let Some(Limit {
+            value: least,
+            exclusive,
+        }) = checks.minimum
+            && exceeds(value, least, exclusive, |a, b| a < b, |a, b| a < b)
+        {
+            let words = if exclusive {
+                "greater than"
+            } else {
+                "greater than or equal to"
+            };
+            let least = shown_limit(value, least);
+            outcome.merge(self.invalid(place, value.clone(), format_args!("should be {words} {least}")));
+        }
+        outcome.count();
+        outcome
+    }
+
+    fn list(
+        &self,
+        node: &Node,
+        checks: Option<&Checks>,
+        list: &List,
+        old: Option<Ratchet<'_>>,
+        place: &Place<'_>,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(of) = &node.items {
+            let before = old.and_then(|old| Correlation::new(node, old.0));
+            for (at, item) in list.iter().enumerate() {
+                if outcome.errors.len() >= MAX_ERRORS {
+                    break;
+                }
+                let below = Place {
+                    above: Some(place),
+                    step: Step::Item(at),
+                };
+                let old = before.as_ref().and_then(|before| before.of(item));
+                outcome.merge(self.value(of, item, old, &below));
+            }
+        }
+        let Some(checks) = checks else {
+            outcome.count();
+            return outcome;
+        };
+        let items = list.len() as i64;
+        if let Some(least) = checks.min_items.filter(|least| items < *least) {
+            outcome.merge(self.invalid(place, items, format_args!("should have at least {least} items")));
+        }
+        if let Some(most) = checks.max_items.filter(|most| items > *most) {
+            outcome.merge(self.too_many(place, items, most));
+        }
+        outcome.count();
+        outcome
+    }
+
+    fn too_many(&self, place: &Place<'_>, found: i64, most: i64) -> Outcome {
+        let items = if most == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {most} {items}");
+        self.error(FieldErrorKind::TooMany, &place.text(), Some(Value::Int(found)), detail)
+    }
+
+    fn listed(&self, checks: &Checks, value: &Value, place: &Place<'_>) -> Outcome {
+        if checks.values.contains(value) {
+            return Outcome::default();
+        }
+        let supported: Vec<String> = checks
+            .values
+            .iter()
+            .map(|value| match value {
+                Value::String(text) => text.to_string(),
+                other => other.to_string(),
+            })
+            .collect();
+        let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+        let mut outcome = self.error(FieldErrorKind::NotSupported, &place.text(), None, String::new());
+        for error in &mut outcome.errors {
+            *error = FieldError::not_supported(&error.field, value.clone(), &supported);
+        }
+        outcome
+    }
+
+    fn map(
+        &self,
+        node: &Node,
+        checks: Option<&Checks>,
+        map: &Map,
+        old: Option<Ratchet<'_>>,
+        place: &Place<'_>,
+    ) -> Outcome {
+        let fields = map.len() as i64;
+        if let Some(least) = checks
+            .and_then(|checks| checks.min_properties)
+            .filter(|least| fields < *least)
+        {
+            return self.invalid(place, fields, format_args!("should have at least {least} properties"));
+        }
+        if let Some(most) = checks
+            .and_then(|checks| checks.max_properties)
+            .filter(|most| fields > *most)
+        {
+            return self.too_many(place, fields, most);
+        }
+        let mut outcome = Outcome::default();
+        let is_root = place.above.is_none() && self.root.as_str().is_empty();
+        for (name, value) in map {
+            if outcome.errors.len() >= MAX_ERRORS {
+                break;
+            }
+            let known = node.property(name);
+            let (of, step) = match (known, &node.additional) {
+                (Some(of), _) => (of, Step::Field(name)),
+                (None, Additional::Schema(of)) => (&**of, Step::Other(name)),
+                (None, Additional::Allowed(false)) => {
+                    let text = format!("{}.{name}", place.text());
+                    let detail = format!("{text} in body is a forbidden property");
+                    outcome.merge(self.error(FieldErrorKind::Invalid, &text, Some("".into()), detail));
+                    continue;
+                }
+                (None, _) => continue,
+            };
+            let below = Place {
+                above: Some(place),
+                step,
+            };
+            let identity = is_root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata");
+            let before = old.filter(|_| !identity).and_then(|old| old.0.get(name)).map(Ratchet);
+            outcome.merge(self.value(of, value, before, &below));
+        }
+        for name in checks.map_or(&[][..], |checks| &checks.required) {
+            if !map.contains_key(name) {
+                let text = format!("{}.{name}", place.text());
+                outcome.merge(self.error(FieldErrorKind::Required, &text, None, String::new()));
+            }
+        }
+        outcome
+    }
+}
+
+/// Which items of a list are those of the list before: for lists by key, those of the same key.
+struct Correlation<'v> {
+    keys: &'v [holdfast_value::SmolStr],
+    items: &'v [Value],
+}
+
+impl<'v> Correlation<'v> {
+    fn new(node: &'v Node, old: &'v Value) -> Option<Self> {
+        let by_key = node.list_type == Some(ListType::Map);
+        let items = old.as_list().filter(|_| by_key)?;
+        Some(Self {
+            keys: &node.list_map_keys,
+            items,
+        })
+    }
+
+    fn of(&self, item: &Value) -> Option<Ratchet<'v>> {
+        let same = |other: &&Value| self.keys.iter().all(|key| other.get(key) == item.get(key));
+        self.items.iter().find(same).map(Ratchet)
+    }
+}
+
+fn json_type(value: &Value) -> JsonType {
+    match value {
+        Value::Null => JsonType::Unknown,
+        Value::Bool(_) => JsonType::Boolean,
+        Value::Int(_) => JsonType::Integer,
+        // Go holds what does not fit 64 bits with a sign as a float.
+        Value::UInt(_) | Value::Float(_) => JsonType::Number,
+        Value::String(_) => JsonType::String,
+        Value::List(_) => JsonType::Array,
+        Value::Map(_) => JsonType::Object,
+    }
+}
+
+fn type_names(node: &Node) -> String {
+    if node.int_or_string {
+        return "integer,string".to_owned();
+    }
+    node.kind.map(JsonType::name).unwrap_or_default().to_owned()
+}
+
+fn is_whole(value: &Value) -> bool {
+    match value {
+        Value::Float(number) => number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0,
+        Value::Int(_) | Value::UInt(_) => true,
+        _ => false,
+    }
+}
+
+/// What is said of a number that its type cannot hold.
+fn out_of_range(node: &Node, format: &str, value: &Value, place: &Place<'_>) -> Option<String> {
+    if node.kind != Some(JsonType::Integer) {
+        return None;
+    }
+    let fits = match (value, format) {
+        (Value::Int(number), "int32") => i32::try_from(*number).is_ok(),
+        (Value::Int(_), _) => true,
+        (Value::Float(number), "int32") => is_whole(value) && number.abs() <= f64::from(i32::MAX),
+        (Value::Float(_), _) => is_whole(value),
+        _ => false,
+    };
+    let with = if format.is_empty() {
+        "(default format)".to_owned()
+    } else {
+        format!("with format {format}")
+    };
+    (!fits).then(|| format!("Checked value must be of type integer {with} in {}", place.text()))
+}
+
+/// Whether a number is beyond a bound. The reference compares whole numbers with the whole part of the bound.
+fn exceeds(
+    value: &Value,
+    bound: f64,
+    exclusive: bool,
+    whole: impl Fn(i64, i64) -> bool,
+    any: impl Fn(f64, f64) -> bool,
+) -> bool {
+    match value {
+        Value::Int(number) => {
+            let bound = bound as i64;
+            whole(*number, bound) || exclusive && *number == bound
+        }
+        other => float(other).is_some_and(|number| any(number, bound) || exclusive && number == bound),
+    }
+}
+
+fn is_multiple(value: &Value, of: f64) -> bool {
+    match value {
+        Value::Int(number) => {
+            let of = of as i64;
+            of == 0 || number.checked_rem(of).unwrap_or_default() == 0
+        }
+        other => float(other).is_none_or(|number| {
+            let times = if of < 1.0 { 1.0 / of * number } else { number / of };
+            times.fract() == 0.0
+        }),
+    }
+}
+
+/// A bound as the reference shows it beside a number.
+fn shown_limit(value: &Value, bound: f64) -> Value {
+    match value {
+        Value::Int(_) => Value::Int(bound as i64),
+        _ => Value::Float(bound),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    /// The errors of an object whose field `a` is of this schema.
+    fn errors_of(schema: &str, of: &str) -> Vec<String> {
+        let schema = Node::read(&value(&format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#)));
+        let errors = schema.validate(&value(&format!(r#"{{"a":{of}}}"#)), None, &FieldPath::default());
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_keyword_refuses_what_it_is_to_refuse() {
+        for (schema, good, bad, told) in [
+            (
+                r#"{"type":"string"}"#,
+                r#""x""#,
+                "1",
+                r#"a: Invalid value: "integer": a in body must be of type string: "integer""#,
+            ),
+            (
+                r#"{"type":"integer"}"#,
+                "2.0",
+                r#""x""#,
+                r#"a: Invalid value: "string": a in body must be of type integer: "string""#,
+            ),
+            (
+                r#"{"type":"number"}"#,
+                "1",
+                "true",
+                r#"a: Invalid value: "boolean": a in body must be of type number: "boolean""#,
+            ),
+            (
+                r#"{"type":"boolean"}"#,
+                "true",
+                "0",
+                r#"a: Invalid value: "integer": a in body must be of type boolean: "integer""#,
+            ),
+            (
+                r#"{"type":"object"}"#,
+                "{}",
+                "[]",
+                r#"a: Invalid value: "array": a in body must be of type object: "array""#,
+            ),
+            (
+                r#"{"type":"array","items":{"type":"integer"}}"#,
+                "[1]",
+                r#"["x"]"#,
+                r#"a[0]: Invalid value: "string": a[0] in body must be of type integer: "string""#,
+            ),
+            (
+                r#"{"type":"string"}"#,
+                r#""""#,
+                "null",
+                r#"a: Invalid value: "null": a in body must be of type string: "null""#,
+            ),
+            (
+                r#"{"x-kubernetes-int-or-string":true}"#,
+                r#""x""#,
+                "1.5",
+                r#"a: Invalid value: "number": a in body must be of type integer,string: "number""#,
+            ),
+            (
+                r#"{"type":"integer","minimum":1}"#,
+                "1",
+                "0",
+                "a: Invalid value: 0: a in body should be greater than or equal to 1",
+            ),
+            (
+                r#"{"type":"integer","maximum":9}"#,
+                "9",
+                "10",
+                "a: Invalid value: 10: a in body should be less than or equal to 9",
+            ),
+            (
+                r#"{"type":"number","minimum":0,"exclusiveMinimum":true}"#,
+                "0.1",
+                "0",
+                "a: Invalid value: 0: a in body should be greater than 0",
+            ),
+            (
+                r#"{"type":"number","maximum":1.5,"exclusiveMaximum":true}"#,
+                "1.4",
+                "1.5",
+                "a: Invalid value: 1.5: a in body should be less than 1.5",
+            ),
+            (
+                r#"{"type":"number","maximum":1.5,"exclusiveMaximum":true}"#,
+                "0",
+                "1",
+                "a: Invalid value: 1: a in body should be less than 1",
+            ),
+            (
+                r#"{"type":"integer","multipleOf":5}"#,
+                "10",
+                "7",
+                "a: Invalid value: 7: a in body should be a multiple of 5",
+            ),
+            (
+                r#"{"type":"number","multipleOf":0.5}"#,
+                "2.5",
+                "0.7",
+                "a: Invalid value: 0.7: a in body should be a multiple of 0.5",
+            ),
+            (
+                r#"{"type":"integer","format":"int32"}"#,
+                "1",
+                "2147483648",
+                r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in a"#,
+            ),
+            (
+                r#"{"type":"string","minLength":2}"#,
+                r#""äö""#,
+                r#""x""#,
+                r#"a: Invalid value: "x": a in body should be at least 2 chars long"#,
+            ),
+            (
+                r#"{"type":"string","maxLength":4}"#,
+                r#""äöüß""#,
+                r#""xxxxx""#,
+                "a: Too long: may not be more than 4 bytes",
+            ),
+            (
+                r#"{"type":"string","pattern":"^[a-z]+$"}"#,
+                r#""a""#,
+                r#""A""#,
+                r#"a: Invalid value: "A": a in body should match '^[a-z]+$'"#,
+            ),
+            (
+                r#"{"type":"string","format":"date"}"#,
+                r#""2020-01-01""#,
+                r#""x""#,
+                r#"a: Invalid value: "x": a in body must be of type date: "x""#,
+            ),
+            (
+                r#"{"enum":[1,"one"]}"#,
+                "1",
+                r#""two""#,
+                r#"a: Unsupported value: "two": supported values: "1", "one""#,
+            ),
+            (
+                r#"{"type":"array","minItems":1}"#,
+                "[1]",
+                "[]",
+                "a: Invalid value: 0: a in body should have at least 1 items",
+            ),
+            (
+                r#"{"type":"array","maxItems":2}"#,
+                "[1]",
+                "[1,2,3]",
+                "a: Too many: 3: must have at most 2 items",
+            ),
+            (
+                r#"{"type":"object","minProperties":1}"#,
+                r#"{"x":1}"#,
+                "{}",
+                "a: Invalid value: 0: a in body should have at least 1 properties",
+            ),
+            (
+                r#"{"type":"object","maxProperties":1}"#,
+                "{}",
+                r#"{"x":1,"y":2}"#,
+                "a: Too many: 2: must have at most 1 item",
+            ),
+            (
+                r#"{"type":"object","required":["b"]}"#,
+                r#"{"b":null}"#,
+                "{}",
+                "a.b: Required value",
+            ),
+            (
+                r#"{"type":"object","additionalProperties":{"type":"integer"}}"#,
+                r#"{"k":1}"#,
+                r#"{"k":"x"}"#,
+                r#"a.k: Invalid value: "string": a.k in body must be of type integer: "string""#,
+            ),
+            (
+                r#"{"type":"object","additionalProperties":false}"#,
+                "{}",
+                r#"{"k":1}"#,
+                r#"a.k: Invalid value: "": a.k in body is a forbidden property"#,
+            ),
+        ] {
+            assert!(
+                errors_of(schema, good).is_empty(),
+                "{schema} {good}: {:?}",
+                errors_of(schema, good)
+            );
+            assert_eq!(errors_of(schema, bad), [told], "{schema} {bad}");
+        }
+    }
+
+    #[test]
+    fn junctors_tell_the_failure_that_fits_best() {
+        let either = r#"{"anyOf":[{"required":["x"]},{"required":["y"]}]}"#;
+        assert_eq!(
+            errors_of(either, "{}"),
+            [
+                r#"<nil>: Invalid value: "": "a" must validate at least one schema (anyOf)"#,
+                "a.x: Required value"
+            ]
+        );
+        let one = r#"{"oneOf":[{"required":["x"]},{"required":["y"]}]}"#;
+        assert_eq!(
+            errors_of(one, r#"{"x":1,"y":2}"#),
+            [
+                r#"<nil>: Invalid value: "": "a" must validate one and only one schema (oneOf). Found 2 valid alternatives"#
+            ]
+        );
+        let all = r#"{"allOf":[{"minimum":3},{"maximum":5}]}"#;
+        assert_eq!(
+            errors_of(all, "6"),
+            [
+                "a: Invalid value: 6: a in body should be less than or equal to 5",
+                r#"<nil>: Invalid value: "": "a" must validate all the schemas (allOf)"#
+            ]
+        );
+        assert_eq!(
+            errors_of(r#"{"not":{"required":["d"]}}"#, r#"{"d":1}"#),
+            [r#"<nil>: Invalid value: "": "a" must not validate the schema (not)"#]
+        );
+    }
+
+    #[test]
+    fn what_was_wrong_before_may_stay_and_not_be_made_anew() {
+        let node = Node::read(&value(
+            r#"{"properties":{"a":{"type":"integer","minimum":5},"l":{"type":"array","x-kubernetes-list-type":"map",
+                "x-kubernetes-list-map-keys":["k"],"items":{"properties":{"k":{},"v":{"maximum":3}}}}}}"#,
+        ));
+        let old = value(r#"{"a":1,"l":[{"k":"x","v":9}]}"#);
+        let errors = |new: &str| {
+            let errors = node.validate(&value(new), Some(Ratchet(&old)), &FieldPath::default());
+            errors.iter().map(|error| error.field.to_string()).collect::<Vec<_>>()
+        };
+        assert!(errors(r#"{"a":1,"l":[{"k":"y","v":1},{"k":"x","v":9}]}"#).is_empty());
+        assert_eq!(errors(r#"{"a":2,"l":[{"k":"y","v":9}]}"#), ["a", "l[0].v"]);
+    }
+}
