@@ -1,0 +1,755 @@
+//! The type checker: finds what each name and call stands for, and tells what has no meaning in the words of cel-go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::environment::Environment;
+use crate::functions::{Declared, Overload, declared, type_by_name};
+use crate::library::regex;
+use crate::operators::{Operator, operator};
+use crate::parser::{Issue, Parsed};
+use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
+use crate::time::{Timestamp, parse_duration};
+use crate::types::Type;
+use crate::value::CelValue;
+
+/// What a node stands for.
+#[derive(Debug, Clone)]
+pub(crate) enum Reference {
+    /// The variable in this slot of the environment.
+    Variable(usize),
+    /// A name that a macro gave; the most recent of that name.
+    Local,
+    /// The name of a type.
+    TypeName(SmolStr),
+    /// A function by its full name, and which of its overloads fit.
+    Function {
+        function: &'static Declared,
+        overloads: Vec<usize>,
+        /// The target was part of the name (`optional.of`).
+        qualified: bool,
+    },
+    /// An operator and which of its overloads fit.
+    Operator { overloads: Vec<&'static Overload> },
+}
+
+/// A checked expression.
+pub(crate) struct Checked {
+    pub(crate) root: Expr,
+    pub(crate) types: Vec<Type>,
+    pub(crate) references: HashMap<Id, Reference>,
+    /// How deep the tree is.
+    pub(crate) depth: u16,
+}
+
+impl Checked {
+    pub(crate) fn type_of(&self, id: Id) -> Type {
+        self.types.get(id as usize).cloned().unwrap_or(Type::Dyn)
+    }
+}
+
+/// How many parts a type may have. Maps of maps could double it with each step.
+const MAX_WEIGHT: usize = 512;
+
+/// Checks `parsed` against what `environment` declares.
+pub(crate) fn check(environment: &Environment, parsed: Parsed) -> Result<Checked, Vec<Issue>> {
+    let Parsed { root, offsets, depth } = parsed;
+    let mut checker = Checker {
+        environment,
+        types: vec![Type::Dyn; offsets.len()],
+        references: HashMap::new(),
+        offsets,
+        locals: Vec::new(),
+        bound: HashMap::new(),
+        trail: Vec::new(),
+        fresh: 0,
+        issues: Vec::new(),
+    };
+    checker.expr(&root);
+    if !checker.issues.is_empty() {
+        return Err(checker.issues);
+    }
+    let bound = &checker.bound;
+    // What is still unknown at the end may be anything.
+    let types = checker.types.iter().map(|ty| resolve(ty, bound, true)).collect();
+    Ok(Checked {
+        root,
+        types,
+        references: checker.references,
+        depth,
+    })
+}
+
+struct Checker<'a> {
+    environment: &'a Environment,
+    offsets: Vec<usize>,
+    types: Vec<Type>,
+    references: HashMap<Id, Reference>,
+    locals: Vec<(SmolStr, Type)>,
+    /// What the unknown types turned out to be, and in which order that was found, so that it can be taken back.
+    bound: HashMap<SmolStr, Type>,
+    trail: Vec<SmolStr>,
+    fresh: usize,
+    issues: Vec<Issue>,
+}
+
+/// `ty` with what is known put in; what is not becomes `dyn` if `close` is set.
+fn resolve(ty: &Type, bound: &HashMap<SmolStr, Type>, close: bool) -> Type {
+    let inner = |inner: &Arc<Type>| Arc::new(resolve(inner, bound, close));
+    match ty {
+        Type::Param(name) => match bound.get(name) {
+            Some(known) => resolve(known, bound, close),
+            None if close => Type::Dyn,
+            None => ty.clone(),
+        },
+        Type::List(items) => Type::List(inner(items)),
+        Type::Map(keys, values) => Type::Map(inner(keys), inner(values)),
+        Type::Optional(value) => Type::Optional(inner(value)),
+        Type::Type(named) => Type::Type(inner(named)),
+        other => other.clone(),
+    }
+}
+
+fn occurs(name: &str, ty: &Type) -> bool {
+    match ty {
+        Type::Param(other) => other == name,
+        Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => occurs(name, inner),
+        Type::Map(keys, values) => occurs(name, keys) || occurs(name, values),
+        _ => false,
+    }
+}
+
+impl Checker<'_> {
+    fn report(&mut self, id: Id, message: String) -> Type {
+        self.issues.push(Issue {
+            offset: self.offsets[id as usize],
+            message,
+        });
+        Type::Error
+    }
+
+    fn unknown(&mut self) -> Type {
+        self.fresh += 1;
+        Type::Param(SmolStr::from(format!("_var{}", self.fresh)))
+    }
+
+    fn resolved(&self, ty: &Type) -> Type {
+        resolve(ty, &self.bound, false)
+    }
+
+    /// Whether a value of `from` may stand where `to` is wanted; learns what unknown types must be for that.
+    fn assignable(&mut self, from: &Type, to: &Type) -> bool {
+        let before = self.trail.len();
+        let fits = self.fits(from, to);
+        if !fits {
+            self.take_back(before);
+        }
+        fits
+    }
+
+    fn learn(&mut self, name: &SmolStr, ty: Type) {
+        self.bound.insert(name.clone(), ty);
+        self.trail.push(name.clone());
+    }
+
+    fn take_back(&mut self, before: usize) {
+        for name in self.trail.drain(before..) {
+            self.bound.remove(&name);
+        }
+    }
+
+    fn fits(&mut self, from: &Type, to: &Type) -> bool {
+        let (from, to) = (self.resolved(from), self.resolved(to));
+        match (&from, &to) {
+            (Type::Param(a), Type::Param(b)) if a == b => true,
+            (_, Type::Param(name)) if !occurs(name, &from) => {
+                self.learn(name, from);
+                true
+            }
+            (Type::Param(name), _) if !occurs(name, &to) => {
+                self.learn(name, to);
+                true
+            }
+            (a, b) if a.is_dyn() || b.is_dyn() => true,
+            // Null stands for objects and for what a message would hold.
+            (Type::Null, Type::Null | Type::Object(_) | Type::Duration | Type::Timestamp | Type::Named(_)) => true,
+            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.fits(a, b),
+            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Map(ak, av), Type::Map(bk, bv)) => self.fits(ak, bk) && self.fits(av, bv),
+            (Type::Object(a), Type::Object(b)) => a.name == b.name,
+            (a, b) => a == b,
+        }
+    }
+
+    /// The type that both may be taken as, if there is one.
+    fn joined(&mut self, a: Type, b: &Type) -> Option<Type> {
+        if !self.assignable(&a, b) && !self.assignable(b, &a) {
+            return None;
+        }
+        // The more general of both.
+        Some(if b.is_dyn() { Type::Dyn } else { a })
+    }
+
+    fn set(&mut self, id: Id, ty: Type) -> Type {
+        self.types[id as usize] = ty.clone();
+        ty
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Type {
+        let ty = match &expr.kind {
+            ExprKind::Literal(value) => literal_type(value),
+            ExprKind::Ident(name) => self.ident(expr.id, name),
+            ExprKind::Select { operand, field, test } => self.select(expr, operand, field, *test),
+            ExprKind::Call { function, target, args } => self.call(expr.id, function, target.as_deref(), args),
+            ExprKind::List(elements) => self.list(elements),
+            ExprKind::Map(entries) => self.map(entries),
+            ExprKind::Struct { name, fields } => self.structure(expr.id, name, fields),
+            ExprKind::Fold(fold) => self.fold(expr.id, fold),
+            ExprKind::Bind(bind) => self.bind(bind),
+            ExprKind::OptionalMap { flat, bind } => self.optional_map(expr.id, *flat, bind),
+        };
+        if self.weight(&ty, MAX_WEIGHT).is_none() {
+            return self.report(expr.id, "type is too large".to_owned());
+        }
+        self.set(expr.id, ty)
+    }
+
+    /// How much of `left` remains after counting the parts of `ty`; `None` if it is more.
+    fn weight(&self, ty: &Type, left: usize) -> Option<usize> {
+        let left = left.checked_sub(1)?;
+        match ty {
+            Type::Param(name) => match self.bound.get(name) {
+                Some(known) => self.weight(known, left),
+                None => Some(left),
+            },
+            Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => self.weight(inner, left),
+            Type::Map(keys, values) => {
+                let left = self.weight(keys, left)?;
+                self.weight(values, left)
+            }
+            _ => Some(left),
+        }
+    }
+
+    fn ident(&mut self, id: Id, name: &str) -> Type {
+        match self.lookup(id, name) {
+            Some(ty) => ty,
+            None => {
+                let shown = name.strip_prefix('.').unwrap_or(name);
+                self.report(id, format!("undeclared reference to '{shown}' (in container '')"))
+            }
+        }
+    }
+
+    /// The type of what `name` stands for; notes the reference at `id`.
+    fn lookup(&mut self, id: Id, name: &str) -> Option<Type> {
+        let global = name.strip_prefix('.');
+        if global.is_none()
+            && let Some((_, ty)) = self.locals.iter().rev().find(|(local, _)| local == name)
+        {
+            let ty = ty.clone();
+            self.references.insert(id, Reference::Local);
+            return Some(ty);
+        }
+        let name = global.unwrap_or(name);
+        if let Some(slot) = self.environment.slot(name) {
+            self.references.insert(id, Reference::Variable(slot));
+            return Some(self.environment.variables[slot].ty.clone());
+        }
+        let named = type_by_name(name, self.environment.mutation)?;
+        let reference = Reference::TypeName(SmolStr::new(named.type_name()));
+        self.references.insert(id, reference);
+        Some(Type::Type(named.into()))
+    }
+
+    fn select(&mut self, expr: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
+        // `google.protobuf.Timestamp` is one name, unless its first word is a variable.
+        if !test && let Some(name) = qualified_name(expr) {
+            let first = name.split('.').next().unwrap_or_default();
+            let is_variable =
+                self.locals.iter().any(|(local, _)| local == first) || self.environment.slot(first).is_some();
+            if !is_variable && let Some(ty) = self.lookup(expr.id, &name) {
+                return ty;
+            }
+        }
+        let target = self.expr(operand);
+        let target = self.resolved(&target);
+        let (inner, optional) = match target {
+            Type::Optional(inner) => ((*inner).clone(), true),
+            other => (other, false),
+        };
+        let ty = self.field(expr.id, &inner, field);
+        if test {
+            return Type::Bool;
+        }
+        if optional { Type::optional(ty) } else { ty }
+    }
+
+    fn field(&mut self, id: Id, target: &Type, field: &str) -> Type {
+        match target {
+            Type::Map(_, values) => (**values).clone(),
+            Type::Object(object) => match object.field(field) {
+                Some(ty) => ty,
+                None => self.report(id, format!("undefined field '{field}'")),
+            },
+            // Of a value that is not known yet, nothing is known of its fields.
+            Type::Param(name) => {
+                self.learn(name, Type::Dyn);
+                Type::Dyn
+            }
+            target if target.is_dyn() => Type::Dyn,
+            target => self.report(id, format!("type '{target}' does not support field selection")),
+        }
+    }
+
+    fn call(&mut self, id: Id, function: &str, target: Option<&Expr>, args: &[Expr]) -> Type {
+        if function == operators::OPTIONAL_SELECT {
+            return self.optional_select(id, args);
+        }
+        if let Some(operator) = operator(function) {
+            return self.operator(id, operator, args);
+        }
+        let plain = function.strip_prefix('.').unwrap_or(function);
+        if let Some(target) = target
+            && let Some(namespace) = qualified_name(target)
+        {
+            let full = format!("{namespace}.{plain}");
+            if let Some(found) = self.function(&full) {
+                return self.resolve_call(id, found, None, args, true);
+            }
+        }
+        let target_type = target.map(|target| self.expr(target));
+        match self.function(plain) {
+            Some(found) => self.resolve_call(id, found, target_type, args, false),
+            None => {
+                for arg in args {
+                    self.expr(arg);
+                }
+                self.report(id, format!("undeclared reference to '{plain}' (in container '')"))
+            }
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<&'static Declared> {
+        declared(name).filter(|found| !found.mutation || self.environment.mutation)
+    }
+
+    fn resolve_call(
+        &mut self,
+        id: Id,
+        function: &'static Declared,
+        target: Option<Type>,
+        args: &[Expr],
+        qualified: bool,
+    ) -> Type {
+        let member = target.is_some();
+        let mut given: Vec<Type> = target.into_iter().collect();
+        for arg in args {
+            given.push(self.expr(arg));
+        }
+        let overloads: Vec<&Overload> = function.overloads.iter().collect();
+        let Some((fitting, result)) = self.overloads(&overloads, member, &given) else {
+            return self.no_overload(id, function.name, member, &given);
+        };
+        self.check_literal(function.name, args);
+        self.references.insert(
+            id,
+            Reference::Function {
+                function,
+                overloads: fitting,
+                qualified,
+            },
+        );
+        result
+    }
+
+    fn operator(&mut self, id: Id, operator: &'static Operator, args: &[Expr]) -> Type {
+        let given: Vec<Type> = args.iter().map(|arg| self.expr(arg)).collect();
+        let overloads: Vec<&'static Overload> = operator.overloads.iter().collect();
+        let Some((fitting, result)) = self.overloads(&overloads, false, &given) else {
+            return self.no_overload(id, operator.name, false, &given);
+        };
+        let overloads = fitting.into_iter().map(|at| overloads[at]).collect();
+        self.references.insert(id, Reference::Operator { overloads });
+        result
+    }
+
+    /// Which of `overloads` take `given`, and the type of their results: `dyn` where they differ.
+    fn overloads(&mut self, overloads: &[&Overload], member: bool, given: &[Type]) -> Option<(Vec<usize>, Type)> {
+        if given.iter().any(|ty| matches!(ty, Type::Error)) {
+            // What is wrong was told already.
+            return Some((Vec::new(), Type::Error));
+        }
+        let mut fitting = Vec::new();
+        let mut result: Option<Type> = None;
+        for (at, overload) in overloads.iter().enumerate() {
+            if overload.member != member || overload.params.len() != given.len() {
+                continue;
+            }
+            let renamed = self.renamed(overload);
+            let before = self.trail.len();
+            let all = given.iter().zip(&renamed.params).all(|(from, to)| self.fits(from, to));
+            if !all {
+                self.take_back(before);
+                continue;
+            }
+            let own = self.resolved(&renamed.result);
+            fitting.push(at);
+            result = Some(match result {
+                Some(other) if other != own => Type::Dyn,
+                _ => own,
+            });
+        }
+        result.map(|result| (fitting, result))
+    }
+
+    /// The overload with unknown types of its own in place of its parameters.
+    fn renamed(&mut self, overload: &Overload) -> Overload {
+        let mut names: HashMap<SmolStr, Type> = HashMap::new();
+        let all = overload.params.iter().chain([&overload.result]);
+        for ty in all {
+            self.name_params(ty, &mut names);
+        }
+        if names.is_empty() {
+            return overload.clone();
+        }
+        Overload {
+            member: overload.member,
+            params: overload.params.iter().map(|ty| resolve(ty, &names, false)).collect(),
+            result: resolve(&overload.result, &names, false),
+        }
+    }
+
+    fn name_params(&mut self, ty: &Type, names: &mut HashMap<SmolStr, Type>) {
+        match ty {
+            Type::Param(name) if !names.contains_key(name) => {
+                let unknown = self.unknown();
+                names.insert(name.clone(), unknown);
+            }
+            Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => self.name_params(inner, names),
+            Type::Map(keys, values) => {
+                self.name_params(keys, names);
+                self.name_params(values, names);
+            }
+            _ => {}
+        }
+    }
+
+    fn no_overload(&mut self, id: Id, function: &str, member: bool, given: &[Type]) -> Type {
+        let shown: Vec<String> = given.iter().map(|ty| self.resolved(ty).to_string()).collect();
+        let signature = match shown.split_first() {
+            Some((target, args)) if member => format!("{target}.({})", args.join(", ")),
+            _ => format!("({})", shown.join(", ")),
+        };
+        let message = format!("found no matching overload for '{function}' applied to '{signature}'");
+        self.report(id, message)
+    }
+
+    /// Literals of durations, timestamps and patterns are tried when the expression is compiled.
+    fn check_literal(&mut self, function: &str, args: &[Expr]) {
+        let Some(Expr {
+            id,
+            kind: ExprKind::Literal(CelValue::String(text)),
+        }) = args.last()
+        else {
+            return;
+        };
+        let valid = match function {
+            "duration" => parse_duration(text).is_some(),
+            "timestamp" => Timestamp::parse(text).is_some(),
+            "matches" => regex::compile(text).is_ok(),
+            _ => true,
+        };
+        if !valid {
+            self.report(*id, format!("invalid {function} argument"));
+        }
+    }
+
+    fn optional_select(&mut self, id: Id, args: &[Expr]) -> Type {
+        let [operand, field] = args else { return Type::Error };
+        let ExprKind::Literal(CelValue::String(name)) = &field.kind else {
+            return self.report(field.id, "unsupported optional field selection".to_owned());
+        };
+        self.set(field.id, Type::String);
+        let target = self.expr(operand);
+        let target = match self.resolved(&target) {
+            Type::Optional(inner) => (*inner).clone(),
+            other => other,
+        };
+        let ty = self.field(id, &target, name);
+        if matches!(ty, Type::Error) {
+            Type::Error
+        } else {
+            Type::optional(ty)
+        }
+    }
+
+    /// The type of an element; an optional element counts as what it holds.
+    fn element(&mut self, element: &Expr, optional: bool) -> Type {
+        let ty = self.expr(element);
+        if !optional {
+            return ty;
+        }
+        match self.resolved(&ty) {
+            Type::Optional(inner) => (*inner).clone(),
+            other if other.is_dyn() => Type::Dyn,
+            other => self.mismatch(element.id, &Type::optional(other.clone()), &other),
+        }
+    }
+
+    fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) -> Type {
+        let (expected, found) = (self.resolved(expected), self.resolved(found));
+        self.report(id, format!("expected type '{expected}' but found '{found}'"))
+    }
+
+    fn join_or_tell(&mut self, id: Id, sofar: Option<Type>, next: Type) -> Option<Type> {
+        let Some(sofar) = sofar else { return Some(next) };
+        match self.joined(sofar.clone(), &next) {
+            Some(joined) => Some(joined),
+            None => Some(self.mismatch(id, &sofar, &next)),
+        }
+    }
+
+    fn list(&mut self, elements: &[(Expr, bool)]) -> Type {
+        let mut items = None;
+        for (element, optional) in elements {
+            let ty = self.element(element, *optional);
+            items = self.join_or_tell(element.id, items, ty);
+        }
+        let items = items.unwrap_or_else(|| self.unknown());
+        Type::list(items)
+    }
+
+    fn map(&mut self, entries: &[MapEntry]) -> Type {
+        let (mut keys, mut values) = (None, None);
+        for entry in entries {
+            let key = self.expr(&entry.key);
+            keys = self.join_or_tell(entry.key.id, keys, key);
+            let value = self.element(&entry.value, entry.optional);
+            values = self.join_or_tell(entry.value.id, values, value);
+        }
+        let keys = keys.unwrap_or_else(|| self.unknown());
+        let values = values.unwrap_or_else(|| self.unknown());
+        Type::map(keys, values)
+    }
+
+    fn structure(&mut self, id: Id, name: &str, fields: &[StructField]) -> Type {
+        let ty = match type_by_name(name.strip_prefix('.').unwrap_or(name), self.environment.mutation) {
+            Some(Type::Object(object)) => object,
+            Some(other) => {
+                return self.report(id, format!("'{other}' is not a message type"));
+            }
+            None => return self.report(id, format!("undeclared reference to '{name}' (in container '')")),
+        };
+        for field in fields {
+            let given = self.element(&field.value, field.optional);
+            let wanted = match ty.field(&field.name) {
+                Some(wanted) => wanted,
+                None => {
+                    self.report(field.id, format!("undefined field '{}'", field.name));
+                    continue;
+                }
+            };
+            if !self.assignable(&given, &wanted) {
+                let (wanted, given) = (self.resolved(&wanted), self.resolved(&given));
+                let message = format!(
+                    "expected type of field '{}' is '{wanted}' but provided type is '{given}'",
+                    field.name
+                );
+                self.report(field.id, message);
+            }
+        }
+        Type::Object(ty)
+    }
+
+    fn bind(&mut self, bind: &Bind) -> Type {
+        let value = self.expr(&bind.value);
+        self.locals.push((bind.name.clone(), value));
+        let body = self.expr(&bind.body);
+        self.locals.pop();
+        body
+    }
+
+    fn optional_map(&mut self, id: Id, flat: bool, bind: &Bind) -> Type {
+        let target = self.expr(&bind.value);
+        let inner = match self.resolved(&target) {
+            Type::Optional(inner) => (*inner).clone(),
+            ty if ty.is_dyn() || matches!(ty, Type::Param(_)) => Type::Dyn,
+            other => return self.no_overload(id, "hasValue", true, &[other]),
+        };
+        self.locals.push((bind.name.clone(), inner));
+        let body = self.expr(&bind.body);
+        self.locals.pop();
+        if !flat {
+            return Type::optional(body);
+        }
+        let wanted = Type::optional(self.unknown());
+        if self.assignable(&body, &wanted) {
+            return self.resolved(&wanted);
+        }
+        self.no_overload(id, operators::CONDITIONAL, false, &[Type::Bool, body, wanted])
+    }
+
+    fn fold(&mut self, id: Id, fold: &Fold) -> Type {
+        let range = self.expr(&fold.range);
+        let range = self.resolved(&range);
+        let Some((first, second)) = self.iterated(fold, &range) else {
+            let message = format!(
+                "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
+            );
+            return self.report(fold.range.id, message);
+        };
+        let depth = self.locals.len();
+        self.locals.push((fold.var.clone(), first.clone()));
+        if let Some(var2) = &fold.var2 {
+            self.locals.push((var2.clone(), second));
+        }
+        let filter = fold.filter.as_ref().map(|filter| self.expr(filter));
+        let body = self.expr(&fold.body);
+        self.locals.truncate(depth);
+        self.fold_result(id, fold, &range, filter, body, first)
+    }
+
+    /// The types of the variables of a walk over `range`.
+    fn iterated(&mut self, fold: &Fold, range: &Type) -> Option<(Type, Type)> {
+        let two = fold.var2.is_some();
+        match range {
+            Type::List(items) if two => Some((Type::Int, (**items).clone())),
+            Type::List(items) => Some(((**items).clone(), Type::Dyn)),
+            Type::Map(keys, values) => Some(((**keys).clone(), (**values).clone())),
+            Type::Param(name) => {
+                self.learn(name, Type::Dyn);
+                Some((Type::Dyn, Type::Dyn))
+            }
+            range if range.is_dyn() => Some((Type::Dyn, Type::Dyn)),
+            _ => None,
+        }
+    }
+
+    fn fold_result(
+        &mut self,
+        id: Id,
+        fold: &Fold,
+        range: &Type,
+        filter: Option<Type>,
+        body: Type,
+        element: Type,
+    ) -> Type {
+        if [filter.as_ref(), Some(&body)]
+            .into_iter()
+            .flatten()
+            .any(|ty| matches!(ty, Type::Error))
+        {
+            return Type::Error;
+        }
+        // A condition is told by the operator that the macro stands for.
+        let condition = |checker: &mut Self, ty: Type, operator: &str, others: &[Type]| {
+            if checker.assignable(&ty, &Type::Bool) {
+                return None;
+            }
+            let mut given = others.to_vec();
+            let at = usize::from(operator != operators::CONDITIONAL);
+            given.insert(at.min(given.len()), ty);
+            Some(checker.no_overload(id, operator, false, &given))
+        };
+        let list_of = |ty: Type| Type::list(ty);
+        let key = match range {
+            Type::Map(keys, _) => (**keys).clone(),
+            Type::List(_) => Type::Int,
+            _ => Type::Dyn,
+        };
+        let (result, wrong) = match fold.kind {
+            FoldKind::All => (Type::Bool, condition(self, body, operators::AND, &[Type::Bool])),
+            FoldKind::Exists => (Type::Bool, condition(self, body, operators::OR, &[Type::Bool])),
+            FoldKind::ExistsOne => {
+                let wrong = condition(self, body, operators::CONDITIONAL, &[Type::Int, Type::Int]);
+                (Type::Bool, wrong)
+            }
+            FoldKind::Filter => {
+                let list = list_of(element);
+                let wrong = condition(self, body, operators::CONDITIONAL, &[list.clone(), list.clone()]);
+                (list, wrong)
+            }
+            FoldKind::Map => {
+                let list = list_of(body);
+                let wrong =
+                    filter.and_then(|ty| condition(self, ty, operators::CONDITIONAL, &[list.clone(), list.clone()]));
+                (list, wrong)
+            }
+            FoldKind::TransformMap => {
+                let map = Type::map(key, body);
+                let wrong =
+                    filter.and_then(|ty| condition(self, ty, operators::CONDITIONAL, &[map.clone(), map.clone()]));
+                (map, wrong)
+            }
+            FoldKind::TransformMapEntry => {
+                let (keys, values) = (self.unknown(), self.unknown());
+                let map = Type::map(keys, values);
+                if !self.assignable(&body, &map) {
+                    let message = self.no_overload(id, "cel.@mapInsert", false, &[map.clone(), body]);
+                    return message;
+                }
+                let map = self.resolved(&map);
+                let wrong =
+                    filter.and_then(|ty| condition(self, ty, operators::CONDITIONAL, &[map.clone(), map.clone()]));
+                (map, wrong)
+            }
+            FoldKind::SortBy => {
+                let range = self.resolved(range);
+                let comparable = matches!(
+                    self.resolved(&body),
+                    Type::Int
+                        | Type::Uint
+                        | Type::Double
+                        | Type::Bool
+                        | Type::Duration
+                        | Type::Timestamp
+                        | Type::String
+                        | Type::Bytes
+                        | Type::Dyn
+                        | Type::Param(_)
+                );
+                if !comparable {
+                    return self.no_overload(id, "@sortByAssociatedKeys", true, &[range, Type::list(body)]);
+                }
+                (
+                    if matches!(range, Type::List(_)) {
+                        range
+                    } else {
+                        Type::list(Type::Dyn)
+                    },
+                    None,
+                )
+            }
+        };
+        wrong.unwrap_or(result)
+    }
+}
+
+fn literal_type(value: &CelValue) -> Type {
+    match value {
+        CelValue::Null => Type::Null,
+        CelValue::Bool(_) => Type::Bool,
+        CelValue::Int(_) => Type::Int,
+        CelValue::Uint(_) => Type::Uint,
+        CelValue::Double(_) => Type::Double,
+        CelValue::String(_) => Type::String,
+        CelValue::Bytes(_) => Type::Bytes,
+        _ => Type::Dyn,
+    }
+}
+
+/// The name that a chain of selections from an identifier spells.
+fn qualified_name(expr: &Expr) -> Option<String> {
+    match &expr.kind {
+        ExprKind::Ident(name) => Some(name.trim_start_matches('.').to_owned()),
+        ExprKind::Select {
+            operand,
+            field,
+            test: false,
+        } => Some(format!("{}.{field}", qualified_name(operand)?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,302 @@
+//! The model of schemas that expressions are typed by: [`DeclType`].
+//!
+//! A structural schema, or the schema of a built-in kind, is turned into a `DeclType` once; the checker reads the types
+//! from it, the cost estimator the sizes, and the evaluator how a plain [`Value`](holdfast_value::Value) is to be taken
+//! (a whole number of a `number` schema is a double, a text of format `date-time` a timestamp, a list of type `set`
+//! compares without order).
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::escaping::escape;
+use crate::limits::MAX_REQUEST_SIZE;
+
+/// What a schema declares, for CEL. Built by the functions here and shared as `Arc`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeclType {
+    pub(crate) kind: DeclKind,
+    /// The most characters, bytes, elements or entries a value may have; zero where size has no meaning.
+    pub(crate) max_elements: u64,
+    /// The fewest bytes a value takes in JSON.
+    pub(crate) min_serialized: u64,
+    pub(crate) nullable: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum DeclKind {
+    Bool,
+    Int,
+    Double,
+    String,
+    Bytes,
+    Duration,
+    Date,
+    DateTime,
+    IntOrString,
+    /// Known to be there, typed as anything.
+    Dyn,
+    List {
+        items: Arc<DeclType>,
+        list_type: ListType,
+    },
+    Map(Arc<DeclType>),
+    /// Sorted by the name in CEL.
+    Object(Vec<DeclField>),
+    /// An object whose fields nothing is said of: no field can be named.
+    Opaque,
+}
+
+/// How a list compares and is added to (`x-kubernetes-list-type`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ListType {
+    /// By position.
+    #[default]
+    Atomic,
+    /// Without order; `+` makes a union.
+    Set,
+    /// By the values of these properties; `+` replaces elements of the same key.
+    Map(Vec<SmolStr>),
+}
+
+/// A property of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeclField {
+    /// The name in expressions, escaped.
+    pub(crate) name: SmolStr,
+    /// The name in the object.
+    pub(crate) property: SmolStr,
+    pub(crate) decl: Arc<DeclType>,
+    required: bool,
+}
+
+impl DeclField {
+    /// The property `property`. `required` says that it is always written by clients: it is required and has no default.
+    /// `None` where CEL cannot name it.
+    pub fn new(property: impl Into<SmolStr>, decl: impl Into<Arc<DeclType>>, required: bool) -> Option<Self> {
+        let property = property.into();
+        Some(Self {
+            name: escape(&property)?,
+            property,
+            decl: decl.into(),
+            required,
+        })
+    }
+}
+
+/// Sizes of JSON texts, in bytes.
+const MIN_STRING: u64 = 2;
+const MIN_BOOL: u64 = 4;
+const MIN_NUMBER: u64 = 1;
+const MIN_DURATION: u64 = 3;
+const DATE: u64 = 12;
+const MIN_DATE_TIME: u64 = 21;
+const MAX_TIME: u64 = 32;
+
+impl DeclType {
+    fn new(kind: DeclKind, max_elements: u64, min_serialized: u64) -> Self {
+        Self {
+            kind,
+            max_elements,
+            min_serialized,
+            nullable: false,
+        }
+    }
+
+    /// `type: boolean`.
+    pub fn bool() -> Self {
+        Self::new(DeclKind::Bool, 0, MIN_BOOL)
+    }
+
+    /// `type: integer`.
+    pub fn int() -> Self {
+        Self::new(DeclKind::Int, 0, MIN_NUMBER)
+    }
+
+    /// `type: number`.
+    pub fn double() -> Self {
+        Self::new(DeclKind::Double, 0, MIN_NUMBER)
+    }
+
+    /// `type: string` without a format that has a type of its own. `max_length` counts characters.
+    pub fn string(max_length: Option<u64>) -> Self {
+        // A character takes at most four bytes, and costs are reckoned in bytes.
+        let max = max_length.map_or(MAX_REQUEST_SIZE - 2, |length| length.saturating_mul(4));
+        Self::new(DeclKind::String, max, MIN_STRING)
+    }
+
+    /// `type: string` with an `enum` and no `maxLength`: as long as the longest of `values`.
+    pub fn enumeration<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let longest = values.into_iter().map(str::len).max().unwrap_or(0);
+        Self::new(DeclKind::String, longest as u64, MIN_STRING)
+    }
+
+    /// `type: string, format: byte`.
+    pub fn bytes(max_length: Option<u64>) -> Self {
+        Self::new(DeclKind::Bytes, max_length.unwrap_or(MAX_REQUEST_SIZE - 2), MIN_STRING)
+    }
+
+    /// `type: string, format: duration`.
+    pub fn duration() -> Self {
+        Self::new(DeclKind::Duration, MAX_TIME, MIN_DURATION)
+    }
+
+    /// `type: string, format: date`: a timestamp.
+    pub fn date() -> Self {
+        Self::new(DeclKind::Date, DATE, DATE)
+    }
+
+    /// `type: string, format: date-time`: a timestamp.
+    pub fn date_time() -> Self {
+        Self::new(DeclKind::DateTime, MAX_TIME, MIN_DATE_TIME)
+    }
+
+    /// `x-kubernetes-int-or-string: true`: typed as `dyn`.
+    pub fn int_or_string(max_length: Option<u64>) -> Self {
+        let max = max_length.map_or(MAX_REQUEST_SIZE - 2, |length| length.saturating_mul(4));
+        Self::new(DeclKind::IntOrString, max, MIN_NUMBER)
+    }
+
+    /// Anything, unchecked: `object` of an admission policy.
+    pub fn dyn_() -> Self {
+        Self::new(DeclKind::Dyn, MAX_REQUEST_SIZE - 2, 1)
+    }
+
+    /// `type: object` with `x-kubernetes-preserve-unknown-fields` and neither properties nor additionalProperties:
+    /// compares as a whole, and nothing in it can be named.
+    pub fn opaque() -> Self {
+        Self::new(DeclKind::Opaque, 0, 2)
+    }
+
+    /// `type: array` of `items`.
+    pub fn list(items: impl Into<Arc<DeclType>>, max_items: Option<u64>, list_type: ListType) -> Self {
+        let items = items.into();
+        let max = max_items.unwrap_or((MAX_REQUEST_SIZE - 2) / (items.min_serialized + 1));
+        Self::new(DeclKind::List { items, list_type }, max, 2)
+    }
+
+    /// `type: object` with `additionalProperties` of `values`.
+    pub fn map(values: impl Into<Arc<DeclType>>, max_properties: Option<u64>) -> Self {
+        let values = values.into();
+        let max = max_properties.unwrap_or((MAX_REQUEST_SIZE - 2) / (values.min_serialized + 6));
+        Self::new(DeclKind::Map(values), max, 2)
+    }
+
+    /// `type: object` with properties.
+    pub fn object(fields: impl IntoIterator<Item = DeclField>) -> Self {
+        let mut fields: Vec<DeclField> = fields.into_iter().collect();
+        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        fields.dedup_by(|later, earlier| later.name == earlier.name);
+        let required = fields.iter().filter(|field| field.required);
+        let min = required.fold(2_u64, |sum, field| {
+            sum.saturating_add(field.property.len() as u64 + field.decl.min_serialized + 4)
+        });
+        Self::new(DeclKind::Object(fields), 0, min)
+    }
+
+    /// An object at the root of a resource, or an embedded resource: beside `fields`, `apiVersion`, `kind`,
+    /// `metadata.name` and `metadata.generateName` can be named, and nothing else of the metadata.
+    pub fn resource(fields: impl IntoIterator<Item = DeclField>) -> Self {
+        let text = || Arc::new(Self::string(None));
+        let field = |name: &str, decl: Arc<DeclType>| DeclField {
+            name: SmolStr::new(name),
+            property: SmolStr::new(name),
+            decl,
+            required: false,
+        };
+        let metadata = Self::object([field("name", text()), field("generateName", text())]);
+        let own = [
+            field("apiVersion", text()),
+            field("kind", text()),
+            field("metadata", Arc::new(metadata)),
+        ];
+        let other = fields
+            .into_iter()
+            .filter(|other| own.iter().all(|field| field.name != other.name));
+        let other: Vec<DeclField> = other.collect();
+        Self::object(own.into_iter().chain(other))
+    }
+
+    /// The same, with `null` allowed (`nullable: true`).
+    #[must_use]
+    pub fn nullable(mut self) -> Self {
+        self.nullable = true;
+        self
+    }
+
+    /// The most elements, entries or characters, where that has a meaning.
+    pub fn max_elements(&self) -> u64 {
+        self.max_elements
+    }
+
+    /// The most values of this type that fit into one request: the cardinality of a rule below an unbounded list.
+    pub fn max_cardinality(&self) -> u64 {
+        MAX_REQUEST_SIZE / (self.min_serialized + 1)
+    }
+
+    /// The declared property that CEL calls `name`.
+    pub(crate) fn field(&self, name: &str) -> Option<&DeclField> {
+        let DeclKind::Object(fields) = &self.kind else {
+            return None;
+        };
+        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
+        Some(&fields[at])
+    }
+
+    /// The declaration of what stands under the property `property` of a value of this type.
+    pub(crate) fn property(&self, property: &str) -> Option<&Arc<DeclType>> {
+        match &self.kind {
+            DeclKind::Map(values) => Some(values),
+            DeclKind::Object(fields) => {
+                let plain = self.field(property).filter(|field| field.property == property);
+                let found = plain.or_else(|| fields.iter().find(|field| field.property == property));
+                found.map(|field| &field.decl)
+            }
+            _ => None,
+        }
+    }
+
+    /// The declaration of the elements of a list.
+    pub(crate) fn items(&self) -> Option<&Arc<DeclType>> {
+        match &self.kind {
+            DeclKind::List { items, .. } => Some(items),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_bounds_and_else_what_fits_a_request() {
+        assert_eq!(DeclType::string(Some(10)).max_elements, 40);
+        assert_eq!(DeclType::string(None).max_elements, 3_145_726);
+        assert_eq!(DeclType::enumeration(["a", "abc"]).max_elements, 3);
+        let list = DeclType::list(DeclType::string(None), None, ListType::Atomic);
+        assert_eq!(list.max_elements, 3_145_726 / 3);
+        let map = DeclType::map(DeclType::int(), None);
+        assert_eq!(map.max_elements, 3_145_726 / 7);
+        let object = DeclType::object(
+            [
+                DeclField::new("name", DeclType::string(None), true),
+                DeclField::new("other", DeclType::int(), false),
+            ]
+            .into_iter()
+            .flatten(),
+        );
+        assert_eq!(object.min_serialized, 2 + 4 + 2 + 4);
+    }
+
+    #[test]
+    fn properties_are_found_by_their_escaped_and_their_own_names() {
+        let object = DeclType::object(DeclField::new("x-y", DeclType::int(), false));
+        assert_eq!(
+            object.field("x__dash__y").map(|field| field.property.as_str()),
+            Some("x-y")
+        );
+        assert!(object.field("x-y").is_none());
+        assert!(object.property("x-y").is_some());
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong: before an expression runs, and while it runs.
+
+use thiserror::Error;
+
+use crate::types::Type;
+
+/// Why an expression is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CompileError {
+    /// The expression does not parse or check. The text lists every issue with its place, in the words of cel-go; users
+    /// see it behind `compilation failed: `.
+    #[error("compilation failed: {0}")]
+    Issues(String),
+    /// The expression has a type that its place has no use for.
+    #[error("must evaluate to {} but got {actual}", one_of(expected))]
+    Output {
+        /// The types that would do.
+        expected: Vec<Type>,
+        /// The type that the expression has.
+        actual: Type,
+    },
+}
+
+fn one_of(expected: &[Type]) -> String {
+    match expected {
+        [one] => one.to_string(),
+        many => {
+            let shown: Vec<String> = many.iter().map(Type::to_string).collect();
+            format!("one of {}", shown.join(", "))
+        }
+    }
+}
+
+/// Why an evaluation gave no value. The texts are those of cel-go and of the libraries of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EvaluationError {
+    /// `1 / 0`.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// `1 % 0`.
+    #[error("modulus by zero")]
+    ModulusByZero,
+    /// A field or a key that is not there.
+    #[error("no such key: {0}")]
+    NoSuchKey(Box<str>),
+    /// An index past the end of a list.
+    #[error("index out of bounds: {0}")]
+    IndexOutOfBounds(i64),
+    /// A function that does not take the values it was given.
+    #[error("no such overload")]
+    NoSuchOverload,
+    /// A variable that the caller did not set.
+    #[error("no such attribute(s): {0}")]
+    NoSuchAttribute(Box<str>),
+    /// A result that its type cannot hold: `integer`, `unsigned integer`, `duration` or `timestamp`.
+    #[error("{0} overflow")]
+    Overflow(&'static str),
+    /// A conversion that this value does not have.
+    #[error("type conversion error from '{from}' to '{to}'")]
+    Conversion {
+        /// The type of the value.
+        from: Box<str>,
+        /// The type that was asked for.
+        to: &'static str,
+    },
+    /// The budget of this call is spent.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    CostLimitExceeded,
+    /// The caller asked to stop.
+    #[error("operation interrupted")]
+    Interrupted,
+    /// Anything else, in the words of the function that failed.
+    #[error("{0}")]
+    Failed(Box<str>),
+}
+
+impl EvaluationError {
+    /// An error in words of its own.
+    pub fn failed(message: impl Into<String>) -> Self {
+        EvaluationError::Failed(message.into().into_boxed_str())
+    }
+
+    pub(crate) fn no_such_key(key: &str) -> Self {
+        EvaluationError::NoSuchKey(key.into())
+    }
+
+    /// Whether the evaluation was stopped from outside, so that no other branch may hide the error.
+    pub(crate) fn stops(&self) -> bool {
+        matches!(self, EvaluationError::CostLimitExceeded | EvaluationError::Interrupted)
+    }
+}

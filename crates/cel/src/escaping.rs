@@ -1,0 +1,86 @@
+//! Names of properties as CEL identifiers, by the rules of Kubernetes: `x-y` is reached as `x__dash__y`, and a property
+//! whose name is a word of the language is wrapped in underscores (`__namespace__`).
+
+use smol_str::SmolStr;
+
+/// The words of the language that cannot be identifiers.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Whether `name` is a word that CEL keeps for itself and the parser refuses as an identifier.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    // `true`, `false`, `null` and `in` are tokens of their own and never come here as identifiers.
+    RESERVED.contains(&name)
+}
+
+/// The identifier under which the property `name` is reached in an expression; `None` where CEL cannot name it.
+pub fn escape(name: &str) -> Option<SmolStr> {
+    let first = name.bytes().next()?;
+    if first.is_ascii_digit() {
+        return None;
+    }
+    if is_reserved(name) {
+        return Some(SmolStr::from(format!("__{name}__")));
+    }
+    let mut escaped = String::new();
+    let mut rest = name;
+    while let Some(byte) = rest.bytes().next() {
+        let (written, taken) = match byte {
+            b'_' if rest.starts_with("__") => ("__underscores__", 2),
+            b'.' => ("__dot__", 1),
+            b'-' => ("__dash__", 1),
+            b'/' => ("__slash__", 1),
+            b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => (&rest[..1], 1),
+            _ => return None,
+        };
+        escaped.push_str(written);
+        rest = &rest[taken..];
+    }
+    Some(SmolStr::from(escaped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_get_names_that_cel_can_say() {
+        let cases = [
+            ("replicas", Some("replicas")),
+            ("x-y", Some("x__dash__y")),
+            ("a.b/c", Some("a__dot__b__slash__c")),
+            ("a__b", Some("a__underscores__b")),
+            ("namespace", Some("__namespace__")),
+            ("in", Some("__in__")),
+            ("int", Some("int")),
+            ("9lives", None),
+            ("", None),
+            ("dollar$", None),
+            ("ä", None),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(escape(name).as_deref(), expected, "{name}");
+        }
+    }
+}

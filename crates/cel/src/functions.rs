@@ -1,0 +1,260 @@
+//! The functions of the language and of its libraries: what they are called, what they take, what they cost.
+//!
+//! Each library declares its functions in a table of [`Function`]s; the signatures are written as users read them in the
+//! documentation (`string.(int) string` is a member function of a string).
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use smol_str::SmolStr;
+
+use crate::library;
+use crate::library::regex::RegexCache;
+use crate::types::{Fields, ObjectType, Type};
+use crate::value::{CelValue, Outcome};
+
+/// What a function may use beside its arguments.
+pub(crate) struct Context<'a> {
+    pub(crate) regexes: &'a RegexCache,
+    /// How much the call may still cost; functions that make large results look before they make them.
+    pub(crate) allowance: u64,
+}
+
+/// What runs a function: the receiver, if any, comes first among the arguments.
+pub(crate) type Call = fn(&Context<'_>, &[CelValue]) -> Outcome;
+
+/// A function as a library declares it.
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) call: Call,
+    pub(crate) cost: Cost,
+    pub(crate) signatures: &'static [&'static str],
+}
+
+/// How a function is reckoned, both before and while it runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Cost {
+    /// So many units.
+    Fixed(u64),
+    /// A walk over the text in the first argument or the receiver.
+    Traverse,
+    /// A walk over it and over the parsed form again.
+    TraverseTwice,
+    /// A walk whose result is as long as the text.
+    SameSize,
+    Replace,
+    Split,
+    Join,
+    Find,
+    Matches,
+    Contains,
+    /// `startsWith` and `endsWith`.
+    Affix,
+    /// A comparison with each element of a list, or a search in a text.
+    Elements,
+    StringToBytes,
+    BytesToString,
+    Quote,
+    Format,
+    Validate,
+    ContainsIp,
+    ContainsCidr,
+    Slice,
+    Range,
+    Reverse,
+    Flatten,
+    Distinct,
+    Sort,
+    /// A comparison of each with each, so many times.
+    Sets(u64),
+}
+
+/// One way to call a function.
+#[derive(Debug, Clone)]
+pub(crate) struct Overload {
+    pub(crate) member: bool,
+    /// The receiver first, for a member.
+    pub(crate) params: Vec<Type>,
+    pub(crate) result: Type,
+}
+
+/// A function with its signatures read.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub(crate) name: &'static str,
+    pub(crate) call: Call,
+    pub(crate) cost: Cost,
+    pub(crate) overloads: Vec<Overload>,
+    /// Whether it exists in mutating policies alone.
+    pub(crate) mutation: bool,
+}
+
+/// All functions, by name.
+pub(crate) fn declared(name: &str) -> Option<&'static Declared> {
+    static DECLARED: LazyLock<HashMap<&'static str, Declared>> = LazyLock::new(|| {
+        let read = |(function, mutation): (&Function, bool)| {
+            let overloads = function
+                .signatures
+                .iter()
+                .filter_map(|signature| overload(signature))
+                .collect();
+            let declared = Declared {
+                name: function.name,
+                call: function.call,
+                cost: function.cost,
+                overloads,
+                mutation,
+            };
+            (function.name, declared)
+        };
+        let tables = library::TABLES
+            .iter()
+            .flat_map(|table| table.iter())
+            .map(|function| (function, false));
+        let mutation = library::jsonpatch::FUNCTIONS.iter().map(|function| (function, true));
+        tables.chain(mutation).map(read).collect()
+    });
+    DECLARED.get(name)
+}
+
+/// Reads `receiver.(a, b) result` or `(a, b) result`.
+pub(crate) fn overload(signature: &str) -> Option<Overload> {
+    let mut reader = Reader { rest: signature };
+    let member = !signature.starts_with('(');
+    let mut params = Vec::new();
+    if member {
+        params.push(reader.a_type()?);
+        reader.eat('.')?;
+    }
+    reader.eat('(')?;
+    while reader.eat(')').is_none() {
+        params.push(reader.a_type()?);
+        reader.eat(',');
+    }
+    let result = reader.a_type()?;
+    Some(Overload { member, params, result })
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl Reader<'_> {
+    fn eat(&mut self, character: char) -> Option<()> {
+        self.rest = self.rest.trim_start().strip_prefix(character)?;
+        self.rest = self.rest.trim_start();
+        Some(())
+    }
+
+    fn a_type(&mut self) -> Option<Type> {
+        let rest = self.rest.trim_start();
+        let length = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        let (word, rest) = rest.split_at(length);
+        self.rest = rest;
+        Some(match word {
+            "list" => Type::list(self.inner()?),
+            "optional" => Type::optional(self.inner()?),
+            "type" => Type::Type(self.inner()?.into()),
+            "map" => {
+                self.eat('(')?;
+                let keys = self.a_type()?;
+                self.eat(',')?;
+                let values = self.a_type()?;
+                self.eat(')')?;
+                Type::map(keys, values)
+            }
+            "null" => Type::Null,
+            "bool" => Type::Bool,
+            "int" => Type::Int,
+            "uint" => Type::Uint,
+            "double" => Type::Double,
+            "string" => Type::String,
+            "bytes" => Type::Bytes,
+            "duration" => Type::Duration,
+            "timestamp" => Type::Timestamp,
+            "dyn" => Type::Dyn,
+            name => match library::NAMED_TYPES.iter().find(|(short, _)| *short == name) {
+                Some((_, full)) => Type::Named(full),
+                None => Type::Param(SmolStr::new(name)),
+            },
+        })
+    }
+
+    fn inner(&mut self) -> Option<Type> {
+        self.eat('(')?;
+        let inner = self.a_type()?;
+        self.eat(')')?;
+        Some(inner)
+    }
+}
+
+/// The type that a name stands for, if it is the name of a type.
+pub(crate) fn type_by_name(name: &str, mutation: bool) -> Option<Type> {
+    Some(match name {
+        "bool" => Type::Bool,
+        "int" => Type::Int,
+        "uint" => Type::Uint,
+        "double" => Type::Double,
+        "string" => Type::String,
+        "bytes" => Type::Bytes,
+        "null_type" => Type::Null,
+        "list" => Type::list(Type::Dyn),
+        "map" => Type::map(Type::Dyn, Type::Dyn),
+        "type" => Type::Type(Type::Dyn.into()),
+        "optional_type" => Type::optional(Type::Dyn),
+        "google.protobuf.Duration" => Type::Duration,
+        "google.protobuf.Timestamp" => Type::Timestamp,
+        "JSONPatch" if mutation => json_patch(),
+        name if mutation && (name == "Object" || name.starts_with("Object.")) => Type::any_object(name),
+        name => {
+            let (_, full) = library::NAMED_TYPES.iter().find(|(_, full)| *full == name)?;
+            Type::Named(full)
+        }
+    })
+}
+
+/// The type `JSONPatch` of mutating policies.
+pub(crate) fn json_patch() -> Type {
+    Type::Object(ObjectType {
+        name: SmolStr::new_static("JSONPatch"),
+        fields: Fields::Listed(std::sync::Arc::new(vec![
+            (SmolStr::new_static("from"), Type::String),
+            (SmolStr::new_static("op"), Type::String),
+            (SmolStr::new_static("path"), Type::String),
+            (SmolStr::new_static("value"), Type::Dyn),
+        ])),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signature_can_be_read() {
+        let functions = library::TABLES.iter().flat_map(|table| table.iter());
+        for function in functions.chain(library::jsonpatch::FUNCTIONS) {
+            assert!(!function.signatures.is_empty(), "{}", function.name);
+            for signature in function.signatures {
+                assert!(overload(signature).is_some(), "{}: {signature}", function.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_signature_names_receiver_arguments_and_result() {
+        let read = overload("list(T).(int, map(string, T)) optional(T)");
+        let shown = read.map(|overload| {
+            let params: Vec<String> = overload.params.iter().map(Type::to_string).collect();
+            (overload.member, params.join("; "), overload.result.to_string())
+        });
+        let expected = (
+            true,
+            "list(T); int; map(string, T)".to_owned(),
+            "optional_type(T)".to_owned(),
+        );
+        assert_eq!(shown, Some(expected));
+    }
+}

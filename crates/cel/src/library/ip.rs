@@ -1,0 +1,274 @@
+//! IP addresses and ranges of them.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::error::EvaluationError::{self, NoSuchOverload};
+use crate::functions::{Context, Cost, Function};
+use crate::value::{CelValue, Outcome};
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "ip",
+        call: ip,
+        cost: Cost::Traverse,
+        signatures: &["(string) ip", "cidr.() ip"],
+    },
+    Function {
+        name: "isIP",
+        call: |_, args| Ok(CelValue::Bool(parse_ip(text(&args[0])?).is_ok())),
+        cost: Cost::Traverse,
+        signatures: &["(string) bool"],
+    },
+    Function {
+        name: "ip.isCanonical",
+        call: |_, args| {
+            let text = text(&args[0])?;
+            Ok(CelValue::Bool(convert(text)?.to_string() == text))
+        },
+        cost: Cost::TraverseTwice,
+        signatures: &["(string) bool"],
+    },
+    Function {
+        name: "family",
+        call: |_, args| of_ip(args, |ip| CelValue::Int(if ip.is_ipv4() { 4 } else { 6 })),
+        cost: Cost::Fixed(1),
+        signatures: &["ip.() int"],
+    },
+    Function {
+        name: "isUnspecified",
+        call: |_, args| of_ip(args, |ip| CelValue::Bool(ip.is_unspecified())),
+        cost: Cost::Fixed(1),
+        signatures: &["ip.() bool"],
+    },
+    Function {
+        name: "isLoopback",
+        call: |_, args| of_ip(args, |ip| CelValue::Bool(ip.is_loopback())),
+        cost: Cost::Fixed(1),
+        signatures: &["ip.() bool"],
+    },
+    Function {
+        name: "isLinkLocalMulticast",
+        call: |_, args| of_ip(args, |ip| CelValue::Bool(is_link_local_multicast(ip))),
+        cost: Cost::Fixed(1),
+        signatures: &["ip.() bool"],
+    },
+    Function {
+        name: "isLinkLocalUnicast",
+        call: |_, args| of_ip(args, |ip| CelValue::Bool(is_link_local_unicast(ip))),
+        cost: Cost::Fixed(1),
+        signatures: &["ip.() bool"],
+    },
+    Function {
+        name: "isGlobalUnicast",
+        call: |_, args| of_ip(args, |ip| CelValue::Bool(is_global_unicast(ip))),
+        cost: Cost::Fixed(1),
+        signatures: &["ip.() bool"],
+    },
+    Function {
+        name: "cidr",
+        call: |_, args| {
+            let text = text(&args[0])?;
+            Cidr::parse(text).map(CelValue::Cidr).map_err(|why| {
+                EvaluationError::failed(format!(
+                    "network address parse error during conversion from string: {why}"
+                ))
+            })
+        },
+        cost: Cost::Traverse,
+        signatures: &["(string) cidr"],
+    },
+    Function {
+        name: "isCIDR",
+        call: |_, args| Ok(CelValue::Bool(Cidr::parse(text(&args[0])?).is_ok())),
+        cost: Cost::Traverse,
+        signatures: &["(string) bool"],
+    },
+    Function {
+        name: "containsIP",
+        call: contains_ip,
+        cost: Cost::ContainsIp,
+        signatures: &["cidr.(string) bool", "cidr.(ip) bool"],
+    },
+    Function {
+        name: "containsCIDR",
+        call: contains_cidr,
+        cost: Cost::ContainsCidr,
+        signatures: &["cidr.(string) bool", "cidr.(cidr) bool"],
+    },
+    Function {
+        name: "masked",
+        call: |_, args| of_cidr(args, |cidr| CelValue::Cidr(cidr.masked())),
+        cost: Cost::Fixed(1),
+        signatures: &["cidr.() cidr"],
+    },
+    Function {
+        name: "prefixLength",
+        call: |_, args| of_cidr(args, |cidr| CelValue::Int(i64::from(cidr.length))),
+        cost: Cost::Fixed(1),
+        signatures: &["cidr.() int"],
+    },
+];
+
+fn text(value: &CelValue) -> Outcome<&str> {
+    value.as_str().ok_or(NoSuchOverload)
+}
+
+fn of_ip(args: &[CelValue], answer: fn(IpAddr) -> CelValue) -> Outcome {
+    match args[0] {
+        CelValue::Ip(address) => Ok(answer(address)),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn of_cidr(args: &[CelValue], answer: fn(&Cidr) -> CelValue) -> Outcome {
+    match &args[0] {
+        CelValue::Cidr(cidr) => Ok(answer(cidr)),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+/// Reads an address without a zone that is not IPv4 within IPv6.
+fn parse_ip(text: &str) -> Result<IpAddr, String> {
+    if text.contains('%') {
+        return Err(format!("IP address {text:?} with zone value is not allowed"));
+    }
+    match text.parse() {
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))
+        }
+        Ok(address) => Ok(address),
+        Err(_) => Err(format!(
+            "IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"
+        )),
+    }
+}
+
+fn convert(text: &str) -> Outcome<IpAddr> {
+    parse_ip(text).map_err(EvaluationError::failed)
+}
+
+fn ip(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    match &args[0] {
+        CelValue::String(text) => convert(text).map(CelValue::Ip),
+        CelValue::Cidr(cidr) => Ok(CelValue::Ip(cidr.address)),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn is_link_local_multicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
+    }
+}
+
+fn is_link_local_unicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
+    }
+}
+
+fn is_global_unicast(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    !(broadcast
+        || address.is_unspecified()
+        || address.is_loopback()
+        || address.is_multicast()
+        || is_link_local_unicast(address))
+}
+
+/// A range of addresses: `10.0.0.0/8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cidr {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Cidr {
+    /// Reads `address/length`.
+    ///
+    /// # Errors
+    /// What is wrong, in Go's words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let refuse = |why: &str| format!("netip.ParsePrefix({text:?}): {why}");
+        let (address, length) = text.split_once('/').ok_or_else(|| refuse("no '/'"))?;
+        let address = parse_ip(address).map_err(|_| refuse("unable to parse IP"))?;
+        let digits = !length.is_empty() && length.len() <= 3 && length.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits || (length.len() > 1 && length.starts_with('0')) {
+            return Err(refuse("bad bits after slash"));
+        }
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        match length.parse::<u8>() {
+            Ok(length) if length <= most => Ok(Self { address, length }),
+            _ => Err(refuse("prefix length out of range")),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.address.is_ipv4() { 4 } else { 16 }
+    }
+
+    fn bits(address: IpAddr, length: u8) -> u128 {
+        match address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                u128::from(u32::from(address) & mask)
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                u128::from(address) & mask
+            }
+        }
+    }
+
+    fn masked(&self) -> Self {
+        let bits = Self::bits(self.address, self.length);
+        let address = match self.address {
+            IpAddr::V4(_) => IpAddr::V4((bits as u32).into()),
+            IpAddr::V6(_) => IpAddr::V6(bits.into()),
+        };
+        Self {
+            address,
+            length: self.length,
+        }
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        self.address.is_ipv4() == address.is_ipv4()
+            && Self::bits(self.address, self.length) == Self::bits(address, self.length)
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+fn contains_ip(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    match args {
+        [CelValue::Cidr(cidr), CelValue::Ip(address)] => Ok(CelValue::Bool(cidr.contains(*address))),
+        [CelValue::Cidr(cidr), CelValue::String(text)] => Ok(CelValue::Bool(cidr.contains(convert(text)?))),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn contains_cidr(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    let (cidr, other) = match args {
+        [CelValue::Cidr(cidr), CelValue::Cidr(other)] => (cidr, *other),
+        [CelValue::Cidr(cidr), CelValue::String(text)] => {
+            let other = Cidr::parse(text).map_err(|why| {
+                EvaluationError::failed(format!(
+                    "network address parse error during conversion from string: {why}"
+                ))
+            })?;
+            (cidr, other)
+        }
+        _ => return Err(NoSuchOverload),
+    };
+    Ok(CelValue::Bool(
+        cidr.length <= other.length && cidr.contains(other.address),
+    ))
+}

@@ -1,0 +1,16 @@
+//! What mutating policies have beside the rest: keys in JSON pointers. `JSONPatch{…}` and `Object{…}` are built by the
+//! evaluator.
+
+use crate::error::EvaluationError::NoSuchOverload;
+use crate::functions::{Cost, Function};
+use crate::value::CelValue;
+
+pub(crate) const FUNCTIONS: &[Function] = &[Function {
+    name: "jsonpatch.escapeKey",
+    call: |_, args| {
+        let key = args[0].as_str().ok_or(NoSuchOverload)?;
+        Ok(CelValue::text(key.replace('~', "~0").replace('/', "~1")))
+    },
+    cost: Cost::Fixed(1),
+    signatures: &["(string) string"],
+}];

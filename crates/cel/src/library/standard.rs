@@ -1,0 +1,305 @@
+//! Sizes, conversions, and the text functions of the language itself.
+
+use smol_str::SmolStr;
+
+use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
+use crate::functions::{Context, Cost, Function};
+use crate::library::regex;
+use crate::time::{Timestamp, format_seconds, parse_duration};
+use crate::value::{CelValue, Outcome};
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "size",
+        call: size,
+        cost: Cost::Fixed(1),
+        signatures: &[
+            "(string) int",
+            "(bytes) int",
+            "(list(A)) int",
+            "(map(A, B)) int",
+            "string.() int",
+            "bytes.() int",
+            "list(A).() int",
+            "map(A, B).() int",
+        ],
+    },
+    Function {
+        name: "bool",
+        call: to_bool,
+        cost: Cost::Fixed(1),
+        signatures: &["(bool) bool", "(string) bool"],
+    },
+    Function {
+        name: "int",
+        call: to_int,
+        cost: Cost::Fixed(1),
+        signatures: &[
+            "(int) int",
+            "(double) int",
+            "(duration) int",
+            "(string) int",
+            "(timestamp) int",
+            "(uint) int",
+        ],
+    },
+    Function {
+        name: "uint",
+        call: to_uint,
+        cost: Cost::Fixed(1),
+        signatures: &["(uint) uint", "(double) uint", "(int) uint", "(string) uint"],
+    },
+    Function {
+        name: "double",
+        call: to_double,
+        cost: Cost::Fixed(1),
+        signatures: &["(double) double", "(int) double", "(string) double", "(uint) double"],
+    },
+    Function {
+        name: "string",
+        call: to_string,
+        cost: Cost::BytesToString,
+        signatures: &[
+            "(string) string",
+            "(bool) string",
+            "(bytes) string",
+            "(double) string",
+            "(duration) string",
+            "(int) string",
+            "(timestamp) string",
+            "(uint) string",
+            "(ip) string",
+            "(cidr) string",
+        ],
+    },
+    Function {
+        name: "bytes",
+        call: to_bytes,
+        cost: Cost::StringToBytes,
+        signatures: &["(bytes) bytes", "(string) bytes"],
+    },
+    Function {
+        name: "duration",
+        call: to_duration,
+        cost: Cost::Fixed(1),
+        signatures: &["(duration) duration", "(int) duration", "(string) duration"],
+    },
+    Function {
+        name: "timestamp",
+        call: to_timestamp,
+        cost: Cost::Fixed(1),
+        signatures: &["(timestamp) timestamp", "(int) timestamp", "(string) timestamp"],
+    },
+    Function {
+        name: "dyn",
+        call: as_it_is,
+        cost: Cost::Fixed(1),
+        signatures: &["(A) dyn"],
+    },
+    Function {
+        name: "type",
+        call: type_of,
+        cost: Cost::Fixed(1),
+        signatures: &["(A) type(A)"],
+    },
+    Function {
+        name: "contains",
+        call: contains,
+        cost: Cost::Contains,
+        signatures: &["string.(string) bool"],
+    },
+    Function {
+        name: "startsWith",
+        call: starts_with,
+        cost: Cost::Affix,
+        signatures: &["string.(string) bool"],
+    },
+    Function {
+        name: "endsWith",
+        call: ends_with,
+        cost: Cost::Affix,
+        signatures: &["string.(string) bool"],
+    },
+    Function {
+        name: "matches",
+        call: regex::matches,
+        cost: Cost::Matches,
+        signatures: &["(string, string) bool", "string.(string) bool"],
+    },
+];
+
+fn conversion(value: &CelValue, to: &'static str) -> EvaluationError {
+    EvaluationError::Conversion {
+        from: value.type_name().as_str().into(),
+        to,
+    }
+}
+
+fn size(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    match &args[0] {
+        value @ (CelValue::String(_) | CelValue::Bytes(_) | CelValue::List(_) | CelValue::Map(_)) => {
+            Ok(CelValue::Int(value.size() as i64))
+        }
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn to_bool(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    match &args[0] {
+        CelValue::Bool(flag) => Ok(CelValue::Bool(*flag)),
+        CelValue::String(text) => match text.as_str() {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(CelValue::Bool(true)),
+            "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(CelValue::Bool(false)),
+            _ => Err(conversion(&args[0], "bool")),
+        },
+        _ => Err(NoSuchOverload),
+    }
+}
+
+/// Whether Go reads `text` as a decimal number: a sign and digits.
+fn is_decimal(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn to_int(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    let number = match &args[0] {
+        CelValue::Int(number) => *number,
+        CelValue::Uint(number) => i64::try_from(*number).map_err(|_| Overflow("integer"))?,
+        // The bounds themselves are not whole numbers of 64 bits and are refused with what lies beyond.
+        CelValue::Double(float) if float.abs() < 9_223_372_036_854_775_807.0 => *float as i64,
+        CelValue::Double(_) => return Err(Overflow("integer")),
+        CelValue::String(text) if is_decimal(text) => text.parse().map_err(|_| conversion(&args[0], "int"))?,
+        CelValue::String(_) => return Err(conversion(&args[0], "int")),
+        CelValue::Timestamp(at) => at.seconds(),
+        CelValue::Duration(nanoseconds) => *nanoseconds,
+        _ => return Err(NoSuchOverload),
+    };
+    Ok(CelValue::Int(number))
+}
+
+fn to_uint(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    let number = match &args[0] {
+        CelValue::Uint(number) => *number,
+        CelValue::Int(number) => u64::try_from(*number).map_err(|_| Overflow("unsigned integer"))?,
+        CelValue::Double(float) if (0.0..18_446_744_073_709_551_615.0).contains(float) => *float as u64,
+        CelValue::Double(_) => return Err(Overflow("unsigned integer")),
+        CelValue::String(text) if is_decimal(text) && !text.starts_with(['-', '+']) => {
+            text.parse().map_err(|_| conversion(&args[0], "uint"))?
+        }
+        CelValue::String(_) => return Err(conversion(&args[0], "uint")),
+        _ => return Err(NoSuchOverload),
+    };
+    Ok(CelValue::Uint(number))
+}
+
+fn to_double(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    let number = match &args[0] {
+        CelValue::Double(float) => *float,
+        CelValue::Int(number) => *number as f64,
+        CelValue::Uint(number) => *number as f64,
+        CelValue::String(text) => text.parse().map_err(|_| conversion(&args[0], "double"))?,
+        _ => return Err(NoSuchOverload),
+    };
+    Ok(CelValue::Double(number))
+}
+
+/// A float as Go's `%g` writes it with the shortest digits that come back as the same float.
+pub(crate) fn show_double(float: f64) -> String {
+    if float.is_nan() {
+        return "NaN".to_owned();
+    }
+    if float.is_infinite() {
+        return if float > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{float:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..21).contains(&exponent) {
+        return format!("{float}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+fn to_string(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    Ok(CelValue::String(match &args[0] {
+        CelValue::String(text) => text.clone(),
+        CelValue::Bool(flag) => SmolStr::new(flag.to_string()),
+        CelValue::Int(number) => SmolStr::new(number.to_string()),
+        CelValue::Uint(number) => SmolStr::new(number.to_string()),
+        CelValue::Double(float) => SmolStr::new(show_double(*float)),
+        CelValue::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => SmolStr::new(text),
+            Err(_) => {
+                return Err(EvaluationError::failed(
+                    "invalid UTF-8 in bytes, cannot convert to string",
+                ));
+            }
+        },
+        CelValue::Duration(nanoseconds) => SmolStr::new(format_seconds(*nanoseconds)),
+        CelValue::Timestamp(at) => SmolStr::new(at.to_string()),
+        CelValue::Ip(address) => SmolStr::new(address.to_string()),
+        CelValue::Cidr(cidr) => SmolStr::new(cidr.to_string()),
+        _ => return Err(NoSuchOverload),
+    }))
+}
+
+fn to_bytes(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    match &args[0] {
+        CelValue::Bytes(bytes) => Ok(CelValue::Bytes(bytes.clone())),
+        CelValue::String(text) => Ok(CelValue::Bytes(text.as_bytes().into())),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn to_duration(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    match &args[0] {
+        CelValue::Duration(nanoseconds) => Ok(CelValue::Duration(*nanoseconds)),
+        CelValue::Int(nanoseconds) => Ok(CelValue::Duration(*nanoseconds)),
+        CelValue::String(text) => parse_duration(text)
+            .map(CelValue::Duration)
+            .ok_or_else(|| conversion(&args[0], "google.protobuf.Duration")),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn to_timestamp(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    match &args[0] {
+        CelValue::Timestamp(at) => Ok(CelValue::Timestamp(*at)),
+        CelValue::Int(seconds) => Timestamp::new(*seconds, 0)
+            .map(CelValue::Timestamp)
+            .ok_or(Overflow("timestamp")),
+        CelValue::String(text) => Timestamp::parse(text)
+            .map(CelValue::Timestamp)
+            .ok_or_else(|| conversion(&args[0], "google.protobuf.Timestamp")),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn as_it_is(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    Ok(args[0].clone())
+}
+
+fn type_of(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    Ok(CelValue::Type(args[0].type_name()))
+}
+
+fn two_texts(args: &[CelValue]) -> Outcome<(&str, &str)> {
+    match args {
+        [CelValue::String(text), CelValue::String(other)] => Ok((text, other)),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+fn contains(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    two_texts(args).map(|(text, part)| CelValue::Bool(text.contains(part)))
+}
+
+fn starts_with(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    two_texts(args).map(|(text, part)| CelValue::Bool(text.starts_with(part)))
+}
+
+fn ends_with(_: &Context<'_>, args: &[CelValue]) -> Outcome {
+    two_texts(args).map(|(text, part)| CelValue::Bool(text.ends_with(part)))
+}

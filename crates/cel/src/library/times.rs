@@ -1,0 +1,72 @@
+//! The parts of timestamps and durations.
+
+use crate::error::EvaluationError::{self, NoSuchOverload};
+use crate::functions::{Context, Cost, Function};
+use crate::time::{Civil, Timestamp, parse_offset};
+use crate::value::{CelValue, Outcome};
+
+/// A part of a timestamp alone.
+const OF_A_DATE: &[&str] = &["timestamp.() int", "timestamp.(string) int"];
+/// A part that durations have too.
+const OF_A_CLOCK: &[&str] = &["timestamp.() int", "timestamp.(string) int", "duration.() int"];
+
+macro_rules! part {
+    ($name:literal, $signatures:expr, $of_date:expr, $unit:expr) => {
+        Function {
+            name: $name,
+            call: |_, args| part(args, $of_date, $unit),
+            cost: Cost::Fixed(1),
+            signatures: $signatures,
+        }
+    };
+}
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    part!("getFullYear", OF_A_DATE, |at| at.year, None),
+    part!("getMonth", OF_A_DATE, |at| i64::from(at.month) - 1, None),
+    part!("getDayOfYear", OF_A_DATE, |at| i64::from(at.day_of_year), None),
+    part!("getDayOfMonth", OF_A_DATE, |at| i64::from(at.day) - 1, None),
+    part!("getDate", OF_A_DATE, |at| i64::from(at.day), None),
+    part!("getDayOfWeek", OF_A_DATE, |at| i64::from(at.weekday), None),
+    part!("getHours", OF_A_CLOCK, |at| i64::from(at.hour), Some(3_600_000_000_000)),
+    part!(
+        "getMinutes",
+        OF_A_CLOCK,
+        |at| i64::from(at.minute),
+        Some(60_000_000_000)
+    ),
+    part!("getSeconds", OF_A_CLOCK, |at| i64::from(at.second), Some(1_000_000_000)),
+    Function {
+        name: "getMilliseconds",
+        call: milliseconds,
+        cost: Cost::Fixed(1),
+        signatures: OF_A_CLOCK,
+    },
+];
+
+fn part(args: &[CelValue], of_date: fn(Civil) -> i64, unit: Option<i64>) -> Outcome {
+    match (&args[0], unit) {
+        (CelValue::Timestamp(at), _) => Ok(CelValue::Int(of_date(in_zone(*at, args.get(1))?))),
+        (CelValue::Duration(nanoseconds), Some(unit)) => Ok(CelValue::Int(nanoseconds / unit)),
+        _ => Err(NoSuchOverload),
+    }
+}
+
+/// Of a timestamp the milliseconds of its second, of a duration all of them.
+fn milliseconds(context: &Context<'_>, args: &[CelValue]) -> Outcome {
+    let _ = context;
+    part(args, |at| i64::from(at.nanosecond / 1_000_000), Some(1_000_000))
+}
+
+/// The date and clock in the zone that the argument names: `UTC` or an offset such as `+02:00`.
+fn in_zone(at: Timestamp, zone: Option<&CelValue>) -> Outcome<Civil> {
+    let offset = match zone {
+        None => 0,
+        Some(CelValue::String(zone)) => match zone.as_str() {
+            "" | "UTC" | "Z" => 0,
+            zone => parse_offset(zone).ok_or_else(|| EvaluationError::failed(format!("unknown time zone {zone}")))?,
+        },
+        Some(_) => return Err(NoSuchOverload),
+    };
+    Ok(at.civil(offset))
+}

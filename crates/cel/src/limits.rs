@@ -1,0 +1,44 @@
+//! The bounds that the reference sets on expressions, in its units of cost.
+
+/// The largest request, in bytes, that sizes without bounds are reckoned from.
+pub const MAX_REQUEST_SIZE: u64 = 3 * 1024 * 1024;
+
+/// The most that one evaluation of one expression may cost.
+pub const PER_CALL: u64 = 1_000_000;
+
+/// The most that all rules of a custom resource, or all expressions of a policy, may cost for one request.
+pub const PER_REQUEST: u64 = 10_000_000;
+
+/// The most that all match conditions of one webhook or policy may cost for one request.
+pub const MATCH_CONDITIONS: u64 = 2_500_000;
+
+/// The most that a rule of a definition may be estimated to cost, all its places in an object together.
+pub const ESTIMATED_RULE: u64 = 10_000_000;
+
+/// The most that all rules of a version of a definition may be estimated to cost.
+pub const ESTIMATED_SCHEMA: u64 = 100_000_000;
+
+/// By how much `cost` exceeds `limit`, as the reference tells it: `40.5x`, or `more than 100x`. `None` within the limit.
+pub fn excess(cost: u64, limit: u64) -> Option<String> {
+    if cost <= limit {
+        return None;
+    }
+    let factor = cost as f64 / limit as f64;
+    Some(if factor > 100.0 {
+        "more than 100x".to_owned()
+    } else {
+        format!("{factor:.1}x")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excess_is_told_by_its_factor_up_to_a_hundred() {
+        assert_eq!(excess(10_000_000, ESTIMATED_RULE), None);
+        assert_eq!(excess(405_006_003, ESTIMATED_RULE).as_deref(), Some("40.5x"));
+        assert_eq!(excess(u64::MAX, ESTIMATED_RULE).as_deref(), Some("more than 100x"));
+    }
+}

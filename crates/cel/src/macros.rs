@@ -1,0 +1,140 @@
+//! The macros: calls that stand for another form of expression.
+//!
+//! A table gives each macro its shape; a call of another shape stays a call, which the checker then does not know.
+
+use smol_str::SmolStr;
+
+use crate::parser::{GaveUp, Parser};
+use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind};
+
+/// The walking macros: name, how many variables, how many expressions after them, what they do.
+const FOLDS: [(&str, usize, usize, FoldKind); 18] = [
+    ("all", 1, 1, FoldKind::All),
+    ("all", 2, 1, FoldKind::All),
+    ("exists", 1, 1, FoldKind::Exists),
+    ("exists", 2, 1, FoldKind::Exists),
+    ("exists_one", 1, 1, FoldKind::ExistsOne),
+    ("existsOne", 1, 1, FoldKind::ExistsOne),
+    ("exists_one", 2, 1, FoldKind::ExistsOne),
+    ("existsOne", 2, 1, FoldKind::ExistsOne),
+    ("map", 1, 1, FoldKind::Map),
+    ("map", 1, 2, FoldKind::Map),
+    ("filter", 1, 1, FoldKind::Filter),
+    ("transformList", 2, 1, FoldKind::Map),
+    ("transformList", 2, 2, FoldKind::Map),
+    ("transformMap", 2, 1, FoldKind::TransformMap),
+    ("transformMap", 2, 2, FoldKind::TransformMap),
+    ("transformMapEntry", 2, 1, FoldKind::TransformMapEntry),
+    ("transformMapEntry", 2, 2, FoldKind::TransformMapEntry),
+    ("sortBy", 1, 1, FoldKind::SortBy),
+];
+
+/// A call that is no macro, given back as it came.
+pub(crate) type Call = (SmolStr, Option<Expr>, Vec<Expr>);
+
+/// The expansion of a call at `offset`, or the call itself.
+pub(crate) fn expand(
+    parser: &mut Parser<'_>,
+    offset: usize,
+    function: SmolStr,
+    target: Option<Expr>,
+    mut args: Vec<Expr>,
+) -> Result<Result<Expr, Call>, GaveUp> {
+    let Some(target) = target else {
+        if function == "has" && args.len() == 1 {
+            return has(parser, offset, args.remove(0)).map(Ok);
+        }
+        return Ok(Err((function, None, args)));
+    };
+    if parser.bindings && function == "bind" && args.len() == 3 && is_name(&target, "cel") {
+        let bind = bind(parser, &args[0].clone(), args.remove(1), args.remove(1))?;
+        return parser.node(offset, ExprKind::Bind(Box::new(bind))).map(Ok);
+    }
+    if matches!(function.as_str(), "optMap" | "optFlatMap") && args.len() == 2 {
+        let flat = function == "optFlatMap";
+        let body = args.remove(1);
+        let bind = Box::new(bind(parser, &args.remove(0), target, body)?);
+        return parser.node(offset, ExprKind::OptionalMap { flat, bind }).map(Ok);
+    }
+    let found = FOLDS
+        .iter()
+        .find(|(name, variables, expressions, _)| *name == function && variables + expressions == args.len());
+    match found {
+        Some(&(_, variables, expressions, kind)) => {
+            // `map` with three arguments is one variable with a condition, the others with three have two variables.
+            fold(parser, offset, kind, (variables, expressions), target, args).map(Ok)
+        }
+        None => Ok(Err((function, Some(target), args))),
+    }
+}
+
+fn has(parser: &mut Parser<'_>, offset: usize, argument: Expr) -> Result<Expr, GaveUp> {
+    match argument.kind {
+        ExprKind::Select { operand, field, .. } => parser.node(
+            offset,
+            ExprKind::Select {
+                operand,
+                field,
+                test: true,
+            },
+        ),
+        _ => Err(parser.report_at(argument.id, "invalid argument to has() macro")),
+    }
+}
+
+fn bind(parser: &mut Parser<'_>, name: &Expr, value: Expr, body: Expr) -> Result<Bind, GaveUp> {
+    Ok(Bind {
+        name: simple_name(parser, name)?,
+        value,
+        body,
+    })
+}
+
+fn fold(
+    parser: &mut Parser<'_>,
+    offset: usize,
+    kind: FoldKind,
+    (variables, expressions): (usize, usize),
+    range: Expr,
+    args: Vec<Expr>,
+) -> Result<Expr, GaveUp> {
+    let mut args = args.into_iter();
+    let mut take = || args.next().ok_or(GaveUp);
+    let first = take()?;
+    let var = simple_name(parser, &first)?;
+    let var2 = match variables {
+        2 => {
+            let second = take()?;
+            let name = simple_name(parser, &second)?;
+            if name == var {
+                return Err(parser.report_at(second.id, format!("duplicate variable name: {name}")));
+            }
+            Some(name)
+        }
+        _ => None,
+    };
+    let filter = if expressions == 2 { Some(take()?) } else { None };
+    let body = take()?;
+    parser.node(
+        offset,
+        ExprKind::Fold(Box::new(Fold {
+            kind,
+            range,
+            var,
+            var2,
+            filter,
+            body,
+        })),
+    )
+}
+
+fn simple_name(parser: &mut Parser<'_>, argument: &Expr) -> Result<SmolStr, GaveUp> {
+    match &argument.kind {
+        ExprKind::Ident(name) if !name.starts_with('.') => Ok(name.clone()),
+        _ => Err(parser.report_at(argument.id, "argument must be a simple name")),
+    }
+}
+
+fn is_name(expr: &Expr, name: &str) -> bool {
+    matches!(&expr.kind, ExprKind::Ident(found) if found == name)
+}

@@ -1,0 +1,677 @@
+//! From text to syntax tree.
+//!
+//! The parser is our own and not that of a crate: what rules say is hostile input, and the grammar-driven parsers at
+//! hand exhaust the stack on a few hundred nested parentheses or a long chain of selections. This one bounds the depth
+//! of the tree before it is built, gives each node the place that cel-go reports errors at, and
+//! expands macros as it goes. Errors are told in the words of cel-go's generated parser.
+
+use smol_str::SmolStr;
+
+use crate::escaping::is_reserved;
+use crate::lexer::{Kind, Token, tokens, unquote, unquote_bytes};
+use crate::macros::expand;
+use crate::source::Source;
+use crate::syntax::{Expr, ExprKind, Id, MapEntry, StructField, operators};
+use crate::value::CelValue;
+
+/// How deep a tree may be.
+pub(crate) const MAX_DEPTH: usize = 250;
+
+/// How deep brackets of all kinds may be nested. The reference allows as many as the tree may be deep; this keeps the
+/// parser, which takes some ten calls for each, within the stack of a worker thread even without optimization.
+const MAX_NESTING: usize = 128;
+
+/// Walks and bindings take more of the stack than other nodes when they are evaluated, and count for as many.
+const FOLD_HEIGHT: u16 = 5;
+const BIND_HEIGHT: u16 = 1;
+
+/// How many characters an expression may have.
+pub(crate) const MAX_LENGTH: usize = 100_000;
+
+/// An error at a place.
+#[derive(Debug)]
+pub(crate) struct Issue {
+    pub(crate) offset: usize,
+    pub(crate) message: String,
+}
+
+/// A parsed expression and the places of its nodes.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) root: Expr,
+    /// Byte offsets by node.
+    pub(crate) offsets: Vec<usize>,
+    /// How deep the tree is.
+    pub(crate) depth: u16,
+}
+
+/// All issues as one text, in order of their places.
+pub(crate) fn describe(text: &str, mut issues: Vec<Issue>) -> String {
+    let source = Source::new(text);
+    issues.sort_by_key(|issue| issue.offset);
+    let shown: Vec<String> = issues
+        .iter()
+        .take(100)
+        .map(|issue| source.describe(issue.offset, &issue.message))
+        .collect();
+    shown.join("\n")
+}
+
+/// Parses `text`. `bindings` turns `cel.bind` on.
+pub(crate) fn parse(text: &str, bindings: bool) -> Result<Parsed, Vec<Issue>> {
+    let length = text.chars().count();
+    if length > MAX_LENGTH {
+        return Err(vec![Issue {
+            offset: 0,
+            message: format!("expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"),
+        }]);
+    }
+    let (tokens, unrecognized) = tokens(text);
+    let mut parser = Parser {
+        text,
+        tokens,
+        at: 0,
+        offsets: vec![0],
+        depths: vec![0],
+        nesting: 0,
+        issues: unrecognized
+            .into_iter()
+            .map(|piece| Issue {
+                offset: piece.offset,
+                message: format!("Syntax error: token recognition error at: '{}'", piece.text),
+            })
+            .collect(),
+        bindings,
+    };
+    let root = parser.whole();
+    match root {
+        Ok(root) if parser.issues.is_empty() => Ok(Parsed {
+            depth: parser.depths[root.id as usize],
+            root,
+            offsets: parser.offsets,
+        }),
+        _ => Err(parser.issues),
+    }
+}
+
+/// The parser gave up; what was wrong stands in its issues.
+#[derive(Debug)]
+pub(crate) struct GaveUp;
+
+pub(crate) struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    offsets: Vec<usize>,
+    /// The height of the tree below each node.
+    depths: Vec<u16>,
+    nesting: usize,
+    issues: Vec<Issue>,
+    pub(crate) bindings: bool,
+}
+
+/// The tokens that an operand can begin with.
+const OPERAND: [Kind; 15] = [
+    Kind::OpenBracket,
+    Kind::OpenBrace,
+    Kind::OpenParen,
+    Kind::Dot,
+    Kind::Minus,
+    Kind::Not,
+    Kind::True,
+    Kind::False,
+    Kind::Null,
+    Kind::Float,
+    Kind::Int,
+    Kind::Uint,
+    Kind::String,
+    Kind::Bytes,
+    Kind::Identifier,
+];
+
+/// The tokens that are operands by themselves.
+const LITERAL: [Kind; 8] = [
+    Kind::True,
+    Kind::False,
+    Kind::Null,
+    Kind::Float,
+    Kind::Int,
+    Kind::Uint,
+    Kind::String,
+    Kind::Bytes,
+];
+
+/// The binary operators: token, how tightly it binds, name.
+const BINARY: [(Kind, u8, &str); 14] = [
+    (Kind::Or, 1, operators::OR),
+    (Kind::And, 2, operators::AND),
+    (Kind::Equal, 3, operators::EQUALS),
+    (Kind::NotEqual, 3, operators::NOT_EQUALS),
+    (Kind::In, 3, operators::IN),
+    (Kind::Less, 3, "_<_"),
+    (Kind::LessEqual, 3, "_<=_"),
+    (Kind::GreaterEqual, 3, "_>=_"),
+    (Kind::Greater, 3, "_>_"),
+    (Kind::Plus, 4, "_+_"),
+    (Kind::Minus, 4, "_-_"),
+    (Kind::Star, 5, "_*_"),
+    (Kind::Slash, 5, "_/_"),
+    (Kind::Percent, 5, "_%_"),
+];
+
+fn list_of(mut kinds: Vec<Kind>) -> String {
+    kinds.sort_unstable();
+    kinds.dedup();
+    let shown: Vec<&str> = kinds.into_iter().map(Kind::shown).collect();
+    match shown.as_slice() {
+        [one] => (*one).to_owned(),
+        many => format!("{{{}}}", many.join(", ")),
+    }
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Token {
+        self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn peek_after(&self) -> Kind {
+        self.tokens[(self.at + 1).min(self.tokens.len() - 1)].kind
+    }
+
+    fn next(&mut self) -> Token {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn text_of(&self, token: Token) -> &str {
+        if token.kind == Kind::End {
+            "<EOF>"
+        } else {
+            &self.text[token.start..token.end]
+        }
+    }
+
+    fn eat(&mut self, kind: Kind) -> Option<Token> {
+        (self.peek().kind == kind).then(|| self.next())
+    }
+
+    /// A syntax error at the token that comes next.
+    fn syntax(&mut self, message: String) -> GaveUp {
+        let offset = self.peek().start;
+        self.report(offset, format!("Syntax error: {message}"))
+    }
+
+    pub(crate) fn report(&mut self, offset: usize, message: impl Into<String>) -> GaveUp {
+        self.issues.push(Issue {
+            offset,
+            message: message.into(),
+        });
+        GaveUp
+    }
+
+    pub(crate) fn report_at(&mut self, id: Id, message: impl Into<String>) -> GaveUp {
+        self.report(self.offsets[id as usize], message)
+    }
+
+    fn mismatched(&mut self, expected: Vec<Kind>) -> GaveUp {
+        let token = self.peek();
+        let message = format!(
+            "mismatched input '{}' expecting {}",
+            self.text_of(token),
+            list_of(expected)
+        );
+        self.syntax(message)
+    }
+
+    /// Takes `kind`, or tells that something else stands there. A single token too many is told as such and skipped; a
+    /// closing bracket that is missing before the end is told as missing.
+    fn expect(&mut self, kind: Kind, others: &[Kind]) -> Result<Token, GaveUp> {
+        if let Some(token) = self.eat(kind) {
+            return Ok(token);
+        }
+        let token = self.peek();
+        let expected: Vec<Kind> = others.iter().copied().chain([kind]).collect();
+        if self.peek_after() == kind && token.kind != Kind::End {
+            let message = format!(
+                "extraneous input '{}' expecting {}",
+                self.text_of(token),
+                list_of(expected)
+            );
+            self.syntax(message);
+            self.at += 1;
+            return Ok(self.next());
+        }
+        if others.is_empty() && matches!(kind, Kind::CloseParen | Kind::CloseBracket) && token.kind == Kind::End {
+            let message = format!("missing {} at '<EOF>'", kind.shown());
+            return Err(self.syntax(message));
+        }
+        Err(self.mismatched(expected))
+    }
+
+    /// A new node at `offset`; refuses trees that are too deep.
+    pub(crate) fn node(&mut self, offset: usize, kind: ExprKind) -> Result<Expr, GaveUp> {
+        let below = self.height_below(&kind);
+        let id = self.offsets.len() as Id;
+        self.offsets.push(offset);
+        self.depths.push(below + 1);
+        if usize::from(below) >= MAX_DEPTH {
+            return Err(self.too_deep());
+        }
+        Ok(Expr { id, kind })
+    }
+
+    fn too_deep(&mut self) -> GaveUp {
+        self.report(0, format!("expression recursion limit exceeded: {MAX_DEPTH}"))
+    }
+
+    fn height_below(&self, kind: &ExprKind) -> u16 {
+        let height = |expr: &Expr| self.depths[expr.id as usize];
+        let tallest = |expressions: &mut dyn Iterator<Item = &Expr>| expressions.map(height).max().unwrap_or(0);
+        match kind {
+            ExprKind::Literal(_) | ExprKind::Ident(_) => 0,
+            ExprKind::Select { operand, .. } => height(operand),
+            ExprKind::Call { target, args, .. } => tallest(&mut args.iter().chain(target.as_deref())),
+            ExprKind::List(elements) => tallest(&mut elements.iter().map(|(element, _)| element)),
+            ExprKind::Map(entries) => tallest(&mut entries.iter().flat_map(|entry| [&entry.key, &entry.value])),
+            ExprKind::Struct { fields, .. } => tallest(&mut fields.iter().map(|field| &field.value)),
+            ExprKind::Fold(fold) => {
+                FOLD_HEIGHT + tallest(&mut [&fold.range, &fold.body].into_iter().chain(fold.filter.as_ref()))
+            }
+            ExprKind::Bind(bind) | ExprKind::OptionalMap { bind, .. } => {
+                BIND_HEIGHT + tallest(&mut [&bind.value, &bind.body].into_iter())
+            }
+        }
+    }
+
+    fn call(&mut self, offset: usize, function: &str, args: Vec<Expr>) -> Result<Expr, GaveUp> {
+        let function = SmolStr::new(function);
+        self.node(
+            offset,
+            ExprKind::Call {
+                function,
+                target: None,
+                args,
+            },
+        )
+    }
+
+    fn whole(&mut self) -> Result<Expr, GaveUp> {
+        let root = self.expression(&[])?;
+        if self.peek().kind != Kind::End {
+            self.expect(Kind::End, &[])?;
+        }
+        Ok(root)
+    }
+
+    /// An expression. `closing` are the tokens that could stand instead of one here.
+    fn expression(&mut self, closing: &[Kind]) -> Result<Expr, GaveUp> {
+        self.nesting += 1;
+        if self.nesting > MAX_NESTING {
+            return Err(self.too_deep());
+        }
+        let condition = self.binary(1, closing)?;
+        let whole = match self.eat(Kind::Question) {
+            None => condition,
+            Some(question) => {
+                let yes = self.binary(1, &[])?;
+                let mut following: Vec<Kind> = BINARY.iter().map(|(kind, ..)| *kind).collect();
+                following.extend([Kind::OpenBracket, Kind::Dot]);
+                self.expect(Kind::Colon, &following)?;
+                let no = self.expression(&[])?;
+                self.call(question.start, operators::CONDITIONAL, vec![condition, yes, no])?
+            }
+        };
+        self.nesting -= 1;
+        Ok(whole)
+    }
+
+    /// Operators that bind at least as tightly as `least`.
+    fn binary(&mut self, least: u8, closing: &[Kind]) -> Result<Expr, GaveUp> {
+        let mut left = self.unary(closing)?;
+        while let Some((kind, strength, name)) = BINARY.iter().find(|(kind, ..)| *kind == self.peek().kind) {
+            if *strength < least {
+                break;
+            }
+            if matches!(kind, Kind::And | Kind::Or) {
+                left = self.logical(*kind, *strength, name, left)?;
+                continue;
+            }
+            let operator = self.next();
+            let right = self.binary(strength + 1, &[])?;
+            left = self.call(operator.start, name, vec![left, right])?;
+        }
+        Ok(left)
+    }
+
+    /// A chain of `&&` or of `||`, made into a balanced tree so that its length costs no depth.
+    fn logical(&mut self, kind: Kind, strength: u8, name: &str, first: Expr) -> Result<Expr, GaveUp> {
+        let mut terms = vec![first];
+        let mut places = Vec::new();
+        while self.peek().kind == kind {
+            places.push(self.next().start);
+            terms.push(self.binary(strength + 1, &[])?);
+        }
+        let mut terms = terms.into_iter();
+        self.balanced(name, &mut terms, &places)
+    }
+
+    fn balanced(&mut self, name: &str, terms: &mut std::vec::IntoIter<Expr>, places: &[usize]) -> Result<Expr, GaveUp> {
+        if places.is_empty() {
+            return terms.next().ok_or(GaveUp);
+        }
+        let middle = places.len() / 2;
+        let left = self.balanced(name, terms, &places[..middle])?;
+        let right = self.balanced(name, terms, &places[middle + 1..])?;
+        self.call(places[middle], name, vec![left, right])
+    }
+
+    fn unary(&mut self, closing: &[Kind]) -> Result<Expr, GaveUp> {
+        let first = self.peek();
+        let (kind, name) = match first.kind {
+            Kind::Not => (Kind::Not, operators::NOT),
+            Kind::Minus if matches!(self.peek_after(), Kind::Int | Kind::Float) => return self.member(closing),
+            Kind::Minus => (Kind::Minus, operators::NEGATE),
+            _ => return self.member(closing),
+        };
+        let mut count = 0_usize;
+        while self.eat(kind).is_some() {
+            count += 1;
+        }
+        let operand = self.member(&[])?;
+        if count.is_multiple_of(2) {
+            return Ok(operand);
+        }
+        self.call(first.start, name, vec![operand])
+    }
+
+    /// An operand with its selections, calls and indexes.
+    fn member(&mut self, closing: &[Kind]) -> Result<Expr, GaveUp> {
+        let mut expr = self.primary(closing)?;
+        loop {
+            if let Some(dot) = self.eat(Kind::Dot) {
+                expr = self.selection(expr, dot)?;
+            } else if let Some(bracket) = self.eat(Kind::OpenBracket) {
+                let optional = self.eat(Kind::Question).is_some();
+                let index = self.expression(&[])?;
+                self.expect(Kind::CloseBracket, &[])?;
+                let name = if optional {
+                    operators::OPTIONAL_INDEX
+                } else {
+                    operators::INDEX
+                };
+                expr = self.call(bracket.start, name, vec![expr, index])?;
+            } else {
+                return Ok(expr);
+            }
+        }
+    }
+
+    fn selection(&mut self, operand: Expr, dot: Token) -> Result<Expr, GaveUp> {
+        let optional = self.eat(Kind::Question).is_some();
+        let name = self.peek();
+        let field = match name.kind {
+            Kind::Identifier => SmolStr::new(self.text_of(name)),
+            // Backticks are a syntax that the environment of Kubernetes has not turned on.
+            Kind::EscapedIdentifier => return Err(self.report(name.start, "unsupported syntax: '`'")),
+            Kind::End => return Err(self.mismatched_name(optional)),
+            // `in` and literals cannot be fields.
+            _ => {
+                let shown = format!("{}{}", &self.text[dot.start..name.start], self.text_of(name));
+                let message = format!("no viable alternative at input '{shown}'");
+                return Err(self.syntax(message));
+            }
+        };
+        self.at += 1;
+        if optional {
+            let field = self.node(name.start, ExprKind::Literal(CelValue::String(field)))?;
+            return self.call(dot.start, operators::OPTIONAL_SELECT, vec![operand, field]);
+        }
+        if let Some(paren) = self.eat(Kind::OpenParen) {
+            let args = self.arguments()?;
+            return self.function(paren.start, field, Some(operand), args);
+        }
+        self.node(
+            dot.start,
+            ExprKind::Select {
+                operand: Box::new(operand),
+                field,
+                test: false,
+            },
+        )
+    }
+
+    fn mismatched_name(&mut self, optional: bool) -> GaveUp {
+        if optional {
+            return self.mismatched(vec![Kind::Identifier, Kind::EscapedIdentifier]);
+        }
+        let message = "no viable alternative at input '.'".to_owned();
+        self.syntax(message)
+    }
+
+    /// The arguments of a call after its opening parenthesis.
+    fn arguments(&mut self) -> Result<Vec<Expr>, GaveUp> {
+        let mut args = Vec::new();
+        if self.eat(Kind::CloseParen).is_some() {
+            return Ok(args);
+        }
+        args.push(self.expression(&[Kind::CloseParen])?);
+        while self.eat(Kind::Comma).is_some() {
+            args.push(self.expression(&[])?);
+        }
+        self.expect(Kind::CloseParen, &[])?;
+        Ok(args)
+    }
+
+    fn function(
+        &mut self,
+        offset: usize,
+        function: SmolStr,
+        target: Option<Expr>,
+        args: Vec<Expr>,
+    ) -> Result<Expr, GaveUp> {
+        let (function, target, args) = match expand(self, offset, function, target, args)? {
+            Ok(expanded) => return Ok(expanded),
+            Err(call) => call,
+        };
+        self.node(
+            offset,
+            ExprKind::Call {
+                function,
+                target: target.map(Box::new),
+                args,
+            },
+        )
+    }
+
+    fn primary(&mut self, closing: &[Kind]) -> Result<Expr, GaveUp> {
+        let token = self.peek();
+        match token.kind {
+            Kind::OpenParen => {
+                self.at += 1;
+                let inner = self.expression(&[])?;
+                self.expect(Kind::CloseParen, &[])?;
+                Ok(inner)
+            }
+            Kind::OpenBracket => self.list(),
+            Kind::OpenBrace => self.map(),
+            Kind::Dot | Kind::Identifier => self.name(),
+            Kind::Minus if matches!(self.peek_after(), Kind::Int | Kind::Float) => {
+                self.at += 1;
+                self.literal(true)
+            }
+            Kind::EscapedIdentifier => Err(self.report(token.start, "unsupported syntax: '`'")),
+            kind if LITERAL.contains(&kind) => self.literal(false),
+            _ => {
+                let expected: Vec<Kind> = OPERAND.iter().chain(closing).copied().collect();
+                if OPERAND.contains(&self.peek_after()) && token.kind != Kind::End {
+                    let message = format!(
+                        "extraneous input '{}' expecting {}",
+                        self.text_of(token),
+                        list_of(expected)
+                    );
+                    self.syntax(message);
+                    self.at += 1;
+                    return self.unary(&[]);
+                }
+                Err(self.mismatched(expected))
+            }
+        }
+    }
+
+    fn literal(&mut self, negative: bool) -> Result<Expr, GaveUp> {
+        let token = self.next();
+        let text = self.text_of(token);
+        let sign = if negative { "-" } else { "" };
+        let value = match token.kind {
+            Kind::True => Ok(CelValue::Bool(true)),
+            Kind::False => Ok(CelValue::Bool(false)),
+            Kind::Null => Ok(CelValue::Null),
+            Kind::Int => match text.strip_prefix("0x") {
+                Some(digits) => i64::from_str_radix(&format!("{sign}{digits}"), 16).ok(),
+                None => format!("{sign}{text}").parse().ok(),
+            }
+            .map(CelValue::Int)
+            .ok_or("invalid int literal"),
+            Kind::Uint => {
+                let digits = &text[..text.len() - 1];
+                match digits.strip_prefix("0x") {
+                    Some(digits) => u64::from_str_radix(digits, 16).ok(),
+                    None => digits.parse().ok(),
+                }
+                .map(CelValue::Uint)
+                .ok_or("invalid uint literal")
+            }
+            Kind::Float => format!("{sign}{text}")
+                .parse()
+                .ok()
+                .filter(|float: &f64| float.is_finite())
+                .map(CelValue::Double)
+                .ok_or("invalid double literal"),
+            Kind::String => unquote(text)
+                .map(CelValue::String)
+                .map_err(|_| "invalid unicode code point"),
+            _ => unquote_bytes(text)
+                .map(|bytes| CelValue::Bytes(bytes.into()))
+                .map_err(|_| "invalid bytes literal"),
+        };
+        match value {
+            Ok(value) => self.node(token.start, ExprKind::Literal(value)),
+            Err(message) => Err(self.report(token.start, message)),
+        }
+    }
+
+    /// A name, a call of a global function, or a message.
+    fn name(&mut self) -> Result<Expr, GaveUp> {
+        let leading_dot = self.eat(Kind::Dot);
+        let token = self.expect(Kind::Identifier, &[])?;
+        let word = SmolStr::new(self.text_of(token));
+        if let Some((brace, name)) = self.message_name(leading_dot.is_some(), &word) {
+            return self.message(brace, name);
+        }
+        if is_reserved(&word) {
+            return Err(self.report(token.start, format!("reserved identifier: {word}")));
+        }
+        let name = if leading_dot.is_some() {
+            SmolStr::from(format!(".{word}"))
+        } else {
+            word
+        };
+        match self.eat(Kind::OpenParen) {
+            Some(paren) => {
+                let args = self.arguments()?;
+                self.function(paren.start, name, None, args)
+            }
+            None => self.node(token.start, ExprKind::Ident(name)),
+        }
+    }
+
+    /// Looks ahead for `A.b.c{`; takes it if it is there.
+    fn message_name(&mut self, leading_dot: bool, first: &str) -> Option<(Token, SmolStr)> {
+        let mut at = self.at;
+        let mut name = format!("{}{first}", if leading_dot { "." } else { "" });
+        while self.tokens[at].kind == Kind::Dot && self.tokens.get(at + 1)?.kind == Kind::Identifier {
+            name.push('.');
+            name.push_str(self.text_of(self.tokens[at + 1]));
+            at += 2;
+        }
+        let brace = self.tokens[at];
+        if brace.kind != Kind::OpenBrace {
+            return None;
+        }
+        self.at = at + 1;
+        Some((brace, SmolStr::from(name)))
+    }
+
+    fn message(&mut self, brace: Token, name: SmolStr) -> Result<Expr, GaveUp> {
+        let mut fields = Vec::new();
+        while self.peek().kind != Kind::CloseBrace {
+            let optional = self.eat(Kind::Question).is_some();
+            if self.peek().kind == Kind::EscapedIdentifier {
+                let offset = self.peek().start;
+                return Err(self.report(offset, "unsupported syntax: '`'"));
+            }
+            let others: &[Kind] = if fields.is_empty() && !optional {
+                &[Kind::CloseBrace, Kind::Comma, Kind::Question, Kind::EscapedIdentifier]
+            } else {
+                &[Kind::EscapedIdentifier]
+            };
+            let field = self.expect(Kind::Identifier, others)?;
+            let field_name = SmolStr::new(self.text_of(field));
+            let colon = self.expect(Kind::Colon, &[])?;
+            let value = self.expression(&[])?;
+            // The place of a field is its colon.
+            let id = self.offsets.len() as Id;
+            self.offsets.push(colon.start);
+            self.depths.push(0);
+            fields.push(StructField {
+                id,
+                name: field_name,
+                value,
+                optional,
+            });
+            if self.eat(Kind::Comma).is_none() {
+                break;
+            }
+        }
+        self.expect(Kind::CloseBrace, &[Kind::Comma])?;
+        self.node(brace.start, ExprKind::Struct { name, fields })
+    }
+
+    fn list(&mut self) -> Result<Expr, GaveUp> {
+        let bracket = self.next();
+        let mut elements = Vec::new();
+        while self.peek().kind != Kind::CloseBracket {
+            if !elements.is_empty() && self.peek().kind == Kind::End {
+                self.expect(Kind::CloseBracket, &[])?;
+            }
+            let optional = self.eat(Kind::Question).is_some();
+            elements.push((
+                self.expression(&[Kind::CloseBracket, Kind::Comma, Kind::Question])?,
+                optional,
+            ));
+            if self.eat(Kind::Comma).is_none() {
+                break;
+            }
+        }
+        self.expect(Kind::CloseBracket, &[])?;
+        self.node(bracket.start, ExprKind::List(elements))
+    }
+
+    fn map(&mut self) -> Result<Expr, GaveUp> {
+        let brace = self.next();
+        let mut entries = Vec::new();
+        while self.peek().kind != Kind::CloseBrace {
+            let optional = self.eat(Kind::Question).is_some();
+            let key = self.expression(&[Kind::CloseBrace, Kind::Comma, Kind::Question])?;
+            self.expect(Kind::Colon, &[])?;
+            let value = self.expression(&[])?;
+            entries.push(MapEntry { key, value, optional });
+            if self.eat(Kind::Comma).is_none() {
+                break;
+            }
+        }
+        self.expect(Kind::CloseBrace, &[Kind::Comma])?;
+        self.node(brace.start, ExprKind::Map(entries))
+    }
+}

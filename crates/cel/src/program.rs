@@ -1,0 +1,369 @@
+//! Compiled expressions: the checked tree laid out for evaluation.
+
+use std::sync::Arc;
+
+use regex::Regex;
+use smol_str::SmolStr;
+
+use crate::activation::{Activation, Budget};
+use crate::checker::{Checked, Reference};
+use crate::cost::{LIST, MAP, Range, estimate};
+use crate::environment::Environment;
+use crate::error::EvaluationError;
+use crate::evaluate::{Frame, call_cost};
+use crate::functions::{Call, Context, Cost};
+use crate::library::regex::{RegexCache, compile};
+use crate::operate::Arithmetic;
+use crate::syntax::{Expr, ExprKind, FoldKind, operators};
+use crate::types::Type;
+use crate::value::{CelValue, MapKey, MapValue};
+
+/// An expression that can be evaluated, any number of times and from any thread.
+#[derive(Debug)]
+pub struct Program {
+    root: Node,
+    output: Type,
+    cost: Range,
+    regexes: Arc<RegexCache>,
+    /// The variables that the expression names.
+    variables: Vec<SmolStr>,
+    /// How deep its tree is.
+    depth: u16,
+}
+
+impl Program {
+    /// The type of the result.
+    pub fn output_type(&self) -> &Type {
+        &self.output
+    }
+
+    /// What one evaluation may cost, reckoned from the sizes that the schema allows.
+    pub fn estimate_cost(&self) -> Range {
+        self.cost
+    }
+
+    /// Whether the expression names the variable `name`: a rule that names `oldSelf` is a transition rule.
+    pub fn uses(&self, name: &str) -> bool {
+        self.variables.iter().any(|variable| variable == name)
+    }
+
+    /// How much of the stack an evaluation takes, in steps of the tree.
+    pub(crate) fn depth(&self) -> u16 {
+        self.depth
+    }
+
+    /// Evaluates the expression and takes what it costs out of `budget`.
+    ///
+    /// # Errors
+    /// What the expression met; [`EvaluationError::CostLimitExceeded`] when this call costs more than one may.
+    pub fn evaluate(&self, activation: &Activation, budget: &mut Budget<'_>) -> Result<CelValue, EvaluationError> {
+        let mut frame = Frame::new(activation, &self.regexes, budget);
+        let outcome = frame.eval(&self.root);
+        let cost = frame.cost();
+        budget.spend(cost);
+        outcome
+    }
+}
+
+/// A step of evaluation.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Const(CelValue),
+    /// A value made ahead, with what making it costs.
+    Made(CelValue, u64),
+    Variable(usize),
+    /// A variable and selections from it.
+    Path(usize, Box<[SmolStr]>),
+    Local(usize),
+    Select(Box<Node>, SmolStr),
+    Has(Box<Node>, SmolStr),
+    /// `has()` on a variable and selections from it.
+    HasPath(usize, Box<[SmolStr]>),
+    OptionalSelect(Box<Node>, SmolStr),
+    Call {
+        call: Call,
+        cost: Cost,
+        args: Box<[Node]>,
+    },
+    /// `matches` with a pattern that is known.
+    Matches {
+        subject: Box<Node>,
+        regex: Regex,
+        pattern: u64,
+    },
+    And(Box<(Node, Node)>),
+    Or(Box<(Node, Node)>),
+    Not(Box<Node>),
+    Negate(Box<Node>),
+    Conditional(Box<(Node, Node, Node)>),
+    Equal(Box<(Node, Node)>, bool),
+    Compare(Comparison, Box<(Node, Node)>),
+    Arithmetic(Arithmetic, Box<(Node, Node)>),
+    In(Box<(Node, Node)>),
+    Index(Box<(Node, Node)>),
+    OptionalIndex(Box<(Node, Node)>),
+    List(Box<[(Node, bool)]>),
+    Map(Box<[(Node, Node, bool)]>),
+    Struct(SmolStr, Box<[(SmolStr, Node, bool)]>),
+    Fold(Box<FoldNode>),
+    Bind(Box<(Node, Node)>),
+    OptionalMap(bool, Box<(Node, Node)>),
+}
+
+/// An order that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// A walk.
+#[derive(Debug)]
+pub(crate) struct FoldNode {
+    pub(crate) kind: FoldKind,
+    pub(crate) range: Node,
+    /// Whether index and value, or key and value, have a name each.
+    pub(crate) two: bool,
+    pub(crate) filter: Option<Node>,
+    pub(crate) body: Node,
+}
+
+/// Lays out a checked expression.
+pub(crate) fn plan(environment: &Environment, checked: Checked) -> Program {
+    let cost = estimate(environment, &checked);
+    let variables = checked.references.values().filter_map(|reference| match reference {
+        Reference::Variable(slot) => Some(environment.variables[*slot].name.clone()),
+        _ => None,
+    });
+    let variables = variables.collect();
+    let mut planner = Planner {
+        checked: &checked,
+        regexes: &environment.regexes,
+        locals: Vec::new(),
+    };
+    Program {
+        root: planner.node(&checked.root),
+        output: checked.type_of(checked.root.id),
+        cost,
+        regexes: environment.regexes.clone(),
+        variables,
+        depth: checked.depth,
+    }
+}
+
+/// Functions that give the same for the same constant, so that they need not run again.
+const PURE: [&str; 9] = [
+    "duration",
+    "timestamp",
+    "quantity",
+    "ip",
+    "cidr",
+    "semver",
+    "url",
+    "int",
+    "double",
+];
+
+struct Planner<'a> {
+    checked: &'a Checked,
+    regexes: &'a RegexCache,
+    locals: Vec<SmolStr>,
+}
+
+impl Planner<'_> {
+    fn boxed(&mut self, expr: &Expr) -> Box<Node> {
+        Box::new(self.node(expr))
+    }
+
+    fn pair(&mut self, a: &Expr, b: &Expr) -> Box<(Node, Node)> {
+        Box::new((self.node(a), self.node(b)))
+    }
+
+    fn node(&mut self, expr: &Expr) -> Node {
+        match &expr.kind {
+            ExprKind::Literal(value) => Node::Const(value.clone()),
+            ExprKind::Ident(name) => self.ident(expr, name),
+            ExprKind::Select { operand, field, test } => self.select(expr, operand, field, *test),
+            ExprKind::Call { function, target, args } => self.call(expr, function, target.as_deref(), args),
+            ExprKind::List(elements) => {
+                let nodes: Vec<(Node, bool)> = elements
+                    .iter()
+                    .map(|(element, optional)| (self.node(element), *optional))
+                    .collect();
+                list(nodes)
+            }
+            ExprKind::Map(entries) => {
+                let entries = entries.iter();
+                let nodes = entries.map(|entry| (self.node(&entry.key), self.node(&entry.value), entry.optional));
+                map(nodes.collect())
+            }
+            ExprKind::Struct { name, fields } => {
+                let fields = fields.iter();
+                let nodes = fields.map(|field| (field.name.clone(), self.node(&field.value), field.optional));
+                Node::Struct(SmolStr::new(name.trim_start_matches('.')), nodes.collect())
+            }
+            ExprKind::Fold(fold) => {
+                let range = self.node(&fold.range);
+                let depth = self.locals.len();
+                self.locals.push(fold.var.clone());
+                self.locals.extend(fold.var2.clone());
+                let filter = fold.filter.as_ref().map(|filter| self.node(filter));
+                let body = self.node(&fold.body);
+                self.locals.truncate(depth);
+                Node::Fold(Box::new(FoldNode {
+                    kind: fold.kind,
+                    range,
+                    two: fold.var2.is_some(),
+                    filter,
+                    body,
+                }))
+            }
+            ExprKind::Bind(bind) => Node::Bind(Box::new(self.bound(&bind.value, &bind.name, &bind.body))),
+            ExprKind::OptionalMap { flat, bind } => {
+                Node::OptionalMap(*flat, Box::new(self.bound(&bind.value, &bind.name, &bind.body)))
+            }
+        }
+    }
+
+    fn bound(&mut self, value: &Expr, name: &SmolStr, body: &Expr) -> (Node, Node) {
+        let value = self.node(value);
+        self.locals.push(name.clone());
+        let body = self.node(body);
+        self.locals.pop();
+        (value, body)
+    }
+
+    fn ident(&self, expr: &Expr, name: &str) -> Node {
+        match self.checked.references.get(&expr.id) {
+            Some(Reference::Variable(slot)) => Node::Variable(*slot),
+            Some(Reference::TypeName(name)) => Node::Made(CelValue::Type(name.clone()), 1),
+            _ => {
+                let at = self.locals.iter().rposition(|local| local == name);
+                Node::Local(at.unwrap_or(usize::MAX))
+            }
+        }
+    }
+
+    fn select(&mut self, expr: &Expr, operand: &Expr, field: &SmolStr, test: bool) -> Node {
+        if let Some(Reference::TypeName(name)) = self.checked.references.get(&expr.id) {
+            return Node::Made(CelValue::Type(name.clone()), 1);
+        }
+        let operand = self.node(operand);
+        let extended = |fields: &[SmolStr]| fields.iter().cloned().chain([field.clone()]).collect();
+        match (operand, test) {
+            (Node::Variable(slot), false) => Node::Path(slot, extended(&[])),
+            (Node::Variable(slot), true) => Node::HasPath(slot, extended(&[])),
+            (Node::Path(slot, fields), false) => Node::Path(slot, extended(&fields)),
+            (Node::Path(slot, fields), true) => Node::HasPath(slot, extended(&fields)),
+            (operand, false) => Node::Select(Box::new(operand), field.clone()),
+            (operand, true) => Node::Has(Box::new(operand), field.clone()),
+        }
+    }
+
+    fn call(&mut self, expr: &Expr, name: &str, target: Option<&Expr>, args: &[Expr]) -> Node {
+        if let Some(Reference::Function {
+            function, qualified, ..
+        }) = self.checked.references.get(&expr.id)
+        {
+            let target = target.filter(|_| !qualified);
+            let args: Vec<Node> = target.into_iter().chain(args).map(|arg| self.node(arg)).collect();
+            return self.function(function.name, function.call, function.cost, args);
+        }
+        let comparison = |comparison, nodes| Node::Compare(comparison, nodes);
+        match (name, args) {
+            (operators::AND, [a, b]) => Node::And(self.pair(a, b)),
+            (operators::OR, [a, b]) => Node::Or(self.pair(a, b)),
+            (operators::NOT, [a]) => Node::Not(self.boxed(a)),
+            (operators::NEGATE, [a]) => Node::Negate(self.boxed(a)),
+            (operators::CONDITIONAL, [condition, yes, no]) => {
+                Node::Conditional(Box::new((self.node(condition), self.node(yes), self.node(no))))
+            }
+            (operators::EQUALS, [a, b]) => Node::Equal(self.pair(a, b), true),
+            (operators::NOT_EQUALS, [a, b]) => Node::Equal(self.pair(a, b), false),
+            ("_<_", [a, b]) => comparison(Comparison::Less, self.pair(a, b)),
+            ("_<=_", [a, b]) => comparison(Comparison::LessOrEqual, self.pair(a, b)),
+            ("_>_", [a, b]) => comparison(Comparison::Greater, self.pair(a, b)),
+            ("_>=_", [a, b]) => comparison(Comparison::GreaterOrEqual, self.pair(a, b)),
+            (operators::IN, [a, b]) => Node::In(self.pair(a, b)),
+            (operators::INDEX, [a, b]) => Node::Index(self.pair(a, b)),
+            (operators::OPTIONAL_INDEX, [a, b]) => Node::OptionalIndex(self.pair(a, b)),
+            (operators::OPTIONAL_SELECT, [operand, field]) => {
+                let ExprKind::Literal(CelValue::String(field)) = &field.kind else {
+                    return self.node(operand);
+                };
+                Node::OptionalSelect(self.boxed(operand), field.clone())
+            }
+            (name, [a, b]) => match Arithmetic::named(name) {
+                Some(operator) => Node::Arithmetic(operator, self.pair(a, b)),
+                None => Node::Const(CelValue::Null),
+            },
+            // The checker lets no other call through.
+            _ => Node::Const(CelValue::Null),
+        }
+    }
+
+    fn function(&self, name: &str, call: Call, cost: Cost, mut args: Vec<Node>) -> Node {
+        if name == "matches"
+            && args.len() == 2
+            && let Node::Const(CelValue::String(pattern)) = &args[1]
+            && let Ok(regex) = compile(pattern)
+        {
+            let pattern = pattern.chars().count() as u64;
+            args.truncate(1);
+            let subject = Box::new(args.remove(0));
+            return Node::Matches {
+                subject,
+                regex,
+                pattern,
+            };
+        }
+        if PURE.contains(&name)
+            && let [Node::Const(arg)] = args.as_slice()
+        {
+            let context = Context {
+                regexes: self.regexes,
+                allowance: 0,
+            };
+            let given = [arg.clone()];
+            if let Ok(made) = call(&context, &given) {
+                let units = call_cost(cost, &given, &made);
+                return Node::Made(made, units);
+            }
+        }
+        Node::Call {
+            call,
+            cost,
+            args: args.into(),
+        }
+    }
+}
+
+/// A list literal; one of constants alone is made once.
+fn list(nodes: Vec<(Node, bool)>) -> Node {
+    let constants: Option<Vec<CelValue>> = nodes.iter().map(constant).collect();
+    match constants {
+        Some(values) => Node::Made(CelValue::list(values), LIST),
+        None => Node::List(nodes.into()),
+    }
+}
+
+fn constant((node, optional): &(Node, bool)) -> Option<CelValue> {
+    match node {
+        Node::Const(value) if !optional => Some(value.clone()),
+        _ => None,
+    }
+}
+
+/// A map literal; one of constants alone is made once.
+fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
+    let entries = nodes.iter().map(|(key, value, optional)| match (key, value) {
+        (Node::Const(key), Node::Const(value)) if !optional => Some((MapKey::of(key)?, value.clone())),
+        _ => None,
+    });
+    match entries.collect() {
+        Some(entries) => Node::Made(CelValue::Map(MapValue::Built(Arc::new(entries))), MAP),
+        None => Node::Map(nodes.into()),
+    }
+}

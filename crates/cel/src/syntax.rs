@@ -1,0 +1,118 @@
+//! The syntax tree of an expression, macros expanded.
+
+use smol_str::SmolStr;
+
+use crate::value::CelValue;
+
+/// The number of a node within its expression; types and places are kept by it.
+pub(crate) type Id = u32;
+
+/// A node.
+#[derive(Debug, Clone)]
+pub(crate) struct Expr {
+    pub(crate) id: Id,
+    pub(crate) kind: ExprKind,
+}
+
+/// What a node is.
+#[derive(Debug, Clone)]
+pub(crate) enum ExprKind {
+    /// A literal.
+    Literal(CelValue),
+    /// A name; a leading dot is kept.
+    Ident(SmolStr),
+    /// `operand.field`, or `has(operand.field)` when `test` is set.
+    Select {
+        operand: Box<Expr>,
+        field: SmolStr,
+        test: bool,
+    },
+    /// A function or an operator by its name in the language (`_+_`).
+    Call {
+        function: SmolStr,
+        target: Option<Box<Expr>>,
+        args: Vec<Expr>,
+    },
+    /// `[a, ?b]`; the flag marks optional elements.
+    List(Vec<(Expr, bool)>),
+    /// `{k: v, ?k: v}`.
+    Map(Vec<MapEntry>),
+    /// `Name{field: value}`.
+    Struct { name: SmolStr, fields: Vec<StructField> },
+    /// A macro that walks a range.
+    Fold(Box<Fold>),
+    /// `cel.bind(name, value, body)`.
+    Bind(Box<Bind>),
+    /// `target.optMap(name, body)` and `target.optFlatMap(name, body)`.
+    OptionalMap { flat: bool, bind: Box<Bind> },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct MapEntry {
+    pub(crate) key: Expr,
+    pub(crate) value: Expr,
+    pub(crate) optional: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct StructField {
+    pub(crate) id: Id,
+    pub(crate) name: SmolStr,
+    pub(crate) value: Expr,
+    pub(crate) optional: bool,
+}
+
+/// A name for a value within a body.
+#[derive(Debug, Clone)]
+pub(crate) struct Bind {
+    pub(crate) name: SmolStr,
+    pub(crate) value: Expr,
+    pub(crate) body: Expr,
+}
+
+/// A walk over a list or the keys of a map.
+#[derive(Debug, Clone)]
+pub(crate) struct Fold {
+    pub(crate) kind: FoldKind,
+    pub(crate) range: Expr,
+    /// The element (or the key of a map); with a second name the index or key.
+    pub(crate) var: SmolStr,
+    /// The element or the value of a map.
+    pub(crate) var2: Option<SmolStr>,
+    /// The condition of the forms with three arguments.
+    pub(crate) filter: Option<Expr>,
+    /// What is computed for each element.
+    pub(crate) body: Expr,
+}
+
+/// Which macro walks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoldKind {
+    All,
+    Exists,
+    ExistsOne,
+    /// `map`, and `transformList` with two names.
+    Map,
+    Filter,
+    /// `transformMap`: values anew under the same keys.
+    TransformMap,
+    /// `transformMapEntry`: entries anew.
+    TransformMapEntry,
+    /// `sortBy`: the elements in the order of their keys.
+    SortBy,
+}
+
+/// The operators, by the names that errors and declarations use.
+pub(crate) mod operators {
+    pub(crate) const CONDITIONAL: &str = "_?_:_";
+    pub(crate) const AND: &str = "_&&_";
+    pub(crate) const OR: &str = "_||_";
+    pub(crate) const NOT: &str = "!_";
+    pub(crate) const NEGATE: &str = "-_";
+    pub(crate) const EQUALS: &str = "_==_";
+    pub(crate) const NOT_EQUALS: &str = "_!=_";
+    pub(crate) const IN: &str = "@in";
+    pub(crate) const INDEX: &str = "_[_]";
+    pub(crate) const OPTIONAL_INDEX: &str = "_[?_]";
+    pub(crate) const OPTIONAL_SELECT: &str = "_?._";
+}

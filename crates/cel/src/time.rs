@@ -1,0 +1,356 @@
+//! Points and spans of time: reading, writing, and the parts of a date.
+
+use std::fmt;
+
+use crate::error::EvaluationError;
+
+const SECOND: i64 = 1_000_000_000;
+const DAY: i64 = 86_400;
+
+/// A point in time between the years 1 and 9999, to the nanosecond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Since 1970-01-01T00:00:00Z.
+    seconds: i64,
+    nanoseconds: u32,
+}
+
+/// The first and the last second that a timestamp can name.
+const FIRST: i64 = -62_135_596_800;
+const LAST: i64 = 253_402_300_799;
+
+/// A date and the time of day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Civil {
+    pub(crate) year: i64,
+    pub(crate) month: u32,
+    pub(crate) day: u32,
+    pub(crate) hour: u32,
+    pub(crate) minute: u32,
+    pub(crate) second: u32,
+    pub(crate) nanosecond: u32,
+    /// 0 for Sunday.
+    pub(crate) weekday: u32,
+    /// 0 for the first of January.
+    pub(crate) day_of_year: u32,
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar.
+fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let shifted = i64::from((month + 9) % 12);
+    let day_of_year = (153 * shifted + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+fn days_in_month(year: i64, month: u32) -> u32 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+impl Timestamp {
+    /// The point `seconds` after 1970; `None` outside the years 1 to 9999.
+    pub fn new(seconds: i64, nanoseconds: u32) -> Option<Self> {
+        (FIRST..=LAST)
+            .contains(&seconds)
+            .then_some(Self { seconds, nanoseconds })
+    }
+
+    /// Whole seconds since 1970.
+    pub fn seconds(self) -> i64 {
+        self.seconds
+    }
+
+    /// Reads RFC 3339.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (date, rest) = text.split_at_checked(10)?;
+        let days = parse_date(date)?;
+        let rest = rest.strip_prefix(['T', 't'])?;
+        let (clock, rest) = rest.split_at_checked(8)?;
+        let clock = clock.as_bytes();
+        if clock[2] != b':' || clock[5] != b':' {
+            return None;
+        }
+        let part = |at: usize, most: i64| two_digits(&clock[at..at + 2]).filter(|part| *part <= most);
+        let seconds = part(0, 23)? * 3600 + part(3, 59)? * 60 + part(6, 59)?;
+        let (nanoseconds, zone) = match rest.strip_prefix(['.', ',']) {
+            Some(rest) => {
+                let length = rest.bytes().position(|byte| !byte.is_ascii_digit())?;
+                let digits = &rest[..length.min(9)];
+                let scale = 10_u32.pow(9 - digits.len() as u32);
+                (digits.parse::<u32>().ok()? * scale, &rest[length..])
+            }
+            None => (0, rest),
+        };
+        let offset = match zone {
+            "Z" | "z" => 0,
+            zone => parse_offset(zone)?,
+        };
+        Timestamp::new(days * DAY + seconds - offset, nanoseconds)
+    }
+
+    /// Reads `2006-01-02`.
+    pub(crate) fn parse_date(text: &str) -> Option<Self> {
+        Timestamp::new(parse_date(text)? * DAY, 0)
+    }
+
+    /// The point `duration` nanoseconds later.
+    pub(crate) fn plus(self, duration: i64) -> Result<Self, EvaluationError> {
+        let total = i128::from(self.seconds) * i128::from(SECOND) + i128::from(self.nanoseconds) + i128::from(duration);
+        let seconds = i64::try_from(total.div_euclid(i128::from(SECOND)));
+        let nanoseconds = total.rem_euclid(i128::from(SECOND)) as u32;
+        seconds
+            .ok()
+            .and_then(|seconds| Timestamp::new(seconds, nanoseconds))
+            .ok_or(EvaluationError::Overflow("timestamp"))
+    }
+
+    /// Nanoseconds from `earlier` to this point.
+    pub(crate) fn since(self, earlier: Self) -> Result<i64, EvaluationError> {
+        let nanoseconds = |point: Self| i128::from(point.seconds) * i128::from(SECOND) + i128::from(point.nanoseconds);
+        i64::try_from(nanoseconds(self) - nanoseconds(earlier)).map_err(|_| EvaluationError::Overflow("duration"))
+    }
+
+    /// The date and time of day at `offset` seconds east of Greenwich.
+    pub(crate) fn civil(self, offset: i64) -> Civil {
+        let local = self.seconds + offset;
+        let days = local.div_euclid(DAY);
+        let of_day = local.rem_euclid(DAY) as u32;
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let in_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted_month = (5 * in_year + 2) / 153;
+        let day = (in_year - (153 * shifted_month + 2) / 5 + 1) as u32;
+        let month = ((shifted_month + 2) % 12 + 1) as u32;
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        Civil {
+            year,
+            month,
+            day,
+            hour: of_day / 3600,
+            minute: of_day / 60 % 60,
+            second: of_day % 60,
+            nanosecond: self.nanoseconds,
+            weekday: (days + 4).rem_euclid(7) as u32,
+            day_of_year: (days - days_from_civil(year, 1, 1)) as u32,
+        }
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 in UTC, with as many digits of the second as it has.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.civil(0);
+        let (year, month, day) = (at.year, at.month, at.day);
+        let (hour, minute, second) = (at.hour, at.minute, at.second);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+        if self.nanoseconds > 0 {
+            write!(f, ".{}", format!("{:09}", self.nanoseconds).trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
+    }
+}
+
+fn two_digits(bytes: &[u8]) -> Option<i64> {
+    match bytes {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9'] => Some(i64::from(a - b'0') * 10 + i64::from(b - b'0')),
+        _ => None,
+    }
+}
+
+/// Days since 1970 of `2006-01-02`.
+fn parse_date(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
+        return None;
+    }
+    let year = two_digits(&bytes[..2])? * 100 + two_digits(&bytes[2..4])?;
+    let month = two_digits(&bytes[5..7])? as u32;
+    let day = two_digits(&bytes[8..])? as u32;
+    let valid = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
+    valid.then(|| days_from_civil(year, month, day))
+}
+
+/// Seconds east of `+01:30`, `-08:00` or `02:00`.
+pub(crate) fn parse_offset(text: &str) -> Option<i64> {
+    let (sign, clock) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let (hours, minutes) = clock.split_once(':')?;
+    let hours = two_digits(hours.as_bytes()).filter(|hours| *hours <= 23)?;
+    let minutes = two_digits(minutes.as_bytes()).filter(|minutes| *minutes <= 59)?;
+    Some(sign * (hours * 3600 + minutes * 60))
+}
+
+/// The units of a duration and their nanoseconds; longer names first where one begins another.
+const UNITS: [(&str, i64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", SECOND),
+    ("m", 60 * SECOND),
+    ("h", 3600 * SECOND),
+];
+
+/// Reads a duration as Go does: `1h30m`, `-1.5s`, `0`. `None` where it is none or does not fit.
+pub(crate) fn parse_duration(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total = 0_i128;
+    while !rest.is_empty() {
+        let whole_length = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (whole, after) = rest.split_at(whole_length);
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => after.split_at(after.bytes().take_while(u8::is_ascii_digit).count()),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let unit_length = after
+            .find(|character: char| character == '.' || character.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_length);
+        let scale = i128::from(UNITS.iter().find(|(name, _)| *name == unit)?.1);
+        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        total = total.checked_add(whole.checked_mul(scale)?)?;
+        if !fraction.is_empty() {
+            let digits = &fraction[..fraction.len().min(18)];
+            total += digits.parse::<i128>().ok()? * scale / 10_i128.pow(digits.len() as u32);
+        }
+        if total > i128::from(i64::MAX) + 1 {
+            return None;
+        }
+        rest = after;
+    }
+    i64::try_from(if negative { -total } else { total }).ok()
+}
+
+/// Reads a text of the format `duration`: what Go reads, and words such as `5 minutes` or `2d`.
+pub(crate) fn parse_format_duration(text: &str) -> Option<i64> {
+    if let Some(duration) = parse_duration(text) {
+        return Some(duration);
+    }
+    let (negative, rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let mut rest = rest.trim_start();
+    let mut total = 0_i64;
+    let mut any = false;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let count: i64 = rest[..digits].parse().ok()?;
+        let after = rest[digits..].trim_start();
+        let letters = after
+            .find(|character: char| !character.is_alphabetic())
+            .unwrap_or(after.len());
+        let scale = match &after[..letters] {
+            "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1,
+            "us" | "µs" | "μs" | "micro" | "micros" | "microsecond" | "microseconds" => 1_000,
+            "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
+            "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60 * SECOND,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3600 * SECOND,
+            "d" | "day" | "days" => DAY * SECOND,
+            "w" | "wk" | "week" | "weeks" => 7 * DAY * SECOND,
+            _ => return None,
+        };
+        total = total.checked_add(count.checked_mul(scale)?)?;
+        any = true;
+        rest = after[letters..].trim_start();
+    }
+    any.then_some(if negative { -total } else { total })
+}
+
+/// A duration in seconds: `1.5s`, as `string(duration)` writes it.
+pub(crate) fn format_seconds(nanoseconds: i64) -> String {
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let magnitude = nanoseconds.unsigned_abs();
+    let (seconds, fraction) = (magnitude / SECOND as u64, magnitude % SECOND as u64);
+    if fraction == 0 {
+        return format!("{sign}{seconds}s");
+    }
+    let fraction = format!("{fraction:09}");
+    format!("{sign}{seconds}.{}s", fraction.trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_come_back_as_they_were_written() {
+        for text in [
+            "1970-01-01T00:00:00Z",
+            "2024-02-29T23:59:59.5Z",
+            "0001-01-01T00:00:00Z",
+            "9999-12-31T23:59:59.999999999Z",
+            "1969-12-31T23:59:59.000000001Z",
+        ] {
+            assert_eq!(Timestamp::parse(text).map(|at| at.to_string()).as_deref(), Some(text));
+        }
+        let shifted = Timestamp::parse("2024-01-01T00:30:00+01:00").map(|at| at.to_string());
+        assert_eq!(shifted.as_deref(), Some("2023-12-31T23:30:00Z"));
+        for text in [
+            "2023-02-29T00:00:00Z",
+            "2024-01-01",
+            "2024-01-01T24:00:00Z",
+            "2024-01-01T00:00:00",
+            "x",
+            "",
+        ] {
+            assert_eq!(Timestamp::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_date_follow_the_calendar() {
+        let at = Timestamp::parse("2024-03-01T05:06:07Z").map(|at| at.civil(0));
+        let at = at.map(|at| (at.weekday, at.day_of_year, at.hour, at.minute, at.second));
+        assert_eq!(at, Some((5, 60, 5, 6, 7)));
+    }
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        let cases = [
+            ("1h30m", Some(5400 * SECOND)),
+            ("-1.5s", Some(-1_500_000_000)),
+            ("0", Some(0)),
+            ("100ms1us", Some(100_001_000)),
+            ("3000000h", None),
+            ("1", None),
+            ("", None),
+            ("1x", None),
+            (".s", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_duration(text), expected, "{text}");
+        }
+        assert_eq!(parse_format_duration("2 days"), Some(2 * DAY * SECOND));
+        assert_eq!(parse_format_duration("soon"), None);
+        assert_eq!(format_seconds(-1_500_000_000), "-1.5s");
+    }
+}

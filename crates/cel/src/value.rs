@@ -1,0 +1,453 @@
+//! The values that expressions work on.
+//!
+//! Objects are not converted: lists, maps and texts of the object tree are shared, and a [`CelValue`] of one carries the
+//! declaration by which its parts are taken when an expression reaches them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_value::{List, Map, Value};
+use smol_str::SmolStr;
+
+use crate::declaration::{DeclKind, DeclType};
+use crate::error::EvaluationError;
+use crate::library::authorizer::AuthorizerValue;
+use crate::library::format::Format;
+use crate::library::ip::Cidr;
+use crate::library::quantity::Quantity;
+use crate::library::semver::Version;
+use crate::library::url::Url;
+use crate::time::Timestamp;
+
+/// The outcome of evaluating something.
+pub(crate) type Outcome<T = CelValue> = Result<T, EvaluationError>;
+
+/// A value of CEL. A clone costs at most a few reference counts.
+#[derive(Debug, Clone)]
+pub enum CelValue {
+    /// `null`.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// An integer without sign.
+    Uint(u64),
+    /// A float.
+    Double(f64),
+    /// Text.
+    String(SmolStr),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A span of time in nanoseconds.
+    Duration(i64),
+    /// A point in time.
+    Timestamp(Timestamp),
+    /// A list.
+    List(ListValue),
+    /// A map, or an object of a schema.
+    Map(MapValue),
+    /// `optional.of(x)` or `optional.none()`.
+    Optional(Option<Arc<CelValue>>),
+    /// A type, by its name.
+    Type(SmolStr),
+    /// `Object{…}` or `JSONPatch{…}`.
+    Struct(Arc<StructValue>),
+    /// Fields that are computed when they are asked for: `variables`.
+    Lazy(Arc<dyn LazyFields>),
+    /// A URL.
+    Url(Arc<Url>),
+    /// An IP address.
+    Ip(IpAddr),
+    /// A range of IP addresses.
+    Cidr(Cidr),
+    /// A quantity such as `100m`.
+    Quantity(Arc<Quantity>),
+    /// A semantic version.
+    Semver(Arc<Version>),
+    /// A named format.
+    Format(&'static Format),
+    /// The authorizer, or a check or a decision of it.
+    Authorizer(Arc<AuthorizerValue>),
+    /// Data without a schema inside an object that has one: it compares and does nothing else.
+    Preserved(Value),
+}
+
+/// Fields that are computed when an expression asks for them.
+pub trait LazyFields: std::fmt::Debug + Send + Sync {
+    /// The value of the field `name`; `None` where there is no such field. `budget` pays for computing it.
+    fn field(&self, name: &str, budget: &mut crate::Budget<'_>) -> Option<Result<CelValue, EvaluationError>>;
+}
+
+/// A list: of the object tree, or built by an expression.
+#[derive(Debug, Clone)]
+pub enum ListValue {
+    /// A list of the object tree and its declaration.
+    Data(List, Option<Arc<DeclType>>),
+    /// A list that an expression made.
+    Built(Arc<Vec<CelValue>>),
+}
+
+/// A map: of the object tree, or built by an expression.
+#[derive(Debug, Clone)]
+pub enum MapValue {
+    /// A map of the object tree and its declaration.
+    Data(Map, Option<Arc<DeclType>>),
+    /// A map that an expression made.
+    Built(Arc<BTreeMap<MapKey, CelValue>>),
+}
+
+/// A key of a built map.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MapKey {
+    /// A boolean.
+    Bool(bool),
+    /// An integer; those without sign that fit are kept here, so that `1` finds what `1u` put there.
+    Int(i64),
+    /// An integer above `i64::MAX`.
+    Uint(u64),
+    /// Text.
+    String(SmolStr),
+}
+
+/// An object that an expression built by the name of its type.
+#[derive(Debug, Clone)]
+pub struct StructValue {
+    /// `JSONPatch`, `Object`, `Object.spec`…
+    pub type_name: SmolStr,
+    /// The fields that were set, in order of their names.
+    pub fields: BTreeMap<SmolStr, CelValue>,
+}
+
+impl MapKey {
+    /// The key that `value` is; only booleans, whole numbers and texts are keys.
+    pub(crate) fn of(value: &CelValue) -> Option<Self> {
+        Some(match value {
+            CelValue::Bool(flag) => MapKey::Bool(*flag),
+            CelValue::Int(number) => MapKey::Int(*number),
+            CelValue::Uint(number) => i64::try_from(*number).map_or(MapKey::Uint(*number), MapKey::Int),
+            CelValue::Double(float) if float.fract() == 0.0 && float.abs() < 9.0e15 => MapKey::Int(*float as i64),
+            CelValue::String(text) => MapKey::String(text.clone()),
+            _ => return None,
+        })
+    }
+
+    fn to_value(&self) -> CelValue {
+        match self {
+            MapKey::Bool(flag) => CelValue::Bool(*flag),
+            MapKey::Int(number) => CelValue::Int(*number),
+            MapKey::Uint(number) => CelValue::Uint(*number),
+            MapKey::String(text) => CelValue::String(text.clone()),
+        }
+    }
+}
+
+impl CelValue {
+    /// `value` without a schema: whole numbers are integers, maps have text keys.
+    pub fn untyped(value: &Value) -> Self {
+        match value {
+            Value::Null => CelValue::Null,
+            Value::Bool(flag) => CelValue::Bool(*flag),
+            Value::Int(number) => CelValue::Int(*number),
+            // The reference's JSON reader makes a float of what exceeds 64 bits with a sign.
+            Value::UInt(number) => CelValue::Double(*number as f64),
+            Value::Float(float) => CelValue::Double(*float),
+            Value::String(text) => CelValue::String(text.clone()),
+            Value::List(list) => CelValue::List(ListValue::Data(list.clone(), None)),
+            Value::Map(map) => CelValue::Map(MapValue::Data(map.clone(), None)),
+        }
+    }
+
+    /// `value` as `decl` says it is to be taken.
+    ///
+    /// # Errors
+    /// When the value is not of the declared type, or its text does not have the declared format.
+    pub fn typed(value: &Value, decl: &Arc<DeclType>) -> Result<Self, EvaluationError> {
+        let expected = |what: &str| Err(EvaluationError::failed(format!("invalid data, expected {what}")));
+        Ok(match (&decl.kind, value) {
+            (DeclKind::Dyn, value) => CelValue::untyped(value),
+            (_, Value::Null) if decl.nullable => CelValue::Null,
+            (_, Value::Null) => {
+                return Err(EvaluationError::failed(
+                    "invalid data, got null for schema with nullable=false",
+                ));
+            }
+            (DeclKind::Object(_) | DeclKind::Map(_) | DeclKind::Opaque, Value::Map(map)) => {
+                CelValue::Map(MapValue::Data(map.clone(), Some(decl.clone())))
+            }
+            (DeclKind::List { .. }, Value::List(list)) => {
+                CelValue::List(ListValue::Data(list.clone(), Some(decl.clone())))
+            }
+            (DeclKind::String | DeclKind::IntOrString, Value::String(text)) => CelValue::String(text.clone()),
+            (DeclKind::Int | DeclKind::IntOrString, Value::Int(number)) => CelValue::Int(*number),
+            (DeclKind::Double, Value::Int(number)) => CelValue::Double(*number as f64),
+            (DeclKind::Double, Value::UInt(number)) => CelValue::Double(*number as f64),
+            (DeclKind::Double, Value::Float(float)) => CelValue::Double(*float),
+            (DeclKind::Bool, Value::Bool(flag)) => CelValue::Bool(*flag),
+            (DeclKind::Bytes, Value::String(text)) => CelValue::Bytes(decode_bytes(text)?),
+            (DeclKind::Duration, Value::String(text)) => CelValue::Duration(
+                crate::time::parse_format_duration(text)
+                    .ok_or_else(|| EvaluationError::failed(format!("Invalid duration {text}")))?,
+            ),
+            (DeclKind::Date, Value::String(text)) => CelValue::Timestamp(
+                Timestamp::parse_date(text)
+                    .ok_or_else(|| EvaluationError::failed(format!("Invalid date formatted string {text}")))?,
+            ),
+            (DeclKind::DateTime, Value::String(text)) => CelValue::Timestamp(
+                Timestamp::parse(text)
+                    .ok_or_else(|| EvaluationError::failed(format!("Invalid date-time formatted string {text}")))?,
+            ),
+            (DeclKind::Object(_) | DeclKind::Map(_) | DeclKind::Opaque, _) => return expected("a map"),
+            (DeclKind::List { .. }, _) => return expected("an array"),
+            (DeclKind::Int, _) => return expected("int"),
+            (DeclKind::Double, _) => return expected("float"),
+            (DeclKind::Bool, _) => return expected("bool"),
+            (DeclKind::IntOrString, _) => {
+                return expected("XIntOrString value to be either a string or integer");
+            }
+            _ => return expected("string"),
+        })
+    }
+
+    pub(crate) fn taken(value: &Value, decl: Option<&Arc<DeclType>>) -> Outcome {
+        match decl {
+            Some(decl) => CelValue::typed(value, decl),
+            None => Ok(CelValue::untyped(value)),
+        }
+    }
+
+    /// A list of values.
+    pub fn list(items: Vec<CelValue>) -> Self {
+        CelValue::List(ListValue::Built(Arc::new(items)))
+    }
+
+    /// A text.
+    pub fn text(text: impl Into<SmolStr>) -> Self {
+        CelValue::String(text.into())
+    }
+
+    pub(crate) fn some(value: CelValue) -> Self {
+        CelValue::Optional(Some(Arc::new(value)))
+    }
+
+    pub(crate) const NONE: CelValue = CelValue::Optional(None);
+
+    /// The boolean held here, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            CelValue::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// The text held here, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            CelValue::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The name of the type of this value, as `type(x)` gives it.
+    pub fn type_name(&self) -> SmolStr {
+        SmolStr::new(match self {
+            CelValue::Null => "null_type",
+            CelValue::Bool(_) => "bool",
+            CelValue::Int(_) => "int",
+            CelValue::Uint(_) => "uint",
+            CelValue::Double(_) => "double",
+            CelValue::String(_) => "string",
+            CelValue::Bytes(_) => "bytes",
+            CelValue::Duration(_) => "google.protobuf.Duration",
+            CelValue::Timestamp(_) => "google.protobuf.Timestamp",
+            CelValue::List(_) => "list",
+            CelValue::Map(_) => "map",
+            CelValue::Optional(_) => "optional_type",
+            CelValue::Type(_) => "type",
+            CelValue::Struct(object) => return object.type_name.clone(),
+            CelValue::Lazy(_) => "kubernetes.variables",
+            CelValue::Url(_) => "kubernetes.URL",
+            CelValue::Ip(_) => "net.IP",
+            CelValue::Cidr(_) => "net.CIDR",
+            CelValue::Quantity(_) => "kubernetes.Quantity",
+            CelValue::Semver(_) => "kubernetes.Semver",
+            CelValue::Format(_) => "kubernetes.NamedFormat",
+            CelValue::Authorizer(value) => value.type_name(),
+            CelValue::Preserved(_) => "unknown",
+        })
+    }
+
+    /// How large this value is, as `size()` and the reckoning of cost count; 1 for what has no size.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            CelValue::String(text) => text.chars().count() as u64,
+            CelValue::Bytes(bytes) => bytes.len() as u64,
+            CelValue::List(list) => list.len() as u64,
+            CelValue::Map(map) => map.len() as u64,
+            CelValue::Ip(IpAddr::V4(_)) => 4,
+            CelValue::Ip(IpAddr::V6(_)) => 16,
+            CelValue::Cidr(cidr) => cidr.bytes(),
+            _ => 1,
+        }
+    }
+
+    /// Back to the object tree.
+    ///
+    /// # Errors
+    /// For values that JSON cannot say, such as types and URLs.
+    pub fn to_value(&self) -> Result<Value, EvaluationError> {
+        Ok(match self {
+            CelValue::Null | CelValue::Optional(None) => Value::Null,
+            CelValue::Bool(flag) => Value::Bool(*flag),
+            CelValue::Int(number) => Value::Int(*number),
+            CelValue::Uint(number) => Value::from(*number),
+            CelValue::Double(float) if float.is_finite() => Value::Float(*float),
+            CelValue::String(text) => Value::String(text.clone()),
+            CelValue::Bytes(bytes) => Value::from(STANDARD.encode(bytes)),
+            CelValue::Duration(nanoseconds) => Value::from(crate::time::format_seconds(*nanoseconds)),
+            CelValue::Timestamp(timestamp) => Value::from(timestamp.to_string()),
+            CelValue::List(ListValue::Data(list, _)) => Value::List(list.clone()),
+            CelValue::List(ListValue::Built(items)) => {
+                Value::from(items.iter().map(CelValue::to_value).collect::<Result<Vec<_>, _>>()?)
+            }
+            CelValue::Map(MapValue::Data(map, _)) => Value::Map(map.clone()),
+            CelValue::Map(MapValue::Built(entries)) => {
+                let mut map = Vec::with_capacity(entries.len());
+                for (key, value) in entries.iter() {
+                    let MapKey::String(key) = key else {
+                        return Err(EvaluationError::failed("map keys of objects must be strings"));
+                    };
+                    map.push((key.clone(), value.to_value()?));
+                }
+                Value::Map(Map::from_unsorted(map))
+            }
+            CelValue::Optional(Some(inner)) => inner.to_value()?,
+            CelValue::Struct(object) => {
+                let fields = object.fields.iter();
+                let entries: Result<Vec<_>, EvaluationError> = fields
+                    .map(|(name, value)| Ok((name.clone(), value.to_value()?)))
+                    .collect();
+                Value::Map(Map::from_unsorted(entries?))
+            }
+            CelValue::Preserved(value) => value.clone(),
+            CelValue::Quantity(quantity) => Value::from(quantity.to_string()),
+            CelValue::Ip(address) => Value::from(address.to_string()),
+            CelValue::Cidr(cidr) => Value::from(cidr.to_string()),
+            other => {
+                let name = other.type_name();
+                return Err(EvaluationError::failed(format!("{name} cannot be part of an object")));
+            }
+        })
+    }
+}
+
+fn decode_bytes(text: &str) -> Outcome<Arc<[u8]>> {
+    let decoded = STANDARD.decode(text);
+    decoded
+        .map(Arc::from)
+        .map_err(|_| EvaluationError::failed(format!("Invalid byte formatted string {text}")))
+}
+
+impl ListValue {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            ListValue::Data(list, _) => list.len(),
+            ListValue::Built(items) => items.len(),
+        }
+    }
+
+    /// The element at `index`, which must be in bounds.
+    pub(crate) fn get(&self, index: usize) -> Outcome {
+        let missing = || EvaluationError::IndexOutOfBounds(index as i64);
+        match self {
+            ListValue::Data(list, decl) => {
+                let item = list.get(index).ok_or_else(missing)?;
+                CelValue::taken(item, decl.as_ref().and_then(|decl| decl.items()))
+            }
+            ListValue::Built(items) => items.get(index).cloned().ok_or_else(missing),
+        }
+    }
+
+    /// All elements.
+    pub(crate) fn to_vec(&self) -> Outcome<Vec<CelValue>> {
+        match self {
+            ListValue::Built(items) => Ok(items.to_vec()),
+            ListValue::Data(..) => (0..self.len()).map(|index| self.get(index)).collect(),
+        }
+    }
+
+    /// The declaration of the list, if it stands in an object that has one.
+    pub(crate) fn decl(&self) -> Option<&Arc<DeclType>> {
+        match self {
+            ListValue::Data(_, decl) => decl.as_ref(),
+            ListValue::Built(_) => None,
+        }
+    }
+}
+
+impl MapValue {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            MapValue::Data(map, _) => map.len(),
+            MapValue::Built(map) => map.len(),
+        }
+    }
+
+    /// The value under the text `key` of a map, or of the field that CEL calls `key` of an object.
+    pub(crate) fn field(&self, key: &str) -> Option<Outcome> {
+        match self {
+            MapValue::Data(map, None) => map.get(key).map(|value| Ok(CelValue::untyped(value))),
+            MapValue::Data(map, Some(decl)) => match &decl.kind {
+                DeclKind::Object(_) => {
+                    let field = decl.field(key)?;
+                    map.get(&field.property)
+                        .map(|value| CelValue::typed(value, &field.decl))
+                }
+                DeclKind::Map(values) => map.get(key).map(|value| CelValue::typed(value, values)),
+                _ => None,
+            },
+            MapValue::Built(map) => map.get(&MapKey::String(SmolStr::new(key))).cloned().map(Ok),
+        }
+    }
+
+    /// The value under `key`.
+    pub(crate) fn get(&self, key: &CelValue) -> Option<Outcome> {
+        match (self, key) {
+            (_, CelValue::String(key)) => self.field(key),
+            (MapValue::Built(map), key) => map.get(&MapKey::of(key)?).cloned().map(Ok),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn contains(&self, key: &CelValue) -> bool {
+        match (self, key) {
+            (MapValue::Data(map, None), CelValue::String(key)) => map.contains_key(key),
+            (MapValue::Data(map, Some(decl)), CelValue::String(key)) => match &decl.kind {
+                DeclKind::Object(_) => decl.field(key).is_some_and(|field| map.contains_key(&field.property)),
+                _ => map.contains_key(key),
+            },
+            (MapValue::Built(map), key) => MapKey::of(key).is_some_and(|key| map.contains_key(&key)),
+            _ => false,
+        }
+    }
+
+    /// Keys and values in order of the keys.
+    pub(crate) fn entries(&self) -> Box<dyn Iterator<Item = (CelValue, Outcome)> + '_> {
+        match self {
+            MapValue::Data(map, decl) => Box::new(map.iter().map(move |(key, value)| {
+                let value = match decl {
+                    None => Ok(CelValue::untyped(value)),
+                    Some(decl) => match decl.property(key) {
+                        Some(decl) => CelValue::typed(value, decl),
+                        None => Ok(CelValue::Preserved(value.clone())),
+                    },
+                };
+                (CelValue::String(key.clone()), value)
+            })),
+            MapValue::Built(map) => Box::new(map.iter().map(|(key, value)| (key.to_value(), Ok(value.clone())))),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What users read when an expression is wrong.
+
+use holdfast_cel::{CompileError, DeclType, Environment, ListType, Type};
+
+use crate::support::{compile_error, fields};
+
+fn schema() -> DeclType {
+    fields([
+        ("a", DeclType::string(None)),
+        ("n", DeclType::int()),
+        ("l", DeclType::list(DeclType::string(None), None, ListType::Atomic)),
+        ("any", DeclType::opaque()),
+    ])
+}
+
+/// Holds that `expression` is refused with `message` at `column` of the first line.
+fn refused(expression: &str, column: usize, message: &str) {
+    let mark = ".".repeat(column - 1);
+    let expected = format!("compilation failed: ERROR: <input>:1:{column}: {message}\n | {expression}\n | {mark}^");
+    assert_eq!(compile_error(&schema(), expression), expected);
+}
+
+#[test]
+fn names_that_stand_for_nothing_are_told_with_their_place() {
+    refused("self.b == 'x'", 5, "undefined field 'b'");
+    refused("nothing", 1, "undeclared reference to 'nothing' (in container '')");
+    refused(
+        "self.a.nofunc()",
+        14,
+        "undeclared reference to 'nofunc' (in container '')",
+    );
+    refused("nofunc(1)", 7, "undeclared reference to 'nofunc' (in container '')");
+    refused("has(self.b)", 4, "undefined field 'b'");
+    refused("self.any.z == 1", 9, "undefined field 'z'");
+    refused("self.a.b == 1", 7, "type 'string' does not support field selection");
+    let told = compile_error(&schema(), "cel.bind(x, 1, x)");
+    assert!(
+        told.contains("<input>:1:1: undeclared reference to 'cel' (in container '')"),
+        "{told}"
+    );
+}
+
+#[test]
+fn several_errors_are_told_in_order_of_their_places() {
+    let told = compile_error(&schema(), "self.b == nothing");
+    let expected = "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b == nothing\n | ....^\n\
+                    ERROR: <input>:1:11: undeclared reference to 'nothing' (in container '')\n | self.b == nothing\n | ..........^";
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
+    refused(
+        "self.a == 1",
+        8,
+        "found no matching overload for '_==_' applied to '(string, int)'",
+    );
+    refused(
+        "self.l.all(x, x > 1)",
+        17,
+        "found no matching overload for '_>_' applied to '(string, int)'",
+    );
+    refused(
+        "self.n + 'a' == 'b'",
+        8,
+        "found no matching overload for '_+_' applied to '(int, string)'",
+    );
+    refused(
+        "'a' in self",
+        5,
+        "found no matching overload for '@in' applied to '(string, selfType1)'",
+    );
+    refused(
+        "self.a.reverse() == 'x'",
+        15,
+        "found no matching overload for 'reverse' applied to 'string.()'",
+    );
+    refused(
+        "size(1) == 1",
+        5,
+        "found no matching overload for 'size' applied to '(int)'",
+    );
+    refused("[1, 'a'] == []", 5, "expected type 'int' but found 'string'");
+    refused(
+        "self.l.all(x, x)",
+        11,
+        "found no matching overload for '_&&_' applied to '(bool, string)'",
+    );
+    let range = "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)";
+    refused("self.n.all(x, true)", 5, range);
+    refused(
+        "self.n ? 1 : 2",
+        8,
+        "found no matching overload for '_?_:_' applied to '(int, int, int)'",
+    );
+}
+
+#[test]
+fn syntax_errors_are_told_as_the_generated_parser_of_cel_go_tells_them() {
+    let operand = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+    let end = |expression: &str| {
+        let column = expression.len() + 1;
+        refused(
+            expression,
+            column,
+            &format!("Syntax error: mismatched input '<EOF>' expecting {operand}"),
+        );
+    };
+    end("self.a ==");
+    end("a &&");
+    end("Object{data:");
+    refused("self.a 1", 8, "Syntax error: extraneous input '1' expecting <EOF>");
+    refused("(self.a", 8, "Syntax error: missing ')' at '<EOF>'");
+    refused("[1,", 4, "Syntax error: missing ']' at '<EOF>'");
+    refused(
+        "1 + + 2",
+        5,
+        &format!("Syntax error: extraneous input '+' expecting {operand}"),
+    );
+    refused(
+        "a.b(1,)",
+        7,
+        &format!("Syntax error: mismatched input ')' expecting {operand}"),
+    );
+    refused("Foo{a:1, b}", 11, "Syntax error: mismatched input '}' expecting ':'");
+    refused("{1:2", 5, "Syntax error: mismatched input '<EOF>' expecting {'}', ','}");
+    refused("a.'x'", 3, "Syntax error: no viable alternative at input '.'x''");
+    refused("99999999999999999999", 1, "invalid int literal");
+    refused("has(a)", 5, "invalid argument to has() macro");
+    refused("self.l.all(x.y, true)", 13, "argument must be a simple name");
+    refused("for", 1, "reserved identifier: for");
+    let assigned = compile_error(&schema(), "self.a = 1");
+    let expected = "compilation failed: ERROR: <input>:1:8: Syntax error: token recognition error at: '= '\n | self.a = 1\n | .......^\n\
+                    ERROR: <input>:1:10: Syntax error: extraneous input '1' expecting <EOF>\n | self.a = 1\n | .........^";
+    assert_eq!(assigned, expected);
+}
+
+#[test]
+fn the_mark_stands_below_the_place_in_the_right_line() {
+    let told = compile_error(&schema(), "self.a == 'ä' &&\n\tself.n == 'ö'");
+    let expected = "compilation failed: ERROR: <input>:2:9: found no matching overload for '_==_' applied to '(int, string)'\n | \
+                    \x20self.n == 'ö'\n | ........^";
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn literals_that_cannot_be_read_are_refused_before_they_run() {
+    refused("duration('x') == duration('1s')", 10, "invalid duration argument");
+    refused("timestamp('x') == timestamp(0)", 11, "invalid timestamp argument");
+    refused("self.a.matches('(')", 16, "invalid matches argument");
+}
+
+#[test]
+fn an_expression_of_another_type_than_its_place_needs_is_refused() {
+    let environment = Environment::new().with_variable("object", Type::Dyn);
+    let refused = |expression: &str, expected: &[Type]| {
+        let error = environment.compile(expression, expected).map(|_| ()).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(
+        refused("object.metadata.name", &[Type::Bool]),
+        "must evaluate to bool but got dyn"
+    );
+    assert_eq!(refused("1", &[Type::String]), "must evaluate to string but got int");
+    assert_eq!(
+        refused("1", &[Type::String, Type::Null]),
+        "must evaluate to one of string, null but got int"
+    );
+    assert_eq!(refused("object.a == 1", &[Type::Bool]), "");
+    let error = environment.compile("[1]", &[Type::Bool]).map(|_| ()).err();
+    assert!(matches!(error, Some(CompileError::Output { actual, .. }) if actual.to_string() == "list(int)"));
+}
+
+#[test]
+fn old_values_are_of_the_type_of_the_new_ones_or_optional() {
+    let schema = std::sync::Arc::new(schema());
+    let plain = Environment::new().with_object("self", schema.clone());
+    assert!(plain.compile("self == oldSelf", &[]).is_err());
+    let rule = plain
+        .clone()
+        .with_old_self(false)
+        .compile("self.n >= oldSelf.n", &[Type::Bool]);
+    assert!(rule.is_ok_and(|rule| rule.uses("oldSelf")));
+    let optional = plain.with_old_self(true);
+    assert!(optional.compile("oldSelf.n == 1", &[]).is_err());
+    let rule = optional.compile("!oldSelf.hasValue() || oldSelf.value().n <= self.n", &[Type::Bool]);
+    assert!(rule.is_ok());
+    assert!(
+        optional
+            .compile("oldSelf.?n.orValue(0) == 0", &[Type::Bool])
+            .is_ok_and(|rule| !rule.uses("self"))
+    );
+}
