@@ -15,6 +15,7 @@ pub struct Registry {
     groups: HashSet<SmolStr>,
     built_in_groups: HashSet<SmolStr>,
     by_path: HashMap<(SmolStr, SmolStr), HashMap<SmolStr, Served>>,
+    by_group_version: HashMap<GroupVersion, Vec<Served>>,
     by_group_resource: HashMap<GroupResource, Arc<Resource>>,
     by_group_kind: HashMap<GroupKind, Arc<Resource>>,
     by_prefix: HashMap<SmolStr, Vec<Arc<Resource>>>,
@@ -123,16 +124,7 @@ impl Registry {
 
     /// The resources served in a group and version, in the order of discovery.
     pub fn served_in<'a>(&'a self, group_version: &'a GroupVersion) -> impl Iterator<Item = Served> + 'a {
-        self.resources.iter().filter_map(move |resource| {
-            let index = resource
-                .versions
-                .iter()
-                .position(|served| served.group_version == *group_version)?;
-            Some(Served {
-                resource: Arc::clone(resource),
-                index,
-            })
-        })
+        self.by_group_version.get(group_version).into_iter().flatten().cloned()
     }
 }
 
@@ -191,6 +183,8 @@ impl RegistryBuilder {
                     resource: Arc::clone(&resource),
                     index,
                 };
+                let listed = registry.by_group_version.entry(served.group_version.clone());
+                listed.or_default().push(entry.clone());
                 let served = registry.by_path.entry((group, version)).or_default();
                 // What is built in stays what it is.
                 served.entry(resource.plural.clone()).or_insert(entry);

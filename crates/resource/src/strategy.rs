@@ -94,6 +94,12 @@ pub trait Strategy: Send + Sync {
         None
     }
 
+    /// The object in another version for the sake of field management: what a manager owns in that version is looked for
+    /// in it. Unlike [`Strategy::convert`] it may leave in what the other version does not know.
+    fn convert_for_managers(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        self.convert(object, to_api_version)
+    }
+
     /// How many seconds an object of a kind with graceful deletion gets before it goes; 0 to go at once. `requested` is
     /// what the client asks for.
     fn grace_period(&self, object: &Value, requested: Option<i64>) -> i64 {

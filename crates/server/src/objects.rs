@@ -115,7 +115,8 @@ impl Indexer for Objects {
 }
 
 /// The index of an object that is about to be stored.
-pub fn index_of(registry: &Registry, resource: &Resource, object: &Value) -> Index {
+/// `api_version` is that in which the object was made.
+pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_version: &str) -> Index {
     let prefix = resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str());
     if resource.definition.is_none() {
         return Index::of(registry.stored_at(prefix).iter(), object);
@@ -124,7 +125,14 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value) -> Ind
         fields: selectable_fields(resource, object),
         ..Index::of(std::iter::empty(), object)
     };
-    index.set_current(resource);
+    let stored_as_made = resource
+        .storage
+        .as_ref()
+        .is_some_and(|storage| storage.api_version == api_version);
+    // What was made in another version may lack defaults of this one.
+    if stored_as_made {
+        index.set_current(resource);
+    }
     index
 }
 

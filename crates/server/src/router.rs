@@ -194,6 +194,11 @@ impl Place {
             Verb::from_name(&info.verb)
         };
         let verb = named.ok_or_else(ApiError::method_not_allowed)?;
+        let everywhere = self.namespace.is_empty() && self.served.resource.namespaced();
+        if everywhere && verb == Verb::Create && self.served.resource.definition.is_some() {
+            // Definitions have no such path; built-in kinds have it, and refuse.
+            return Err(ApiError::unknown_resource());
+        }
         let allowed = match self.served.version().subresource(&self.subresource) {
             Some(subresource) if subresource.verbs.contains(&verb) => true,
             Some(_) if self.served.resource.definition.is_some() => {

@@ -43,6 +43,16 @@ impl CustomResource {
         self.versions.iter().find(|version| version.api_version == api_version)
     }
 
+    fn version_named(&self, api_version: &str, object: &Value) -> Result<&Version, ConversionError> {
+        let mut versions = self.versions.iter();
+        versions
+            .find(|version| version.api_version == api_version)
+            .ok_or_else(|| ConversionError {
+                from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
+                to: api_version.to_owned(),
+            })
+    }
+
     /// What is wrong with kind and version, which stand in the place of all other errors.
     fn validate_identity(&self, object: &Value) -> Vec<FieldError> {
         let found = object.str_at(&["kind"]).unwrap_or_default();
@@ -133,21 +143,29 @@ impl Strategy for CustomResource {
         version.deprecation.as_deref().map(Cow::Borrowed)
     }
 
-    fn convert(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
-        let Some(version) = self
-            .versions
-            .iter()
-            .find(|version| version.api_version == to_api_version)
-        else {
-            return Err(ConversionError {
-                from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
-                to: to_api_version.to_owned(),
-            });
+    fn has_protobuf(&self) -> bool {
+        false
+    }
+
+    /// An object has the defaults of the version that it is in; another version drops what it does not specify, and adds
+    /// nothing.
+    fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        let mut object = match self.version_of(&object) {
+            Some(version) => version.schema.get().shown(&object),
+            None => object,
         };
-        if object.str_at(&["apiVersion"]) != Some(to_api_version) {
-            object.set_at(&["apiVersion"], version.api_version.clone().into());
+        if object.str_at(&["apiVersion"]) == Some(to_api_version) {
+            return Ok(object);
         }
-        Ok(version.schema.get().shown(&object))
+        let target = self.version_named(to_api_version, &object)?;
+        object.set_at(&["apiVersion"], target.api_version.clone().into());
+        Ok(target.schema.get().pruned(&object))
+    }
+
+    fn convert_for_managers(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        let version = self.version_named(to_api_version, &object)?;
+        object.set_at(&["apiVersion"], version.api_version.clone().into());
+        Ok(object)
     }
 }
 

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{DefiningObject, Field, FieldError, Refusal, Resource, Strategy, WriteContext};
+use holdfast_resource::{DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::define::{condition, define};
+use super::validation;
 use crate::defaults::{is_zero, set_missing};
 use crate::time::time_text;
-use crate::validation::{Errors, immutable};
 
 /// The finalizer that holds a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -94,15 +94,31 @@ impl Strategy for CustomResourceDefinition {
         object.set_at(&["status", "conditions"], conditions.into());
     }
 
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        if context.subresource.is_none() {
-            let (root, old_root) = (Field::root(object), Field::root(old));
-            let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
-            for part in ["scope", "group"] {
-                immutable(&spec.child(part), &old_spec.child(part), &mut errors);
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+        if context.subresource.is_none()
+            && let Some(version) = storage_version(object)
+        {
+            // What objects were ever kept in stays known until somebody has seen to it that none is any more.
+            let stored = object.at(&["status", "storedVersions"]).and_then(Value::as_list);
+            let mut stored: Vec<Value> = stored.map(|list| list.to_vec()).unwrap_or_default();
+            if !stored.contains(&version) {
+                stored.push(version);
+                object.set_at(&["status", "storedVersions"], stored.into());
             }
         }
+        Ok(())
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        validation::validate(object, None)
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        if context.subresource.is_none() {
+            return validation::validate(object, Some(old));
+        }
+        let mut errors = Vec::new();
+        validation::validate_status(object, &mut errors);
         errors
     }
 }
@@ -118,6 +134,8 @@ fn storage_version(definition: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_value::Value;
+
     use crate::harness::{Harness, at};
 
     const GADGETS: &str = "
@@ -143,10 +161,26 @@ spec:
     }
 
     #[test]
-    fn scope_and_group_stay() {
+    fn what_names_a_definition_stays() {
+        let errors = Harness::new().update_errors(GADGETS, &GADGETS.replace("plural: gadgets", "plural: gizmos"));
         assert_eq!(
-            Harness::new().update_errors(GADGETS, &GADGETS.replace("Namespaced", "Cluster")),
-            [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]
+            errors,
+            [r#"spec.names.plural: Invalid value: "gizmos": field is immutable"#]
         );
+    }
+
+    #[test]
+    fn scope_stays_once_the_definition_is_established() {
+        let mut old = Harness::new().create(GADGETS);
+        let mut cluster = old.clone();
+        cluster.set_at(&["spec", "scope"], "Cluster".into());
+        assert!(super::validation::validate(&cluster, Some(&old)).is_empty());
+        let mut established = Value::empty_map();
+        established.set_at(&["type"], "Established".into());
+        established.set_at(&["status"], "True".into());
+        old.set_at(&["status", "conditions"], vec![established].into());
+        let errors = super::validation::validate(&cluster, Some(&old));
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]);
     }
 }

@@ -3,6 +3,7 @@
 mod custom_resource;
 mod customresourcedefinition;
 mod define;
+mod validation;
 
 use std::sync::Arc;
 

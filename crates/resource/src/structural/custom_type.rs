@@ -115,6 +115,13 @@ impl CustomType {
         self.with_defaults(read.unwrap_or_else(|_| object.clone()))
     }
 
+    /// An object that comes from another version: without what this one does not specify, and without its defaults.
+    pub fn pruned(&self, object: &Value) -> Value {
+        let read = self.read_with(object, true).map(|read| read.value);
+        let object = read.unwrap_or_else(|_| object.clone());
+        self.root.without_nulls(&object).unwrap_or(object)
+    }
+
     fn read_with(&self, object: &Value, drops_malformed: bool) -> Result<ReadObject, String> {
         let mut dropped = Dropped::default();
         let mut value = object.clone();

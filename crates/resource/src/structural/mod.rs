@@ -10,6 +10,7 @@
 //! the wrong type cannot be read at all. Here it can, and is told as an error of validation, which is why these are two
 //! walks and not one.
 
+mod check_defaults;
 mod custom_type;
 mod defaults;
 mod duplicates;

@@ -256,7 +256,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
                     version,
                     kind: subresource.kind.kind.clone(),
                 },
-                verbs: verb_names(&subresource.verbs),
+                verbs: verb_names(resource, &subresource.verbs),
             }
         });
         resources.push(ResourceDiscovery {
@@ -268,7 +268,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
             },
             scope: if resource.namespaced() { "Namespaced" } else { "Cluster" },
             singular_resource: resource.singular.clone(),
-            verbs: verb_names(&served.version().verbs),
+            verbs: verb_names(resource, &served.version().verbs),
             short_names: resource.short_names.clone(),
             categories: resource.categories.clone(),
             subresources: subresources.collect(),

@@ -6,7 +6,7 @@
 pub mod aggregated;
 pub mod legacy;
 
-use holdfast_resource::{Registry, Served, Verb};
+use holdfast_resource::{Registry, Resource, Served, Verb};
 use smol_str::SmolStr;
 
 /// The resources of a group version in the order of discovery: by name.
@@ -17,9 +17,12 @@ fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::Grou
 }
 
 /// The names of verbs, in the order of the alphabet.
-fn verb_names(verbs: &[Verb]) -> Vec<&'static str> {
+/// Those of defined resources are told as they are listed.
+fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = verbs.iter().map(|verb| verb.name()).collect();
-    names.sort_unstable();
+    if resource.definition.is_none() {
+        names.sort_unstable();
+    }
     names
 }
 
@@ -42,6 +45,8 @@ fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
 /// The subresources of a resource in the order of discovery.
 fn subresources(served: &Served) -> Vec<&holdfast_resource::Subresource> {
     let mut subresources: Vec<_> = served.version().subresources.iter().collect();
-    subresources.sort_by(|a, b| a.name.cmp(&b.name));
+    if served.resource.definition.is_none() {
+        subresources.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     subresources
 }

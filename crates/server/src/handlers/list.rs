@@ -218,8 +218,17 @@ impl Page {
 
     /// The `metadata` of the list, as JSON.
     pub(super) fn metadata(&self) -> String {
+        self.metadata_that(!self.continue_token.is_empty())
+    }
+
+    /// The same, with the token also where it is empty.
+    pub(super) fn metadata_with_continue(&self) -> String {
+        self.metadata_that(true)
+    }
+
+    fn metadata_that(&self, continues: bool) -> String {
         let mut metadata = format!("{{\"resourceVersion\":\"{}\"", self.revision);
-        if !self.continue_token.is_empty() {
+        if continues {
             metadata.push_str(&format!(",\"continue\":\"{}\"", self.continue_token));
         }
         if let Some(remaining) = self.remaining {

@@ -298,7 +298,12 @@ pub(crate) async fn list(
         let body = protobuf_list(context.messages(), shown, page).await?;
         return Ok(response::bytes(StatusCode::OK, content_type, body));
     }
-    let (writer, head) = Writer::new(context, shown, query, representation, &page.metadata())?;
+    let metadata = match (&shown.resource.definition, representation.view) {
+        // Lists of custom resources say of each chunk whether more come.
+        (Some(_), View::Whole) => page.metadata_with_continue(),
+        _ => page.metadata(),
+    };
+    let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
     let indenter = (format == Format::Json && pretty).then(Indenter::default);
     let body = page.items.into_body(writer, head, indenter);
     if format == Format::Json {

@@ -121,7 +121,7 @@ async fn replace(
     if target.dry_run {
         return Ok(None);
     }
-    let index = objects::index_of(&target.registry, &resource, &object);
+    let index = objects::index_of(&target.registry, &resource, &object, "");
     let transaction = Transaction::new().guard(key.as_str(), live.mod_revision()).put_indexed(
         key.as_str(),
         objects::encode(&object),

@@ -328,7 +328,12 @@ async fn store(
             warnings: prepared.warnings,
         });
     }
-    let index = objects::index_of(&target.registry, &target.shown.resource, &prepared.object);
+    let index = objects::index_of(
+        &target.registry,
+        &target.shown.resource,
+        &prepared.object,
+        &target.shown.api_version,
+    );
     let transaction = transaction.put_indexed(key.as_str(), objects::encode(&prepared.object), index);
     let committed = commit_object(context, target, transaction, prepared.outcome).await?;
     let Some(entry) = committed.entries.into_iter().next().flatten() else {

@@ -146,11 +146,11 @@ fn start_grace(marked: &mut Value, object: &Value, seconds: i64, now: SystemTime
 }
 
 /// Marks an object that stays for its finalizers. `of_kind` says that the kind holds it too, and then there is no grace
-/// period to tell of.
+/// period to tell of, and no new generation.
 fn mark(marked: &mut Value, object: &Value, now: SystemTime, of_kind: bool) {
     if object.at(&["metadata", "deletionTimestamp"]).is_none() {
         marked.set_at(&["metadata", "deletionTimestamp"], metadata::rfc3339(now).into());
-        if generation(object) > 0 {
+        if generation(object) > 0 && !of_kind {
             metadata::raise_generation(marked, object);
         }
     }

@@ -144,7 +144,7 @@ impl<'a> Pipeline<'a> {
             target.subresource.as_str()
         };
         metadata::next_generation(&mut object, stored, &resource.rules, address);
-        self.refuse_invalid(&name, strategy.validate_identity(&object))?;
+        self.refuse_unidentified(&name, &object)?;
         let mut errors = validate_metadata_update(&object, stored, resource.has_strict_finalizers());
         errors.extend(strategy.validate_update(&call, &object, stored));
         self.refuse_invalid(&name, errors)?;
@@ -247,7 +247,7 @@ impl<'a> Pipeline<'a> {
             .strategy
             .prepare_for_create(&call, &mut object)
             .map_err(refuse)?;
-        self.refuse_invalid(&name, resource.strategy.validate_identity(&object))?;
+        self.refuse_unidentified(&name, &object)?;
         let mut errors = validate_metadata(resource, &object);
         errors.extend(resource.strategy.validate(&call, &object));
         self.refuse_invalid(&name, errors)?;
@@ -313,6 +313,19 @@ impl<'a> Pipeline<'a> {
                 .map_or_else(|| body.clone(), SmolStr::new_static),
         };
         ApiError::refusal(refusal, &resource.group_resource(), &kind, &self.target.name)
+    }
+
+    /// Refuses an object of another kind, in the name of that kind.
+    fn refuse_unidentified(&self, name: &str, object: &Value) -> Result<(), ApiError> {
+        let errors = self.resource().strategy.validate_identity(object);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let kind = GroupKind {
+            kind: object.str_at(&["kind"]).map(SmolStr::new).unwrap_or_default(),
+            ..self.resource().stored_kind()
+        };
+        Err(ApiError::invalid(&kind, name, &errors))
     }
 
     fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {

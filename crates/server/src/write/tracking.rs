@@ -140,7 +140,7 @@ impl Versions for ResourceVersions {
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
-        let converted = self.resource.strategy.convert(object.clone(), api_version);
+        let converted = self.resource.strategy.convert_for_managers(object.clone(), api_version);
         converted.map_err(|error| error.to_string())
     }
 }

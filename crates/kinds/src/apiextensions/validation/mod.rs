@@ -1,0 +1,607 @@
+//! What is wrong with a CustomResourceDefinition, in the order and the words of the reference.
+//!
+//! The reference keeps what all versions have in common above the versions, and names it there: the schema of a definition
+//! with one version stands at `spec.validation`, though its writer put it into `spec.versions[0]`.
+
+mod schema;
+mod structural;
+
+use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
+use holdfast_resource::structural::Node;
+use holdfast_resource::{FieldError, FieldPath};
+use holdfast_value::Value;
+
+use super::define::condition;
+use crate::validation::Errors;
+
+/// The most fields that objects of a version can be selected by.
+const MAX_SELECTABLE: usize = 8;
+
+/// The annotation by which groups of the Kubernetes community say that they were reviewed.
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// What is wrong with a definition that is to be created, or to take the place of `old`.
+pub(super) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
+    let mut errors = Errors::new();
+    if old.is_none() {
+        name(definition, &mut errors);
+    }
+    let null = Value::Null;
+    let spec = definition.get("spec").unwrap_or(&null);
+    validate_spec(spec, &mut errors);
+    if let Some(old) = old {
+        immutable(definition, old, &mut errors);
+    }
+    validate_status(definition, &mut errors);
+    stored_versions(definition, &mut errors);
+    approval(definition, old, &mut errors);
+    if spec.get("preserveUnknownFields").and_then(Value::as_bool) == Some(true) {
+        let field = FieldPath::new("spec.preserveUnknownFields");
+        errors.push(FieldError::invalid(&field, true, "must be false"));
+    }
+    errors
+}
+
+/// What is wrong with the status of a definition.
+pub(super) fn validate_status(definition: &Value, errors: &mut Errors) {
+    if let Some(accepted) = definition.at(&["status", "acceptedNames"]) {
+        names(accepted, &FieldPath::new("status.acceptedNames"), errors);
+    }
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.str_at(&[name]).unwrap_or_default()
+}
+
+fn items<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+    value.get(name).and_then(Value::as_list).map_or(&[], |list| list)
+}
+
+fn is_true(value: &Value, name: &str) -> bool {
+    value.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+fn name(definition: &Value, errors: &mut Errors) {
+    let name = definition.str_at(&["metadata", "name"]).unwrap_or_default();
+    let part = |path: &[&str]| definition.str_at(path).unwrap_or_default().to_owned();
+    let wanted = format!("{}.{}", part(&["spec", "names", "plural"]), part(&["spec", "group"]));
+    if !name.is_empty() && name != wanted {
+        let field = FieldPath::new("metadata.name");
+        errors.push(FieldError::invalid(
+            &field,
+            name,
+            "must be spec.names.plural+\".\"+spec.group",
+        ));
+    }
+}
+
+fn joined(faults: &Faults) -> String {
+    faults.join(",")
+}
+
+fn validate_spec(spec: &Value, errors: &mut Errors) {
+    let root = FieldPath::new("spec");
+    let (group, field) = (text(spec, "group"), root.child("group"));
+    let faults = dns_subdomain(group);
+    if group.is_empty() {
+        errors.push(FieldError::required(&field, ""));
+    } else if !faults.is_empty() {
+        errors.push(FieldError::invalid(&field, group, joined(&faults)));
+    } else if !group.contains('.') {
+        errors.push(FieldError::invalid(
+            &field,
+            group,
+            "should be a domain with at least one dot",
+        ));
+    }
+    let field = root.child("scope");
+    match text(spec, "scope") {
+        "" => errors.push(FieldError::required(&field, "")),
+        "Cluster" | "Namespaced" => {}
+        other => errors.push(FieldError::not_supported(&field, other, &["Cluster", "Namespaced"])),
+    }
+    let shared = Shared::of(items(spec, "versions"));
+    versions(spec, &root, &shared, errors);
+    for required in ["plural", "singular", "kind", "listKind"] {
+        if spec.str_at(&["names", required]).unwrap_or_default().is_empty() {
+            errors.push(FieldError::required(&root.child("names").child(required), ""));
+        }
+    }
+    if let Some(found) = spec.get("names") {
+        names(found, &root.child("names"), errors);
+    }
+    if let Some(first) = items(spec, "versions").first() {
+        shared.validate_above(first, &root, errors);
+    }
+    conversion(spec, &root.child("conversion"), errors);
+}
+
+/// What all versions have in common, and is told of above them.
+struct Shared {
+    schema: bool,
+    subresources: bool,
+    columns: bool,
+    selectable: bool,
+}
+
+impl Shared {
+    fn of(versions: &[Value]) -> Self {
+        let same = |name: &str| versions.windows(2).all(|pair| pair[0].get(name) == pair[1].get(name));
+        Self {
+            schema: same("schema"),
+            subresources: same("subresources"),
+            columns: same("additionalPrinterColumns"),
+            selectable: same("selectableFields"),
+        }
+    }
+
+    fn validate_above(&self, version: &Value, root: &FieldPath, errors: &mut Errors) {
+        if self.schema {
+            validation(version, &root.child("validation"), errors);
+        }
+        self.validate_parts(version, root, true, errors);
+    }
+
+    fn validate_within(&self, version: &Value, root: &FieldPath, errors: &mut Errors) {
+        if !self.schema {
+            validation(version, &root.child("schema"), errors);
+        }
+        self.validate_parts(version, root, false, errors);
+    }
+
+    fn validate_parts(&self, version: &Value, root: &FieldPath, above: bool, errors: &mut Errors) {
+        if self.subresources == above {
+            subresources(version, &root.child("subresources"), errors);
+        }
+        if self.columns == above {
+            columns(version, &root.child("additionalPrinterColumns"), errors);
+        }
+        if self.selectable == above {
+            selectable_fields(version, &root.child("selectableFields"), errors);
+        }
+    }
+}
+
+fn versions(spec: &Value, root: &FieldPath, shared: &Shared, errors: &mut Errors) {
+    let field = root.child("versions");
+    let versions = items(spec, "versions");
+    for (at, version) in versions.iter().enumerate() {
+        if version.at(&["schema", "openAPIV3Schema"]).is_none_or(Value::is_null) {
+            let field = field.index(at).child("schema").child("openAPIV3Schema");
+            errors.push(FieldError::required(&field, ""));
+        }
+    }
+    let (mut stored, mut names, mut unique) = (0, Vec::new(), true);
+    for (at, version) in versions.iter().enumerate() {
+        let (field, name) = (field.index(at), text(version, "name"));
+        stored += usize::from(is_true(version, "storage"));
+        unique &= !names.contains(&name);
+        names.push(name);
+        let faults = dns_label_1035(name);
+        if !faults.is_empty() {
+            errors.push(FieldError::invalid(&field.child("name"), name, joined(&faults)));
+        }
+        deprecation(version, &field.child("deprecationWarning"), errors);
+        shared.validate_within(version, &field, errors);
+    }
+    let found = || spec.get("versions").cloned().unwrap_or_default();
+    if !unique {
+        errors.push(FieldError::invalid(
+            &field,
+            found(),
+            "must contain unique version names",
+        ));
+    }
+    if stored != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(&field, found(), why));
+    }
+    // The reference keeps the name of the first version above the versions, too.
+    if let Some(name) = names.first().filter(|name| !name.is_empty()) {
+        let faults = dns_label_1035(name);
+        if !faults.is_empty() {
+            errors.push(FieldError::invalid(&root.child("version"), *name, joined(&faults)));
+        }
+    }
+}
+
+fn deprecation(version: &Value, field: &FieldPath, errors: &mut Errors) {
+    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
+        return;
+    };
+    let mut invalid = |why: String| errors.push(FieldError::invalid(field, warning, why));
+    if !is_true(version, "deprecated") {
+        invalid("can only be set for deprecated versions".to_owned());
+    }
+    if warning.is_empty() {
+        invalid("must not be an empty string".to_owned());
+    }
+    if warning.len() > 256 {
+        invalid("must be <= 256 characters long".to_owned());
+    }
+    let hidden = |letter: char| letter.is_control() || letter.is_whitespace() && letter != ' ';
+    if let Some((at, _)) = warning.char_indices().find(|(_, letter)| hidden(*letter)) {
+        invalid(format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+        ));
+    }
+}
+
+fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
+    let mut label = |field: FieldPath, name: &str| {
+        let faults = dns_label_1035(name);
+        if !name.is_empty() && !faults.is_empty() {
+            errors.push(FieldError::invalid(&field, name, joined(&faults)));
+        }
+    };
+    for name in ["plural", "singular"] {
+        label(root.child(name), text(names, name));
+    }
+    for name in ["kind", "listKind"] {
+        let found = text(names, name);
+        let faults = dns_label_1035(&found.to_lowercase());
+        if !found.is_empty() && !faults.is_empty() {
+            let why = format!("may have mixed case, but should otherwise match: {}", joined(&faults));
+            errors.push(FieldError::invalid(&root.child(name), found, why));
+        }
+    }
+    let labels = |list: &str, errors: &mut Errors| {
+        for (at, name) in items(names, list).iter().enumerate() {
+            let name = name.as_str().unwrap_or_default();
+            let faults = dns_label_1035(name);
+            if !faults.is_empty() {
+                errors.push(FieldError::invalid(&root.child(list).index(at), name, joined(&faults)));
+            }
+        }
+    };
+    labels("shortNames", errors);
+    let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
+    if !kind.is_empty() && kind == list_kind {
+        let why = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid(&root.child("listKind"), list_kind, why));
+    }
+    labels("categories", errors);
+}
+
+/// The schema of a version.
+fn validation(version: &Value, root: &FieldPath, errors: &mut Errors) {
+    let Some(schema) = version
+        .at(&["schema", "openAPIV3Schema"])
+        .filter(|schema| !schema.is_null())
+    else {
+        return;
+    };
+    let (field, before) = (root.child("openAPIV3Schema"), errors.len());
+    if version.at(&["subresources", "status"]).is_some() {
+        schema::beside_status(schema, &field, errors);
+    }
+    if is_true(schema, "nullable") {
+        let field = root.child("openAPIV3Schema.nullable");
+        errors.push(FieldError::forbidden(&field, "nullable cannot be true at the root"));
+    }
+    schema::validate(schema, &field, errors);
+    let found = structural::validate(schema, &field);
+    if !found.is_empty() {
+        errors.extend(found);
+    } else if errors.len() == before {
+        Node::read(schema).validate_defaults(&field, errors);
+    }
+}
+
+fn subresources(version: &Value, root: &FieldPath, errors: &mut Errors) {
+    let Some(scale) = version.at(&["subresources", "scale"]).filter(|scale| !scale.is_null()) else {
+        return;
+    };
+    for (name, required, below, why) in [
+        (
+            "specReplicasPath",
+            true,
+            &[".spec."][..],
+            "should be a json path under .spec",
+        ),
+        (
+            "statusReplicasPath",
+            true,
+            &[".status."],
+            "should be a json path under .status",
+        ),
+        (
+            "labelSelectorPath",
+            false,
+            &[".spec.", ".status."],
+            "should be a json path under either .spec or .status",
+        ),
+    ] {
+        let (field, path) = (root.child("scale").child(name), text(scale, name));
+        if path.is_empty() {
+            if required {
+                errors.push(FieldError::required(&field, ""));
+            }
+        } else if let Some(error) = simple_path(path, &field) {
+            errors.push(error);
+        } else if !below.iter().any(|below| path.starts_with(below)) {
+            errors.push(FieldError::invalid(&field, path, why));
+        }
+    }
+}
+
+fn simple_path(path: &str, field: &FieldPath) -> Option<FieldError> {
+    let why = "must be a simple json path starting with .";
+    (!path.starts_with('.')).then(|| FieldError::invalid(field, path, why))
+}
+
+fn columns(version: &Value, root: &FieldPath, errors: &mut Errors) {
+    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] = [
+        "byte",
+        "date",
+        "date-time",
+        "double",
+        "float",
+        "int32",
+        "int64",
+        "password",
+    ];
+    for (at, column) in items(version, "additionalPrinterColumns").iter().enumerate() {
+        let field = root.index(at);
+        if text(column, "name").is_empty() {
+            errors.push(FieldError::required(&field.child("name"), ""));
+        }
+        let (types, field_of_type) = (format!("must be one of {}", TYPES.join(",")), field.child("type"));
+        match text(column, "type") {
+            "" => errors.push(FieldError::required(&field_of_type, types)),
+            of if TYPES.contains(&of) => {}
+            of => errors.push(FieldError::invalid(&field_of_type, of, types)),
+        }
+        let format = text(column, "format");
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            let why = format!("must be one of {}", FORMATS.join(","));
+            errors.push(FieldError::invalid(&field.child("format"), format, why));
+        }
+        let (path, field) = (text(column, "jsonPath"), field.child("JSONPath"));
+        if path.is_empty() {
+            errors.push(FieldError::required(&field, ""));
+        } else {
+            errors.extend(simple_path(path, &field));
+        }
+    }
+}
+
+fn selectable_fields(version: &Value, root: &FieldPath, errors: &mut Errors) {
+    let null = Value::Null;
+    let schema = version.at(&["schema", "openAPIV3Schema"]).unwrap_or(&null);
+    let mut known: Vec<&str> = Vec::new();
+    for (at, selectable) in items(version, "selectableFields").iter().enumerate() {
+        let (field, path) = (root.index(at).child("jsonPath"), text(selectable, "jsonPath"));
+        if path.is_empty() {
+            errors.push(FieldError::required(&field, ""));
+            continue;
+        }
+        match schema::at_path(schema, path) {
+            Err(why) => errors.push(FieldError::invalid(&field, path, format!("is an invalid path: {why}"))),
+            Ok(found) => {
+                if !matches!(text(found, "type"), "string" | "boolean" | "integer") {
+                    let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+                    errors.push(FieldError::invalid(&field, path, why));
+                }
+                if known.contains(&path) {
+                    errors.push(FieldError::duplicate(&field, path));
+                } else {
+                    known.push(path);
+                }
+            }
+        }
+    }
+    if known.len() > MAX_SELECTABLE {
+        errors.push(FieldError::too_many(root, known.len(), MAX_SELECTABLE));
+    }
+}
+
+fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
+    let Some(conversion) = spec.get("conversion").filter(|conversion| !conversion.is_null()) else {
+        return;
+    };
+    let field = root.child("strategy");
+    let strategy = text(conversion, "strategy");
+    match strategy {
+        "" => errors.push(FieldError::required(&field, "")),
+        "None" | "Webhook" => {}
+        other => errors.push(FieldError::not_supported(&field, other, &["None", "Webhook"])),
+    }
+    // The reference keeps both parts of `webhook` beside the strategy.
+    let (client_field, versions_field) = (
+        root.child("webhookClientConfig"),
+        root.child("conversionReviewVersions"),
+    );
+    let set = |name: &str| conversion.at(&["webhook", name]).filter(|value| !value.is_null());
+    let (client, versions) = (set("clientConfig"), set("conversionReviewVersions"));
+    let versions: &[Value] = versions.and_then(Value::as_list).map_or(&[], |list| list);
+    if strategy != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if client.is_some() {
+            errors.push(FieldError::forbidden(&client_field, why));
+        }
+        if !versions.is_empty() {
+            errors.push(FieldError::forbidden(&versions_field, why));
+        }
+        return;
+    }
+    match client {
+        None => errors.push(FieldError::required(
+            &client_field,
+            "required when strategy is set to Webhook",
+        )),
+        Some(client) => webhook_client(client, &client_field, errors),
+    }
+    if versions.is_empty() {
+        errors.push(FieldError::required(&versions_field, ""));
+        return;
+    }
+    for (at, version) in versions.iter().enumerate() {
+        let (field, name) = (versions_field.index(at), version.as_str().unwrap_or_default());
+        if versions[..at].contains(version) {
+            errors.push(FieldError::invalid(&field, name, "duplicate version"));
+            continue;
+        }
+        let faults = dns_label_1035(name);
+        errors.extend(faults.into_iter().map(|why| FieldError::invalid(&field, name, why)));
+    }
+    if !versions
+        .iter()
+        .any(|version| matches!(version.as_str(), Some("v1" | "v1beta1")))
+    {
+        let why = "must include at least one of v1, v1beta1";
+        errors.push(FieldError::invalid(&versions_field, versions.to_vec(), why));
+    }
+}
+
+/// Where a webhook is: at a URL or behind a service.
+fn webhook_client(client: &Value, root: &FieldPath, errors: &mut Errors) {
+    let set = |name: &str| client.get(name).filter(|value| !value.is_null());
+    match (set("url"), set("service")) {
+        (Some(url), None) => webhook_url(url.as_str().unwrap_or_default(), &root.child("url"), errors),
+        (None, Some(service)) => {
+            let root = root.child("service");
+            for name in ["name", "namespace"] {
+                if text(service, name).is_empty() {
+                    let why = format!("service {name} is required");
+                    errors.push(FieldError::required(&root.child(name), why));
+                }
+            }
+            if let Some(port) = service.get("port").and_then(Value::as_i64)
+                && !(1..=65535).contains(&port)
+            {
+                let why = "port is not valid: must be between 1 and 65535, inclusive";
+                errors.push(FieldError::invalid(&root.child("port"), port, why));
+            }
+        }
+        _ => errors.push(FieldError::required(root, "exactly one of url or service is required")),
+    }
+}
+
+fn webhook_url(url: &str, field: &FieldPath, errors: &mut Errors) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let mut invalid = |value: &str, why: String| errors.push(FieldError::invalid(field, value, why));
+    if scheme != "https" {
+        invalid(scheme, format!("'https' is the only allowed URL scheme{FORM}"));
+    }
+    if host.is_empty() {
+        invalid(host, format!("host must be specified{FORM}"));
+    }
+    for (value, what) in [
+        (user, "user information is"),
+        (fragment, "fragments are"),
+        (query, "query parameters are"),
+    ] {
+        if !value.is_empty() {
+            invalid(value, format!("{what} not permitted in the URL"));
+        }
+    }
+}
+
+/// What stays: group and plural always, since they are the name; scope and kind once objects may have come to be.
+fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
+    let established = condition(old, "Established");
+    for (path, always) in [
+        (&["spec", "scope"][..], false),
+        (&["spec", "names", "kind"], false),
+        (&["spec", "group"], true),
+        (&["spec", "names", "plural"], true),
+    ] {
+        let (now, before) = (definition.at(path), old.at(path));
+        if (always || established) && now != before {
+            let field = FieldPath::new(&path.join("."));
+            let value = now.cloned().unwrap_or_default();
+            errors.push(FieldError::invalid(&field, value, "field is immutable"));
+        }
+    }
+}
+
+fn stored_versions(definition: &Value, errors: &mut Errors) {
+    let root = FieldPath::new("status.storedVersions");
+    let null = Value::Null;
+    let stored = items(definition.get("status").unwrap_or(&null), "storedVersions");
+    if stored.is_empty() {
+        errors.push(FieldError::invalid(
+            &root,
+            Value::Null,
+            "must have at least one stored version",
+        ));
+    }
+    let versions = items(definition.get("spec").unwrap_or(&null), "versions");
+    let is_stored = |name: &str| stored.iter().any(|stored| stored.as_str() == Some(name));
+    for version in versions.iter().filter(|version| is_true(version, "storage")) {
+        let name = text(version, "name");
+        if !is_stored(name) {
+            let why = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(&root, stored.to_vec(), why));
+        }
+    }
+    for (at, name) in stored.iter().enumerate() {
+        let name = name.as_str().unwrap_or_default();
+        if !versions.iter().any(|version| text(version, "name") == name) {
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.push(FieldError::invalid(&root.index(at), name, why));
+        }
+    }
+}
+
+/// How a group of the Kubernetes community says whether it was reviewed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Invalid,
+    Given,
+    Bypassed,
+}
+
+fn approval_of(definition: &Value) -> Approval {
+    let text = definition
+        .str_at(&["metadata", "annotations", APPROVAL])
+        .unwrap_or_default();
+    let host = text.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
+    match text {
+        "" => Approval::Missing,
+        text if text.starts_with("unapproved") => Approval::Bypassed,
+        _ if !host.is_empty() => Approval::Given,
+        _ => Approval::Invalid,
+    }
+}
+
+fn approval(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
+    let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
+        let rest = group.strip_suffix(domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    });
+    let now = approval_of(definition);
+    // Who never said anything need not begin to.
+    if !protected || old.is_some_and(|old| approval_of(old) == now) {
+        return;
+    }
+    let field = FieldPath::new("metadata.annotations").key(APPROVAL);
+    let link = "see https://github.com/kubernetes/enhancements/pull/1111";
+    match now {
+        Approval::Missing => {
+            let why = format!("protected groups must have approval annotation {APPROVAL:?}, {link}");
+            errors.push(FieldError::required(&field, why));
+        }
+        Approval::Invalid => {
+            let text = definition
+                .str_at(&["metadata", "annotations", APPROVAL])
+                .unwrap_or_default();
+            let why = format!(
+                "protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \"unapproved\", {link}"
+            );
+            errors.push(FieldError::invalid(&field, text, why));
+        }
+        Approval::Given | Approval::Bypassed => {}
+    }
+}

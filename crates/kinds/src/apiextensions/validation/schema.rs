@@ -1,0 +1,343 @@
+//! What a definition may say in a JSON schema, keyword by keyword.
+
+use holdfast_resource::{FieldError, FieldPath};
+use holdfast_value::Value;
+
+use super::{is_true, items, text};
+use crate::validation::Errors;
+
+/// How deep schemas may lie within each other.
+const MAX_DEPTH: usize = 128;
+
+/// Keywords that may stand at the root beside a status subresource, in the order of messages.
+const AT_ROOT: [(&str, &str); 22] = [
+    ("description", "Description"),
+    ("type", "Type"),
+    ("format", "Format"),
+    ("title", "Title"),
+    ("maximum", "Maximum"),
+    ("exclusiveMaximum", "ExclusiveMaximum"),
+    ("minimum", "Minimum"),
+    ("exclusiveMinimum", "ExclusiveMinimum"),
+    ("maxLength", "MaxLength"),
+    ("minLength", "MinLength"),
+    ("pattern", "Pattern"),
+    ("maxItems", "MaxItems"),
+    ("minItems", "MinItems"),
+    ("uniqueItems", "UniqueItems"),
+    ("multipleOf", "MultipleOf"),
+    ("required", "Required"),
+    ("items", "Items"),
+    ("properties", "Properties"),
+    ("externalDocs", "ExternalDocs"),
+    ("example", "Example"),
+    ("x-kubernetes-preserve-unknown-fields", "XPreserveUnknownFields"),
+    ("x-kubernetes-validations", "XValidations"),
+];
+
+/// What may not stand at the root of a schema whose status is written apart: it would be lost there.
+pub(super) fn beside_status(schema: &Value, field: &FieldPath, errors: &mut Errors) {
+    for (keyword, value) in schema.as_map().into_iter().flatten() {
+        if keyword == "type" && value.as_str().is_some_and(|of| !of.is_empty() && of != "object") {
+            let why =
+                "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+            let field = FieldPath::new(&format!("{}.type", field.as_str()));
+            errors.push(FieldError::invalid(&field, value.clone(), why));
+            return;
+        }
+        let known = AT_ROOT.iter().any(|(known, _)| known == keyword);
+        if !known && !is_unset(value) {
+            let allowed: Vec<&str> = AT_ROOT.iter().map(|(_, name)| *name).collect();
+            let why = format!(
+                "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
+                allowed.join(" ")
+            );
+            errors.push(FieldError::invalid(field, schema.clone(), why));
+            return;
+        }
+    }
+}
+
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::List(list) => list.is_empty(),
+        _ => false,
+    }
+}
+
+/// What is wrong with the schema of a version.
+pub(super) fn validate(schema: &Value, field: &FieldPath, errors: &mut Errors) {
+    Walk { errors, depth: 0 }.schema(schema, field, true, None);
+}
+
+struct Walk<'e> {
+    errors: &'e mut Errors,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    /// A schema and all below it. `no_defaults` says why none may stand here.
+    fn schema(&mut self, schema: &Value, field: &FieldPath, is_root: bool, no_defaults: Option<&str>) {
+        if self.depth > MAX_DEPTH {
+            self.errors
+                .push(FieldError::forbidden(field, "schemas are nested too deep"));
+            return;
+        }
+        if schema.as_map().is_none() {
+            return;
+        }
+        self.depth += 1;
+        self.keywords(schema, field, no_defaults);
+        self.below(schema, field, is_root, no_defaults);
+        self.extensions(schema, field);
+        self.depth -= 1;
+    }
+
+    fn forbid(&mut self, field: &FieldPath, keyword: &str, why: &str) {
+        self.errors.push(FieldError::forbidden(&field.child(keyword), why));
+    }
+
+    fn keywords(&mut self, schema: &Value, field: &FieldPath, no_defaults: Option<&str>) {
+        let set = |keyword: &str| schema.get(keyword).is_some_and(|value| !value.is_null());
+        let filled = |keyword: &str| {
+            schema
+                .get(keyword)
+                .and_then(Value::as_map)
+                .is_some_and(|map| !map.is_empty())
+        };
+        if let Some(place) = no_defaults.filter(|_| set("default")) {
+            self.forbid(field, "default", &format!("must not be set {place}"));
+        }
+        if !text(schema, "id").is_empty() {
+            self.forbid(field, "id", "id is not supported");
+        }
+        if set("additionalItems") {
+            self.forbid(field, "additionalItems", "additionalItems is not supported");
+        }
+        for keyword in ["patternProperties", "definitions"] {
+            if filled(keyword) {
+                self.forbid(field, keyword, &format!("{keyword} is not supported"));
+            }
+        }
+        if set("dependencies") {
+            self.forbid(field, "dependencies", "dependencies is not supported");
+        }
+        if set("$ref") {
+            self.forbid(field, "$ref", "$ref is not supported");
+        }
+        const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+        match text(schema, "type") {
+            "null" => self.forbid(
+                field,
+                "type",
+                "type cannot be set to null, use nullable as an alternative",
+            ),
+            "" => {}
+            of if TYPES.contains(&of) => {}
+            of => {
+                let error = FieldError::not_supported(&field.child("type"), of, &TYPES);
+                self.errors.push(error);
+            }
+        }
+        if schema.get("items").and_then(Value::as_list).is_some() {
+            self.forbid(field, "items", "items must be a schema object and not an array");
+        }
+        if is_true(schema, "uniqueItems") {
+            let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+            self.forbid(field, "uniqueItems", why);
+        }
+    }
+
+    fn below(&mut self, schema: &Value, field: &FieldPath, is_root: bool, no_defaults: Option<&str>) {
+        let properties = schema.get("properties").and_then(Value::as_map);
+        if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
+            let says = additional.as_map().is_some() || additional.as_bool() == Some(false);
+            if says && properties.is_some_and(|properties| !properties.is_empty()) {
+                let why = "additionalProperties and properties are mutual exclusive";
+                self.forbid(field, "additionalProperties", why);
+            }
+            self.schema(additional, &field.child("additionalProperties"), false, no_defaults);
+        }
+        for (name, of) in properties.into_iter().flatten() {
+            let place = format!("in top-level {name}");
+            let top = is_root && matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
+            let no_defaults = if top { Some(place.as_str()) } else { no_defaults };
+            self.schema(of, &field.child("properties").key(name), false, no_defaults);
+        }
+        if let Some(not) = schema.get("not") {
+            self.schema(not, &field.child("not"), false, no_defaults);
+        }
+        for junctor in ["allOf", "oneOf", "anyOf"] {
+            for (at, of) in items(schema, junctor).iter().enumerate() {
+                self.schema(of, &field.child(junctor).index(at), false, no_defaults);
+            }
+        }
+        match schema.get("items") {
+            Some(Value::List(list)) => {
+                for (at, of) in list.iter().enumerate() {
+                    self.schema(of, &field.child("items").index(at), false, no_defaults);
+                }
+            }
+            Some(of) => self.schema(of, &field.child("items"), false, no_defaults),
+            None => {}
+        }
+    }
+
+    /// The marks of lists and maps.
+    fn extensions(&mut self, schema: &Value, field: &FieldPath) {
+        let of = text(schema, "type");
+        if schema
+            .get("x-kubernetes-preserve-unknown-fields")
+            .and_then(Value::as_bool)
+            == Some(false)
+        {
+            let field = field.child("x-kubernetes-preserve-unknown-fields");
+            self.errors
+                .push(FieldError::invalid(&field, false, "must be true or undefined"));
+        }
+        let mark = |name: &str| schema.get(name).and_then(Value::as_str);
+        for (name, wanted, supported) in [
+            ("x-kubernetes-map-type", "object", &["atomic", "granular"][..]),
+            ("x-kubernetes-list-type", "array", &["atomic", "set", "map"]),
+        ] {
+            let Some(found) = mark(name) else { continue };
+            if of != wanted {
+                let (field, why) = (field.child("type"), format!("must be {wanted} if {name} is specified"));
+                self.errors.push(if of.is_empty() {
+                    FieldError::required(&field, why)
+                } else {
+                    FieldError::invalid(&field, of, why)
+                });
+            }
+            if !supported.contains(&found) {
+                let error = FieldError::not_supported(&field.child(name), found, supported);
+                self.errors.push(error);
+            }
+        }
+        let list_type = mark("x-kubernetes-list-type");
+        if !items(schema, "x-kubernetes-list-map-keys").is_empty() && list_type != Some("map") {
+            let (field, why) = (
+                field.child("x-kubernetes-list-type"),
+                "must be map if x-kubernetes-list-map-keys is non-empty",
+            );
+            self.errors.push(match list_type {
+                None => FieldError::required(&field, why),
+                Some(found) => FieldError::invalid(&field, found, why),
+            });
+        }
+        if list_type == Some("map") {
+            self.keys(schema, field);
+        }
+        if let (Some(list_type @ ("set" | "map")), Some(item)) = (list_type, schema.get("items")) {
+            self.members(list_type, schema, item, &field.child("items"));
+        }
+    }
+
+    /// The keys of a list that is a map.
+    fn keys(&mut self, schema: &Value, field: &FieldPath) {
+        let (keys, keys_field) = (
+            items(schema, "x-kubernetes-list-map-keys"),
+            field.child("x-kubernetes-list-map-keys"),
+        );
+        if keys.is_empty() {
+            let why = "must not be empty if x-kubernetes-list-type is map";
+            self.errors.push(FieldError::required(&keys_field, why));
+        }
+        let items_field = field.child("items");
+        let Some(item) = schema.get("items").filter(|item| item.as_map().is_some()) else {
+            let why = "must have a schema if x-kubernetes-list-type is map";
+            self.errors.push(FieldError::required(&items_field, why));
+            return;
+        };
+        if text(item, "type") != "object" {
+            let why = "must be object if parent array's x-kubernetes-list-type is map";
+            let error = FieldError::invalid(&items_field.child("type"), text(item, "type"), why);
+            self.errors.push(error);
+            return;
+        }
+        let shown = || Value::from(keys.to_vec());
+        for (at, key) in keys.iter().enumerate() {
+            let name = key.as_str().unwrap_or_default();
+            match item.at(&["properties", name]) {
+                Some(of) if matches!(text(of, "type"), "array" | "object") => {
+                    let field = items_field.child("properties").key(name).child("type");
+                    let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                    self.errors.push(FieldError::invalid(&field, text(item, "type"), why));
+                }
+                Some(_) => {}
+                None => {
+                    let why = "entries must all be names of item properties";
+                    self.errors.push(FieldError::invalid(&keys_field, shown(), why));
+                }
+            }
+            if keys[..at].contains(key) {
+                let why = "must not contain duplicate entries";
+                self.errors.push(FieldError::invalid(&keys_field, shown(), why));
+            }
+        }
+    }
+
+    /// The items of a list that is a set or a map.
+    fn members(&mut self, list_type: &str, schema: &Value, item: &Value, field: &FieldPath) {
+        if is_true(item, "nullable") {
+            let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+            self.forbid(field, "nullable", &why);
+        }
+        if list_type == "set" {
+            let (mark, unmarked) = match text(item, "type") {
+                "object" => ("x-kubernetes-map-type", false),
+                "array" => ("x-kubernetes-list-type", true),
+                _ => return,
+            };
+            let found = item.get(mark);
+            let atomic = found.and_then(Value::as_str) == Some("atomic") || found.is_none() && unmarked;
+            if !atomic {
+                let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
+                let found = found.cloned().unwrap_or_default();
+                self.errors.push(FieldError::invalid(&field.child(mark), found, why));
+            }
+            return;
+        }
+        for key in items(schema, "x-kubernetes-list-map-keys")
+            .iter()
+            .filter_map(Value::as_str)
+        {
+            let Some(of) = item.at(&["properties", key]) else {
+                continue;
+            };
+            let field = field.child("properties").key(key);
+            let required = items(item, "required").iter().any(|name| name.as_str() == Some(key));
+            if !required && of.get("default").is_none_or(Value::is_null) {
+                let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+                self.errors.push(FieldError::required(&field.child("default"), why));
+            }
+            if is_true(of, "nullable") {
+                let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+                self.forbid(&field, "nullable", why);
+            }
+        }
+    }
+}
+
+/// The schema of the field at a path such as `.spec.color`.
+///
+/// # Errors
+/// Why the path leads to none.
+pub(super) fn at_path<'v>(schema: &'v Value, path: &str) -> Result<&'v Value, String> {
+    let Some(names) = path.strip_prefix('.') else {
+        let first = path.split(['.', '[']).next().unwrap_or_default();
+        return Err(format!("expected [ or . but got: {first}"));
+    };
+    let mut found = schema;
+    for name in names.split('.') {
+        let (name, bracket) = name.split_once('[').map_or((name, false), |(name, _)| (name, true));
+        let next = found.at(&["properties", name]);
+        found = next.ok_or("does not refer to a valid field")?;
+        if bracket {
+            return Err("array notation is not allowed".to_owned());
+        }
+    }
+    Ok(found)
+}

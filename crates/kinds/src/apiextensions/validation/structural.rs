@@ -1,0 +1,382 @@
+//! Whether a schema is structural: what values look like is said outside of `allOf`, `anyOf`, `oneOf` and `not`, once and
+//! completely
+//! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>).
+
+use holdfast_resource::structural::Pattern;
+use holdfast_resource::{FieldError, FieldPath};
+use holdfast_value::Value;
+
+use super::{is_true, items, text};
+use crate::validation::Errors;
+
+/// How deep schemas are looked into; deeper ones are refused before.
+const MAX_DEPTH: usize = 130;
+
+/// Why the schema is not structural, in the order of the messages.
+pub(super) fn validate(schema: &Value, field: &FieldPath) -> Errors {
+    let mut walk = Walk {
+        errors: Errors::new(),
+        depth: 0,
+    };
+    walk.schema(schema, Level::Root, field);
+    walk.complete(schema, field);
+    let mut errors = walk.errors;
+    errors.sort_by_cached_key(ToString::to_string);
+    errors
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+struct Walk {
+    errors: Errors,
+    depth: usize,
+}
+
+fn set(schema: &Value, keyword: &str) -> bool {
+    schema.get(keyword).is_some_and(|value| !value.is_null())
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let map = schema.get("properties").and_then(Value::as_map);
+    map.into_iter().flatten().map(|(name, of)| (name.as_str(), of))
+}
+
+/// Whether the choices are exactly those that say "a whole number or a text".
+fn is_int_or_string(choices: &[Value]) -> bool {
+    let is = |choice: &Value, of: &str| choice.as_map().is_some_and(|map| map.len() == 1) && text(choice, "type") == of;
+    matches!(choices, [a, b] if is(a, "integer") && is(b, "string"))
+}
+
+impl Walk {
+    fn required(&mut self, field: FieldPath, why: &str) {
+        self.errors.push(FieldError::required(&field, why));
+    }
+
+    fn forbidden(&mut self, field: FieldPath, why: &str) {
+        self.errors.push(FieldError::forbidden(&field, why));
+    }
+
+    fn invalid(&mut self, field: FieldPath, value: impl Into<Value>, why: &str) {
+        self.errors.push(FieldError::invalid(&field, value, why));
+    }
+
+    fn schema(&mut self, schema: &Value, level: Level, field: &FieldPath) {
+        if self.depth > MAX_DEPTH {
+            return;
+        }
+        self.depth += 1;
+        self.shape(schema, level, field);
+        self.values(schema, field);
+        self.depth -= 1;
+    }
+
+    fn shape(&mut self, schema: &Value, level: Level, field: &FieldPath) {
+        let of = text(schema, "type");
+        let embedded = is_true(schema, "x-kubernetes-embedded-resource");
+        let preserves = is_true(schema, "x-kubernetes-preserve-unknown-fields");
+        let int_or_string = is_true(schema, "x-kubernetes-int-or-string");
+        match schema.get("items").filter(|item| item.as_map().is_some()) {
+            Some(item) => self.schema(item, Level::Item, &field.child("items")),
+            None if of == "array" => self.required(field.child("items"), "must be specified"),
+            None => {}
+        }
+        for (name, below) in properties(schema) {
+            self.schema(below, Level::Field, &field.child("properties").key(name));
+        }
+        if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
+            let field = field.child("additionalProperties");
+            if level == Level::Root {
+                self.forbidden(field.clone(), "must not be used at the root");
+            }
+            if embedded {
+                let why = "must not be used if x-kubernetes-embedded-resource is set";
+                self.forbidden(field.clone(), why);
+            }
+            if additional.as_map().is_some() {
+                self.schema(additional, Level::Field, &field);
+            }
+        }
+        if int_or_string {
+            for (name, also) in [
+                ("x-kubernetes-preserve-unknown-fields", preserves),
+                ("x-kubernetes-embedded-resource", embedded),
+            ] {
+                if also {
+                    self.invalid(
+                        field.child(name),
+                        true,
+                        "must be false if x-kubernetes-int-or-string is true",
+                    );
+                }
+            }
+        }
+        let type_field = field.child("type");
+        if embedded && of != "object" {
+            let why = "must be object if x-kubernetes-embedded-resource is true";
+            if of.is_empty() {
+                self.required(type_field.clone(), why);
+            } else {
+                self.invalid(type_field.clone(), of, why);
+            }
+        } else if of.is_empty() && !int_or_string && !preserves {
+            let why = match level {
+                Level::Root => "must not be empty at the root",
+                Level::Item => "must not be empty for specified array items",
+                Level::Field => "must not be empty for specified object fields",
+            };
+            self.required(type_field.clone(), why);
+        }
+        if level == Level::Root && !of.is_empty() && of != "object" {
+            self.invalid(type_field, of, "must be object at the root");
+        }
+        self.identity(schema, level, embedded, field);
+        if embedded && !preserves && properties(schema).next().is_none() {
+            let why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+            self.required(field.child("properties"), why);
+        }
+    }
+
+    /// What every object has, whatever its schema says of it.
+    fn identity(&mut self, schema: &Value, level: Level, embedded: bool, field: &FieldPath) {
+        let is_object = level == Level::Root || embedded;
+        for name in ["kind", "apiVersion"] {
+            let Some(of) = schema.at(&["properties", name]).filter(|_| is_object) else {
+                continue;
+            };
+            if text(of, "type") != "string" {
+                let field = field.child("properties").key(name).child("type");
+                self.invalid(field, text(of, "type"), "must be string");
+            }
+        }
+        let Some(metadata) = schema.at(&["properties", "metadata"]) else {
+            return;
+        };
+        let field = field.child("properties").key("metadata");
+        if is_object && text(metadata, "type") != "object" {
+            self.invalid(field.child("type"), text(metadata, "type"), "must be object");
+        }
+        let says_more = |(keyword, value): (&str, &Value)| match keyword {
+            "type" | "default" => false,
+            "properties" => value
+                .as_map()
+                .is_some_and(|map| map.iter().any(|(name, _)| name != "name" && name != "generateName")),
+            _ => !value.is_null(),
+        };
+        let mut keywords = metadata
+            .as_map()
+            .into_iter()
+            .flatten()
+            .map(|(keyword, value)| (keyword.as_str(), value));
+        if level == Level::Root && keywords.any(says_more) {
+            let why =
+                "must not specify anything other than name and generateName, but metadata is implicitly specified";
+            self.forbidden(field, why);
+        }
+    }
+
+    /// The value validations of a schema.
+    fn values(&mut self, schema: &Value, field: &FieldPath) {
+        let first_of_all = items(schema, "allOf").first();
+        let skips_any = is_int_or_string(items(schema, "anyOf"));
+        let skips_first = first_of_all.is_some_and(|first| is_int_or_string(items(first, "anyOf")));
+        self.junctors(schema, skips_any, skips_first, field);
+        let pattern = text(schema, "pattern");
+        if let Err(error) = Pattern::check(pattern) {
+            let why = format!("must be a valid regular expression, but isn't: {error}");
+            self.invalid(field.child("pattern"), pattern, &why);
+        }
+    }
+
+    fn junctors(&mut self, schema: &Value, skips_any: bool, skips_first: bool, field: &FieldPath) {
+        for (junctor, skipped) in [("anyOf", skips_any), ("allOf", false), ("oneOf", false)] {
+            for (at, nested) in items(schema, junctor).iter().enumerate().filter(|_| !skipped) {
+                let skips_any = junctor == "allOf" && at == 0 && skips_first;
+                self.nested(nested, skips_any, &field.child(junctor).index(at));
+            }
+        }
+        if let Some(not) = schema.get("not") {
+            self.nested(not, false, &field.child("not"));
+        }
+    }
+
+    /// A schema within a junctor: it may check values, and say nothing of what they look like.
+    fn nested(&mut self, schema: &Value, skips_any: bool, field: &FieldPath) {
+        if self.depth > MAX_DEPTH || schema.as_map().is_none() {
+            return;
+        }
+        self.depth += 1;
+        self.junctors(schema, skips_any, false, field);
+        if let Some(item) = schema.get("items") {
+            self.nested(item, false, &field.child("items"));
+        }
+        for (name, below) in properties(schema) {
+            self.nested(below, false, &field.child("properties").key(name));
+        }
+        for (keyword, word) in [
+            ("type", "empty"),
+            ("additionalProperties", "undefined"),
+            ("default", "undefined"),
+            ("title", "empty"),
+            ("description", "empty"),
+            ("nullable", "false"),
+            ("externalDocs", "undefined"),
+            ("x-kubernetes-preserve-unknown-fields", "false"),
+            ("x-kubernetes-embedded-resource", "false"),
+            ("x-kubernetes-int-or-string", "false"),
+            ("x-kubernetes-list-map-keys", "empty"),
+            ("x-kubernetes-list-type", "undefined"),
+            ("x-kubernetes-map-type", "undefined"),
+            ("x-kubernetes-validations", "empty"),
+        ] {
+            let says = match (word, schema.get(keyword)) {
+                ("empty", Some(Value::String(text))) => !text.is_empty(),
+                ("empty", Some(Value::List(list))) => !list.is_empty(),
+                ("false", Some(value)) => value.as_bool() == Some(true),
+                ("undefined", _) => set(schema, keyword),
+                _ => false,
+            };
+            if says {
+                self.forbidden(field.child(keyword), &format!("must be {word} to be structural"));
+            }
+        }
+        if schema.at(&["properties", "metadata"]).is_some() {
+            let field = field.child("properties").key("metadata");
+            self.forbidden(field, "must not be specified in a nested context");
+        }
+        self.depth -= 1;
+    }
+
+    /// What junctors check is specified outside of them.
+    fn complete(&mut self, schema: &Value, field: &FieldPath) {
+        if self.depth > MAX_DEPTH {
+            return;
+        }
+        self.depth += 1;
+        self.complete_junctors(schema, schema, field, field);
+        if let Some(item) = schema.get("items") {
+            self.complete(item, &field.child("items"));
+        }
+        for (name, below) in properties(schema) {
+            self.complete(below, &field.child("properties").key(name));
+        }
+        if let Some(additional) = schema.get("additionalProperties") {
+            self.complete(additional, &field.child("additionalProperties"));
+        }
+        self.depth -= 1;
+    }
+
+    fn complete_junctors(&mut self, nested: &Value, schema: &Value, field: &FieldPath, nested_field: &FieldPath) {
+        if let Some(not) = nested.get("not") {
+            self.complete_nested(not, schema, field, &nested_field.child("not"));
+        }
+        for junctor in ["allOf", "anyOf", "oneOf"] {
+            for (at, of) in items(nested, junctor).iter().enumerate() {
+                self.complete_nested(of, schema, field, &nested_field.child(junctor).index(at));
+            }
+        }
+    }
+
+    fn complete_nested(&mut self, nested: &Value, schema: &Value, field: &FieldPath, nested_field: &FieldPath) {
+        if self.depth > MAX_DEPTH {
+            return;
+        }
+        self.depth += 1;
+        self.complete_junctors(nested, schema, field, nested_field);
+        let mut below = |nested: &Value, schema: Option<&Value>, field: FieldPath, nested_field: FieldPath| match schema
+        {
+            Some(schema) => self.complete_nested(nested, schema, &field, &nested_field),
+            None => self.required(field, &format!("because it is defined in {nested_field}")),
+        };
+        if let Some(item) = nested.get("items") {
+            below(
+                item,
+                schema.get("items"),
+                field.child("items"),
+                nested_field.child("items"),
+            );
+        }
+        for (name, of) in properties(nested) {
+            below(
+                of,
+                schema.at(&["properties", name]),
+                field.child("properties").key(name),
+                nested_field.child("properties").key(name),
+            );
+        }
+        self.depth -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    fn told(schema: &str) -> Vec<String> {
+        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        validate(&schema, &FieldPath::new("s"))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn a_structural_schema_says_once_what_values_look_like() {
+        for (schema, expected) in [
+            (
+                r#"{"type":"object","properties":{"a":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]}}}"#,
+                vec![],
+            ),
+            (
+                r#"{"properties":{"a":{"type":"string"}}}"#,
+                vec!["s.type: Required value: must not be empty at the root"],
+            ),
+            (
+                r#"{"type":"array","items":{"type":"string"}}"#,
+                vec![r#"s.type: Invalid value: "array": must be object at the root"#],
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{}}}"#,
+                vec!["s.properties[a].type: Required value: must not be empty for specified object fields"],
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"type":"array"}}}"#,
+                vec!["s.properties[a].items: Required value: must be specified"],
+            ),
+            (
+                r#"{"type":"object","additionalProperties":{"type":"string"}}"#,
+                vec!["s.additionalProperties: Forbidden: must not be used at the root"],
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"type":"string"}},"anyOf":[{"properties":{"a":{"type":"string"}}}]}"#,
+                vec!["s.anyOf[0].properties[a].type: Forbidden: must be empty to be structural"],
+            ),
+            (
+                r#"{"type":"object","allOf":[{"properties":{"b":{"minLength":1}}}]}"#,
+                vec!["s.properties[b]: Required value: because it is defined in s.allOf[0].properties[b]"],
+            ),
+            (
+                r#"{"type":"object","properties":{"metadata":{"type":"object","properties":{"labels":{"type":"object"}}}}}"#,
+                vec![
+                    "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified",
+                ],
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"type":"string","pattern":"a("}}}"#,
+                vec!["s.properties[a].pattern"],
+            ),
+        ] {
+            let found = told(schema);
+            assert_eq!(found.len(), expected.len(), "{schema}: {found:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                assert!(found.starts_with(expected), "{found}");
+            }
+        }
+    }
+}
