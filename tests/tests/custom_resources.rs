@@ -240,3 +240,29 @@ async fn a_definition_takes_its_objects_along() {
     define(&target, &sizes()).await;
     assert_eq!(get(&target, WIDGETS).await.1["items"], json!([]));
 }
+
+#[tokio::test]
+async fn documents_tell_of_custom_resources_and_follow_their_definition() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    define(&target, &sizes()).await;
+    let (code, document) = get(&target, "/openapi/v3/apis/example.com/v1").await;
+    assert_eq!(code, StatusCode::OK);
+    let size = |document: &Value| {
+        let schema = &document["components"]["schemas"]["com.example.v1.Widget"];
+        schema["properties"]["spec"]["properties"]["size"].clone()
+    };
+    assert_eq!(size(&document), json!({"type": "integer", "maximum": 9, "default": 3}));
+    let operation = &document["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets"]["post"];
+    assert_eq!(operation["operationId"], "createExampleComV1NamespacedWidget");
+
+    let larger = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+    let changed = json!({"spec": {"versions": definition(&larger)["spec"]["versions"]}});
+    let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
+    assert_eq!(code, StatusCode::OK);
+    let (_, document) = get(&target, "/openapi/v3/apis/example.com/v1").await;
+    assert_eq!(size(&document), json!({"type": "integer"}));
+    let (_, discovered) = get(&target, "/apis/example.com/v1").await;
+    assert_eq!(discovered["resources"][0]["name"], "widgets");
+    assert_eq!(discovered["resources"][1]["name"], "widgets/status");
+}

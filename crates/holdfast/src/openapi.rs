@@ -41,9 +41,17 @@ impl Documents {
 impl Source for Documents {
     fn fingerprint(&self) -> Vec<u8> {
         let mut all = format!("{KUBERNETES} {}", env!("CARGO_PKG_VERSION"));
-        for group_version in self.registry.load().group_versions() {
+        let registry = self.registry.load();
+        for group_version in registry.group_versions() {
             all.push('\n');
             all.push_str(&group_version.api_version());
+        }
+        for definition in registry
+            .resources()
+            .iter()
+            .filter_map(|resource| resource.definition.as_ref())
+        {
+            all.push_str(&format!("\n{} {}", definition.name, definition.serial));
         }
         all.into_bytes()
     }

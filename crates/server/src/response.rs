@@ -119,6 +119,7 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
     if retry_after > 0 {
         response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
     }
+    add_warnings(response.headers_mut(), &error.status().warnings);
     response
 }
 

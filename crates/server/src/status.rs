@@ -28,6 +28,8 @@ pub struct Status {
     pub details: Option<Details>,
     /// The token with which a list that expired can go on all the same (`metadata.continue`); empty for none.
     pub continue_token: String,
+    /// What the client is warned of besides; told in headers.
+    pub warnings: Vec<String>,
 }
 
 /// What a `Status` is about.
@@ -102,6 +104,7 @@ impl ApiError {
             message: message.into(),
             details,
             continue_token: String::new(),
+            warnings: Vec::new(),
         }))
     }
 
@@ -462,6 +465,13 @@ impl ApiError {
     /// The HTTP status code.
     pub fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The same error for a client that is warned besides.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.0.warnings = warnings;
+        self
     }
 
     /// The reason, empty where there is none.

@@ -6,7 +6,7 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use super::operations::{Answer, Body, PATCH, PathItem};
 use super::schemas::{SchemaWriter, closure};
-use super::{Descriptions, Form, object, paths};
+use super::{Descriptions, Form, custom, object, paths};
 use crate::schema::{TypeId, TypeTable};
 use crate::{GroupVersion, Registry};
 
@@ -63,8 +63,12 @@ impl<'a> Publication<'a> {
             Subject::GroupVersion(group_version) => Some(group_version),
             _ => None,
         };
+        let mut schemas = self.schemas(Form::V3, types, told.as_ref());
+        if let Some(group_version) = &told {
+            self.add_custom(Form::V3, group_version, &mut schemas);
+        }
         let mut components = Map::new();
-        components.insert("schemas", self.schemas(Form::V3, types, told.as_ref()));
+        components.insert("schemas", schemas);
         components.insert("securitySchemes", security());
         let mut document = Map::new();
         document.insert("openapi", "3.0.0");
@@ -85,7 +89,11 @@ impl<'a> Publication<'a> {
         document.insert("swagger", "2.0");
         document.insert("info", self.info());
         document.insert("paths", write_paths(&items, Form::V2));
-        document.insert("definitions", self.schemas(Form::V2, published.collect(), None));
+        let mut definitions = self.schemas(Form::V2, published.collect(), None);
+        for group_version in self.registry.group_versions() {
+            self.add_custom(Form::V2, group_version, &mut definitions);
+        }
+        document.insert("definitions", definitions);
         document.insert("securityDefinitions", security());
         let anyone = object([("BearerToken", Value::from(Vec::new()))]);
         document.insert("security", vec![anyone]);
@@ -130,6 +138,14 @@ impl<'a> Publication<'a> {
         }
     }
 
+    /// Adds the schemas of the custom resources of a group version.
+    fn add_custom(&self, form: Form, group_version: &GroupVersion, schemas: &mut Value) {
+        let Some(schemas) = schemas.as_map_mut() else { return };
+        for (name, schema) in custom::schemas(self.registry, group_version, form, self.descriptions) {
+            schemas.insert(name, schema);
+        }
+    }
+
     /// The types that operations name.
     fn named_types(&self, items: &[PathItem]) -> BTreeSet<TypeId> {
         let operations = items.iter().flat_map(|item| &item.operations);
@@ -145,7 +161,9 @@ impl<'a> Publication<'a> {
             };
             [sent, answered]
         });
-        names.flatten().filter_map(|name| self.types.id(name)).collect()
+        let of_custom = custom::named_types();
+        let named = names.flatten().chain(of_custom.iter().map(String::as_str));
+        named.filter_map(|name| self.types.id(name)).collect()
     }
 
     /// The schemas of types. Of a type of many kinds only those of the core group and of `told` are named, if there is such.

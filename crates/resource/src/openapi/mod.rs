@@ -4,6 +4,7 @@
 //! for; the server keeps what it served as long as it wants. See
 //! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
 
+mod custom;
 mod documents;
 mod operations;
 mod parameters;

@@ -2,6 +2,7 @@
 
 use holdfast_value::SmolStr;
 
+use super::custom;
 use super::operations::{Answer, Body, Operation, PathItem};
 use super::parameters::{
     DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PATH, PRETTY, Parameter, WRITE, of_stream,
@@ -33,6 +34,13 @@ const PATCH_MEDIA: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+const CUSTOM_OBJECT_MEDIA: &[&str] = &["application/json", "application/yaml"];
+const CUSTOM_PATCH_MEDIA: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
     "application/apply-patch+yaml",
 ];
 
@@ -93,7 +101,9 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
         &format!("{META}APIResourceList"),
     )];
     for served in registry.served_in(group_version) {
-        let Some(of) = types.id_of_kind(&kind_of(&served)) else {
+        let built_in = types.id_of_kind(&kind_of(&served)).map(|of| types.get(of).name.clone());
+        let defined = || custom::is_custom(&served).then(|| custom::name(group_version, &served.resource.kind));
+        let Some(of) = built_in.or_else(defined) else {
             continue;
         };
         let paths = Paths {
@@ -103,7 +113,7 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
             base: &base,
             spelled: &spelled,
             tag: &tag,
-            of: types.get(of).name.clone(),
+            of,
         };
         paths.write(&mut items);
     }
@@ -248,6 +258,14 @@ impl Paths<'_> {
         })
     }
 
+    /// The media types of answers; custom resources have no protobuf.
+    fn media(&self, built_in: &'static [&'static str]) -> &'static [&'static str] {
+        match custom::is_custom(self.served) {
+            true => CUSTOM_OBJECT_MEDIA,
+            false => built_in,
+        }
+    }
+
     /// What stands in the path, and `pretty`.
     fn path_parameters(&self, named: bool) -> Vec<Parameter> {
         let namespace = self.resource.namespaced().then_some(NAMESPACE);
@@ -268,7 +286,7 @@ impl Paths<'_> {
             statuses: &[200],
             answer: Answer::Object {
                 of: self.of.clone(),
-                media: OBJECT_MEDIA,
+                media: self.media(OBJECT_MEDIA),
             },
         }
     }
@@ -283,7 +301,7 @@ impl Paths<'_> {
             parameters: [&parameters[..], &LIST].concat(),
             answer: Answer::Object {
                 of: self.definition(&list),
-                media: LIST_MEDIA,
+                media: self.media(LIST_MEDIA),
             },
             ..self.operation("get", "list", id, format!("list or watch objects of kind {kind}"))
         }
@@ -299,7 +317,7 @@ impl Paths<'_> {
             parameters: [&parameters[..], &LIST].concat(),
             answer: Answer::Object {
                 of: SmolStr::from(format!("{META}WatchEvent")),
-                media: LIST_MEDIA,
+                media: self.media(LIST_MEDIA),
             },
             ..self.operation(
                 "get",
@@ -339,7 +357,7 @@ impl Paths<'_> {
         let answer = match self.resource.rules.delete_returns_object {
             true => Answer::Object {
                 of: self.of.clone(),
-                media: OBJECT_MEDIA,
+                media: self.media(OBJECT_MEDIA),
             },
             false => status(),
         };
@@ -373,7 +391,10 @@ impl Paths<'_> {
         let operation = self.operation("patch", "patch", id, self.description("partially update", sub));
         Operation {
             parameters: [&self.path_parameters(true)[..], &PATCH].concat(),
-            body: Body::Patch(PATCH_MEDIA),
+            body: Body::Patch(match custom::is_custom(self.served) {
+                true => CUSTOM_PATCH_MEDIA,
+                false => PATCH_MEDIA,
+            }),
             statuses: &[200, 201],
             ..self.of_subresource(operation, sub)
         }
@@ -479,8 +500,11 @@ impl Paths<'_> {
 
     /// The definition name of a kind, else that of the objects.
     fn definition(&self, kind: &GroupVersionKind) -> SmolStr {
-        let found = self.types.id_of_kind(kind);
-        found.map_or_else(|| self.of.clone(), |id| self.types.get(id).name.clone())
+        let found = self.types.id_of_kind(kind).map(|id| self.types.get(id).name.clone());
+        found.unwrap_or_else(|| match custom::is_custom(self.served) {
+            true => custom::name(&kind.group_version, &kind.kind),
+            false => self.of.clone(),
+        })
     }
 
     fn body(&self, of: &SmolStr) -> Body {

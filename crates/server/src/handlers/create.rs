@@ -25,7 +25,11 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
         kind_type.without(decoded.object, &target.reset_fields)?
     };
     let object = kind_type.with_defaults(object);
-    let mut result = write::create(context, target, object).await?;
+    let mut result = match write::create(context, target, object).await {
+        Ok(result) => result,
+        // What was left out of the object is told even where the rest is refused.
+        Err(error) => return Err(error.with_warnings(decoded.warnings)),
+    };
     result.warnings.splice(0..0, decoded.warnings);
     written(context, &request, &result)
 }

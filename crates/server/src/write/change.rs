@@ -211,6 +211,20 @@ impl Change {
             super::metadata::reset_fields(&mut object, None, &pipeline.target.reset_fields);
         }
         let kind_type = pipeline.kind_type.as_ref();
+        let rescaled = live.is_some_and(|live| live.get("spec") != object.get("spec"));
+        if pipeline.is_custom() && !kind_type.is_custom() && rescaled {
+            // The reference cannot convert the Scale of a custom resource whose number an apply has changed.
+            let (namespace, name) = (
+                configuration.str_at(&["metadata", "namespace"]),
+                super::metadata::name(&object),
+            );
+            return Err(ApiError::unclassified(format!(
+                "failed to convert new object ({}/{name}; {}) to proper version: request to convert CR to an invalid group/version: {}",
+                namespace.unwrap_or_default(),
+                kind_type.described(),
+                kind_type.api_version()
+            )));
+        }
         let Decoded { object, .. } =
             decode::typed(&object, Vec::new(), None, kind_type, FieldValidation::Ignore).map_err(|why| {
                 let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), super::metadata::name(&object));

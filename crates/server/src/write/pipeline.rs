@@ -388,7 +388,7 @@ impl<'a> Pipeline<'a> {
                 let message = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
                 Err(ApiError::unclassified(message))
             }
-            Some(0) if resource.rules.unconditional_update => {
+            Some(0) if resource.rules.unconditional_update || self.target.scale.is_some() => {
                 metadata::take(object, stored, &["metadata", "resourceVersion"]);
                 Ok(())
             }

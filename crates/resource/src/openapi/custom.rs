@@ -1,0 +1,195 @@
+//! The schemas of custom resources, as the documents give them: what a definition says, with what every object has.
+
+use holdfast_value::{Map, SmolStr, Value};
+use smol_str::format_smolstr;
+
+use super::schemas::kind_entry;
+use super::{Descriptions, Form, object, texts};
+use crate::{GroupVersion, GroupVersionKind, Registry, Served};
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+
+/// Kinds whose fields say in words what every object and every list has.
+const WORDS: (&str, &str) = ("io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.PodList");
+
+/// The definition name of a kind: `com.example.v1.Widget` for `Widget` in `example.com/v1`.
+pub(super) fn name(group_version: &GroupVersion, kind: &str) -> SmolStr {
+    let group: Vec<&str> = group_version.group.rsplit('.').collect();
+    format_smolstr!("{}.{}.{kind}", group.join("."), group_version.version)
+}
+
+/// The built-in types that the schemas of custom resources name.
+pub(super) fn named_types() -> [String; 2] {
+    ["ObjectMeta", "ListMeta"].map(|name| format!("{META}{name}"))
+}
+
+/// Whether the resource comes from a definition.
+pub(super) fn is_custom(served: &Served) -> bool {
+    served.resource.definition.is_some()
+}
+
+/// The schemas of the custom resources of a group version, and of lists of them, by their definition names.
+pub(super) fn schemas(
+    registry: &Registry,
+    group_version: &GroupVersion,
+    form: Form,
+    descriptions: &dyn Descriptions,
+) -> Vec<(SmolStr, Value)> {
+    let writer = Writer { form, descriptions };
+    let served = registry.served_in(group_version).filter(is_custom);
+    served
+        .flat_map(|served| [writer.object(&served), writer.list(&served)])
+        .collect()
+}
+
+struct Writer<'a> {
+    form: Form,
+    descriptions: &'a dyn Descriptions,
+}
+
+impl Writer<'_> {
+    fn object(&self, served: &Served) -> (SmolStr, Value) {
+        let (version, kind) = (served.version(), &served.resource.kind);
+        let schema = served
+            .resource
+            .schema(&version.api_version)
+            .and_then(|schema| schema.json());
+        let schema = schema.unwrap_or_else(Value::empty_map);
+        let mut schema = self.schema(&schema, 0);
+        if schema.get("type").is_none() {
+            schema.set_at(&["type"], "object".into());
+        }
+        self.add_identity(&mut schema, WORDS.0, "ObjectMeta");
+        mark(&mut schema, &version.group_version, kind);
+        (name(&version.group_version, kind), schema)
+    }
+
+    fn list(&self, served: &Served) -> (SmolStr, Value) {
+        let (version, resource) = (served.version(), &served.resource);
+        let of = name(&version.group_version, &resource.kind);
+        let items = object([
+            (
+                "description",
+                Value::from(format!(
+                    "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
+                    resource.plural
+                )),
+            ),
+            ("type", Value::from("array")),
+            ("items", self.form.reference(&of)),
+        ]);
+        let mut schema = object([
+            (
+                "description",
+                Value::from(format!("{} is a list of {}", version.list_kind, resource.kind)),
+            ),
+            ("type", Value::from("object")),
+            ("required", texts(["items"])),
+            ("properties", object([("items", items)])),
+        ]);
+        self.add_identity(&mut schema, WORDS.1, "ListMeta");
+        mark(&mut schema, &version.group_version, &version.list_kind);
+        (name(&version.group_version, &version.list_kind), schema)
+    }
+
+    /// Adds the fields that every object has; `described` is the kind that says in words what their metadata are.
+    fn add_identity(&self, schema: &mut Value, described: &str, metadata: &str) {
+        for field in ["apiVersion", "kind"] {
+            let mut of = object([("type", Value::from("string"))]);
+            if let Some(words) = self.descriptions.of_field(WORDS.0, field) {
+                of.set_at(&["description"], words.into());
+            }
+            schema.set_at(&["properties", field], of);
+        }
+        let reference = self.form.reference(&format!("{META}{metadata}"));
+        let mut of = match self.form {
+            Form::V2 => reference,
+            Form::V3 => object([("allOf", Value::from(vec![reference]))]),
+        };
+        if let Some(words) = self.descriptions.of_field(described, "metadata") {
+            of.set_at(&["description"], words.into());
+        }
+        schema.set_at(&["properties", "metadata"], of);
+    }
+
+    /// A schema of a definition in this form. The older form has no choices and no null, and its clients take what is
+    /// specified for all there is.
+    fn schema(&self, schema: &Value, depth: usize) -> Value {
+        let Some(map) = schema.as_map().filter(|_| depth < 128) else {
+            return schema.clone();
+        };
+        let flag = |name: &str| schema.get(name).and_then(Value::as_bool) == Some(true);
+        let older = self.form == Form::V2;
+        let opaque = older && (flag("x-kubernetes-preserve-unknown-fields") || flag("nullable"));
+        let mut out = Map::new();
+        for (keyword, value) in map {
+            match keyword.as_str() {
+                "oneOf" | "anyOf" | "allOf" | "not" | "nullable" if older => {}
+                "type" if older && flag("nullable") => {}
+                "properties" | "items" if opaque => {}
+                "properties" => {
+                    let properties = value.as_map().into_iter().flatten();
+                    let properties: Map = properties
+                        .map(|(name, of)| (name.clone(), self.schema(of, depth + 1)))
+                        .collect();
+                    out.insert(keyword.clone(), properties);
+                }
+                "items" | "additionalProperties" => {
+                    out.insert(keyword.clone(), self.schema(value, depth + 1));
+                }
+                _ => {
+                    out.insert(keyword.clone(), value.clone());
+                }
+            }
+        }
+        let mut out = Value::Map(out);
+        if flag("x-kubernetes-embedded-resource") && !opaque {
+            self.add_identity(&mut out, WORDS.0, "ObjectMeta");
+        }
+        out
+    }
+}
+
+fn mark(schema: &mut Value, group_version: &GroupVersion, kind: &str) {
+    let kind = GroupVersionKind {
+        group_version: group_version.clone(),
+        kind: SmolStr::new(kind),
+    };
+    schema.set_at(&["x-kubernetes-group-version-kind"], vec![kind_entry(&kind)].into());
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::super::NoDescriptions;
+    use super::*;
+
+    #[test]
+    fn the_older_form_leaves_out_what_its_clients_cannot_read() {
+        let schema = r#"{"type":"object","properties":{"a":{"type":"string","nullable":true},
+            "b":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"c":{"type":"string"}}},
+            "d":{"type":"integer","anyOf":[{"minimum":1}]}}}"#;
+        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        let written = |form| {
+            let writer = Writer {
+                form,
+                descriptions: &NoDescriptions,
+            };
+            json::to_string(&writer.schema(&schema, 0))
+        };
+        assert_eq!(
+            written(Form::V2),
+            r#"{"properties":{"a":{},"b":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"d":{"type":"integer"}},"type":"object"}"#
+        );
+        assert_eq!(written(Form::V3), json::to_string(&schema));
+    }
+
+    #[test]
+    fn the_name_of_a_definition_begins_with_its_group_turned_round() {
+        assert_eq!(
+            name(&GroupVersion::new("a.example.com", "v1"), "Widget"),
+            "com.example.a.v1.Widget"
+        );
+    }
+}
