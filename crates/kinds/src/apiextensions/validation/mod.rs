@@ -5,6 +5,9 @@
 
 mod schema;
 mod structural;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests;
 
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
 use holdfast_resource::structural::Node;
