@@ -78,6 +78,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         secure_port: reached.port(),
         allow_privileged: flags.allow_privileged,
         policy: Arc::default(),
+        webhooks: Arc::default(),
     };
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::rbac::Policy;
 use crate::validation::addresses::Block;
+use crate::webhooks::Webhooks;
 
 /// What the built-in kinds depend on beside the objects: settings of the server, named after kube-apiserver's flags.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Config {
     pub allow_privileged: bool,
     /// What roles and bindings come to, which the kinds of RBAC keep up to date.
     pub policy: Arc<Policy>,
+    /// What webhooks are called in admission, which their configurations keep up to date.
+    pub webhooks: Arc<Webhooks>,
 }
 
 impl Default for Config {
@@ -28,6 +31,7 @@ impl Default for Config {
             secure_port: 6443,
             allow_privileged: false,
             policy: Arc::default(),
+            webhooks: Arc::default(),
         }
     }
 }

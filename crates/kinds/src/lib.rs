@@ -10,6 +10,7 @@
 //! table of its group's `mod.rs`.
 
 pub mod admission;
+mod admissionregistration;
 mod apiextensions;
 mod apiregistration;
 mod apps;
@@ -40,6 +41,7 @@ mod storage;
 pub mod tables;
 mod time;
 mod validation;
+pub mod webhooks;
 mod workload;
 
 use std::sync::Arc;
@@ -89,8 +91,9 @@ fn keep_in_served_version(resource: &mut Resource) {
 type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 20] = [
+const GROUPS: [(&str, GroupStrategies); 21] = [
     ("", core::strategy),
+    ("admissionregistration.k8s.io", admissionregistration::strategy),
     ("apiextensions.k8s.io", apiextensions::strategy),
     ("apiregistration.k8s.io", apiregistration::strategy),
     ("apps", apps::strategy),

@@ -1,0 +1,120 @@
+//! How a webhook is reached: by URL or by service.
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::dns_subdomain;
+
+use crate::validation::Errors;
+
+const FORM: &str = "desired format: https://host[/path]";
+
+/// Reports what is wrong with the client configuration of a webhook.
+pub(super) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
+    let (url, service) = (client.child("url"), client.child("service"));
+    match (url.is_set(), service.is_set()) {
+        (true, false) => validate_url(&url, errors),
+        (false, true) => validate_service(&service, errors),
+        _ => errors.push(client.required("exactly one of url or service is required")),
+    }
+}
+
+fn validate_url(url: &Field<'_, '_>, errors: &mut Errors) {
+    let Some(parts) = UrlParts::of(url.text()) else {
+        errors.push(url.required(format!("url must be a valid URL; {FORM}")));
+        return;
+    };
+    if parts.scheme != "https" {
+        let detail = format!("'https' is the only allowed URL scheme; {FORM}");
+        errors.push(url.invalid_as(parts.scheme, detail));
+    }
+    if parts.host.is_empty() {
+        errors.push(url.invalid_as("", format!("host must be specified; {FORM}")));
+    }
+    let refused = [
+        (parts.user, "user information is not permitted in the URL"),
+        (parts.fragment, "fragments are not permitted in the URL"),
+        (parts.query, "query parameters are not permitted in the URL"),
+    ];
+    for (part, detail) in refused.into_iter().filter(|(part, _)| !part.is_empty()) {
+        errors.push(url.invalid_as(part, detail));
+    }
+}
+
+/// The parts of a URL that are checked; those that are missing are empty.
+#[derive(Default)]
+struct UrlParts<'a> {
+    scheme: &'a str,
+    user: &'a str,
+    host: &'a str,
+    query: &'a str,
+    fragment: &'a str,
+}
+
+impl<'a> UrlParts<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let spaced = |byte: u8| byte.is_ascii_control() || byte == b' ';
+        if text.is_empty() || text.bytes().any(spaced) {
+            return None;
+        }
+        let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (scheme, rest) = rest.split_once(':').unwrap_or(("", rest));
+        let authority = rest
+            .strip_prefix("//")
+            .map_or("", |rest| rest.split('/').next().unwrap_or_default());
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        Some(Self {
+            scheme,
+            user,
+            host,
+            query,
+            fragment,
+        })
+    }
+}
+
+fn validate_service(service: &Field<'_, '_>, errors: &mut Errors) {
+    for name in ["name", "namespace"] {
+        let part = service.child(name);
+        if part.text().is_empty() {
+            errors.push(part.required(""));
+        }
+    }
+    let port = service.child("port");
+    let number = port.number().unwrap_or_default();
+    if !(1..=65535).contains(&number) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.push(port.invalid_as(number, detail));
+    }
+    let path = service.child("path");
+    if path.is_set() {
+        validate_path(&path, errors);
+    }
+}
+
+fn validate_path(path: &Field<'_, '_>, errors: &mut Errors) {
+    let text = path.text();
+    if matches!(text, "" | "/") {
+        return;
+    }
+    if text == "//" {
+        errors.push(path.invalid("segment[0] may not be empty"));
+        return;
+    }
+    if !text.starts_with('/') {
+        errors.push(path.invalid("must start with a '/'"));
+    }
+    // The first character is taken for the slash that it should be.
+    let mut rest = text.chars();
+    rest.next();
+    let rest = rest.as_str();
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    for (at, segment) in rest.split('/').enumerate() {
+        if segment.is_empty() {
+            errors.push(path.invalid(format!("segment[{at}] may not be empty")));
+            continue;
+        }
+        for fault in dns_subdomain(segment) {
+            errors.push(path.invalid(format!("segment[{at}]: {fault}")));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! ValidatingWebhookConfigurations and MutatingWebhookConfigurations
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/validating-webhook-configuration-v1/>).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, qualified_name};
+use holdfast_resource::metadata::labels::validate_label_selector;
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use super::client_config;
+use crate::validation::{Errors, optional_one_of, report};
+use crate::webhooks::{Sort, Webhooks};
+
+/// What both kinds of configurations do: they are checked, and what is called follows them.
+pub(super) struct WebhookConfiguration {
+    pub(super) sort: Sort,
+    pub(super) webhooks: Arc<Webhooks>,
+}
+
+const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
+
+impl Strategy for WebhookConfiguration {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let webhooks = root.child("webhooks");
+        let mut errors = Errors::new();
+        let mut names = HashSet::new();
+        for webhook in webhooks.items() {
+            validate_webhook(&webhook, &mut errors);
+            let name = webhook.child("name");
+            if !name.text().is_empty() && !names.insert(name.text()) {
+                errors.push(name.duplicate());
+            }
+        }
+        errors
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(object) = new.or(old) {
+            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+            self.webhooks.set(self.sort, name, new);
+        }
+    }
+
+    fn observe_anew(&self) {
+        self.webhooks.forget(self.sort);
+    }
+}
+
+fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {
+    let name = webhook.child("name");
+    match name.text() {
+        "" => errors.push(name.required("")),
+        text => {
+            let faults = dns_subdomain(text);
+            if faults.is_empty() && text.split('.').count() < 3 {
+                errors.push(name.invalid("should be a domain with at least three segments separated by dots"));
+            }
+            report(&name, faults, errors);
+        }
+    }
+    for rule in webhook.child("rules").items() {
+        validate_rule(&rule, errors);
+    }
+    optional_one_of(&webhook.child("failurePolicy"), &["Fail", "Ignore"], errors);
+    optional_one_of(&webhook.child("matchPolicy"), &["Equivalent", "Exact"], errors);
+    let effects = webhook.child("sideEffects");
+    if !effects.is_set() {
+        let detail = format!("must specify one of {}", SIDE_EFFECTS.join(", "));
+        errors.push(effects.required(detail));
+    } else if !SIDE_EFFECTS.contains(&effects.text()) {
+        errors.push(effects.not_supported(&SIDE_EFFECTS));
+    }
+    let timeout = webhook.child("timeoutSeconds");
+    if timeout.number().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
+        errors.push(timeout.invalid("the timeout value must be between 1 and 30 seconds"));
+    }
+    for selector in ["namespaceSelector", "objectSelector"] {
+        validate_label_selector(&webhook.child(selector), errors);
+    }
+    client_config::validate(&webhook.child("clientConfig"), errors);
+    optional_one_of(&webhook.child("reinvocationPolicy"), &["IfNeeded", "Never"], errors);
+    validate_conditions(&webhook.child("matchConditions"), errors);
+    validate_review_versions(&webhook.child("admissionReviewVersions"), errors);
+}
+
+fn validate_review_versions(versions: &Field<'_, '_>, errors: &mut Errors) {
+    if versions.is_empty() {
+        let detail = format!("must specify one of {}", REVIEW_VERSIONS.join(", "));
+        errors.push(versions.required(detail));
+        return;
+    }
+    let mut seen = HashSet::new();
+    for version in versions.items() {
+        report(&version, dns_label_1035(version.text()), errors);
+        if !seen.insert(version.text()) {
+            errors.push(version.invalid("duplicate version"));
+        }
+    }
+    if !versions
+        .items()
+        .any(|version| REVIEW_VERSIONS.contains(&version.text()))
+    {
+        let detail = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
+        errors.push(versions.invalid(detail));
+    }
+}
+
+const CONDITIONS: usize = 64;
+
+fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
+    if conditions.len() > CONDITIONS {
+        errors.push(conditions.too_many(CONDITIONS));
+    }
+    let mut names = HashSet::new();
+    for condition in conditions.items() {
+        let expression = condition.child("expression");
+        if expression.text().trim().is_empty() {
+            errors.push(expression.required(""));
+        }
+        let name = condition.child("name");
+        if name.text().is_empty() {
+            errors.push(name.required(""));
+            continue;
+        }
+        report(&name, qualified_name(name.text()), errors);
+        if !names.insert(name.text()) {
+            errors.push(name.duplicate());
+        }
+    }
+}
+
+fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
+    let operations = rule.child("operations");
+    if operations.is_empty() {
+        errors.push(operations.required(""));
+    }
+    if operations.len() > 1 && operations.items().any(|operation| operation.text() == "*") {
+        errors.push(operations.invalid("if '*' is present, must not specify other operations"));
+    }
+    for operation in operations.items() {
+        if !OPERATIONS.contains(&operation.text()) {
+            errors.push(operation.not_supported(&OPERATIONS));
+        }
+    }
+    validate_names(&rule.child("apiGroups"), "API groups", true, errors);
+    validate_names(&rule.child("apiVersions"), "API versions", false, errors);
+    validate_resources(&rule.child("resources"), errors);
+    optional_one_of(&rule.child("scope"), &["*", "Cluster", "Namespaced"], errors);
+}
+
+fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors: &mut Errors) {
+    if names.is_empty() {
+        errors.push(names.required(""));
+    }
+    if names.len() > 1 && names.items().any(|name| name.text() == "*") {
+        errors.push(names.invalid(format!("if '*' is present, must not specify other {what}")));
+    }
+    for name in names.items().filter(|name| !may_be_empty && name.text().is_empty()) {
+        errors.push(name.required(""));
+    }
+}
+
+/// A wildcard leaves nothing for others to name: `*/*` anything, `*/x` the subresource `x` of others, `x/*` the other
+/// subresources of `x`, and `*` other resources.
+fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
+    if resources.is_empty() {
+        errors.push(resources.required(""));
+    }
+    let any = |text: &str| resources.items().any(|resource| resource.text() == text);
+    let mut of_all = HashSet::new();
+    let mut whole = HashSet::new();
+    for resource in resources.items() {
+        let Some((name, subresource)) = resource.text().split_once('/') else {
+            if resource.text().is_empty() {
+                errors.push(resource.required(""));
+            }
+            continue;
+        };
+        if of_all.contains(subresource) {
+            let detail = format!("if '*/{subresource}' is present, must not specify {}", resource.text());
+            errors.push(resource.invalid(detail));
+        }
+        if whole.contains(name) {
+            let detail = format!("if '{name}/*' is present, must not specify {}", resource.text());
+            errors.push(resource.invalid(detail));
+        }
+        if name == "*" {
+            of_all.insert(subresource);
+        }
+        if subresource == "*" {
+            whole.insert(name);
+        }
+    }
+    if resources.len() > 1 && any("*/*") {
+        errors.push(resources.invalid("if '*/*' is present, must not specify other resources"));
+    }
+    let plain = |text: &str| !text.contains('/') && text != "*";
+    if any("*") && resources.items().any(|resource| plain(resource.text())) {
+        errors.push(resources.invalid("if '*' is present, must not specify other resources without subresources"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const FINE: &str = "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a}, \
+         webhooks: [{name: a.example.com, clientConfig: {url: 'https://example.com/x'}, sideEffects: None, \
+         admissionReviewVersions: [v1], rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}]}";
+
+    fn errors(from: &str, to: &str) -> Vec<String> {
+        assert!(FINE.contains(from), "{from}");
+        Harness::new().errors(&FINE.replace(from, to))
+    }
+
+    #[test]
+    fn a_webhook_is_reached_by_https_or_by_a_service() {
+        assert_eq!(Harness::new().errors(FINE), Vec::<String>::new());
+        assert_eq!(
+            errors("https://example.com/x", "http://user@example.com/x?a=b#c"),
+            [
+                "webhooks[0].clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path]",
+                "webhooks[0].clientConfig.url: Invalid value: \"user\": user information is not permitted in the URL",
+                "webhooks[0].clientConfig.url: Invalid value: \"c\": fragments are not permitted in the URL",
+                "webhooks[0].clientConfig.url: Invalid value: \"a=b\": query parameters are not permitted in the URL",
+            ]
+        );
+        assert_eq!(
+            errors(
+                "url: 'https://example.com/x'",
+                "service: {name: s, namespace: ns, port: 0, path: a//b}"
+            ),
+            [
+                "webhooks[0].clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive",
+                "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": must start with a '/'",
+                "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": segment[0] may not be empty",
+                "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": segment[1] may not be empty",
+            ]
+        );
+    }
+
+    #[test]
+    fn wildcards_in_rules_stand_alone() {
+        assert_eq!(
+            errors("[pods]", "['*/*', pods]"),
+            [
+                "webhooks[0].rules[0].resources: Invalid value: [\"*/*\",\"pods\"]: if '*/*' is present, must not specify other resources"
+            ]
+        );
+        assert_eq!(
+            errors("[CREATE]", "['*', CREATE]"),
+            [
+                "webhooks[0].rules[0].operations: Invalid value: [\"*\",\"CREATE\"]: if '*' is present, must not specify other operations"
+            ]
+        );
+        assert_eq!(errors("[pods]", "['pods/*', '*/scale', pods]"), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,212 @@
+//! What a webhook answers: an AdmissionReview with a response
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response>).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_value::{Limits, Value, json, json_patch};
+
+use super::{ReviewVersion, Sort};
+
+/// What a webhook says of a write.
+#[derive(Debug)]
+pub struct Answer {
+    /// Whether the write may go on.
+    pub allowed: bool,
+    /// Why not: a `Status`.
+    pub status: Option<Value>,
+    /// What the client is to be warned of.
+    pub warnings: Vec<String>,
+    /// What is to be changed, and the type of the patch; `None` where nothing is.
+    pub patch: Option<(String, json_patch::Patch)>,
+}
+
+/// Why an answer is none, in the words that clients see behind the name of the webhook.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// It cannot be read as a review.
+    #[error("failed to call webhook: {0}")]
+    Unreadable(String),
+    /// It is a review without what it should hold.
+    #[error("received invalid webhook response: {0}")]
+    Invalid(String),
+    /// Its patch cannot be read.
+    #[error("received undecodable patch in webhook response: {0}")]
+    Patch(String),
+}
+
+/// The most bytes of a patch.
+const PATCH_BYTES: usize = 3 << 20;
+
+impl Answer {
+    /// Reads the answer to the review of that uid and version.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(bytes: &[u8], uid: &str, version: ReviewVersion, sort: Sort) -> Result<Self, AnswerError> {
+        let review = json::parse(bytes, &Limits::REQUEST).map_err(|error| {
+            AnswerError::Unreadable(format!("couldn't get version/kind; json parse error: {error}"))
+        })?;
+        check_kind(&review, version)?;
+        let invalid = |why: &str| AnswerError::Invalid(why.to_owned());
+        let response = review
+            .get("response")
+            .filter(|response| response.as_map().is_some())
+            .ok_or_else(|| invalid("webhook response was absent"))?;
+        let found = response.str_at(&["uid"]).unwrap_or_default();
+        if version == ReviewVersion::V1 && found != uid {
+            return Err(invalid(&format!("expected response.uid={uid:?}, got {found:?}")));
+        }
+        let (patch, patch_type) = (response.str_at(&["patch"]), response.str_at(&["patchType"]));
+        let patch = patch.filter(|patch| !patch.is_empty());
+        let strict = version == ReviewVersion::V1;
+        match (sort, patch, patch_type) {
+            (Sort::Validating, Some(_), _) if strict => {
+                return Err(invalid("validating webhook may not return response.patch"));
+            }
+            (Sort::Validating, None, Some(_)) if strict => {
+                return Err(invalid("validating webhook may not return response.patchType"));
+            }
+            (Sort::Mutating, Some(_), None) if strict => {
+                return Err(invalid("webhook returned response.patch but not response.patchType"));
+            }
+            (Sort::Mutating, None, Some(_)) if strict => {
+                return Err(invalid("webhook returned response.patchType but not response.patch"));
+            }
+            (Sort::Mutating, _, Some("")) if strict => {
+                return Err(invalid("webhook returned invalid response.patchType of \"\""));
+            }
+            _ => {}
+        }
+        let warnings = response.get("warnings").and_then(Value::as_list);
+        let warnings = warnings.into_iter().flat_map(|list| list.iter());
+        let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
+        let patch = match patch.filter(|_| sort == Sort::Mutating && allowed) {
+            Some(text) => read_patch(text)?.map(|patch| (patch_type.unwrap_or("JSONPatch").to_owned(), patch)),
+            None => None,
+        };
+        Ok(Self {
+            allowed,
+            status: response.get("status").filter(|status| !status.is_null()).cloned(),
+            warnings: warnings.filter_map(|text| text.as_str().map(str::to_owned)).collect(),
+            patch,
+        })
+    }
+}
+
+/// A review that says nothing of its kind is taken for one of the version that was sent.
+fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError> {
+    if review.as_map().is_none() {
+        let why = "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct";
+        return Err(AnswerError::Unreadable(why.to_owned()));
+    }
+    let sent = format!("admission.k8s.io/{}", version.name());
+    let text = |key: &str| review.str_at(&[key]).filter(|text| !text.is_empty());
+    let (api_version, kind) = (
+        text("apiVersion").unwrap_or(&sent),
+        text("kind").unwrap_or("AdmissionReview"),
+    );
+    let known = api_version
+        .strip_prefix("admission.k8s.io/")
+        .and_then(ReviewVersion::named);
+    match known.filter(|_| kind == "AdmissionReview") {
+        Some(found) if found == version => Ok(()),
+        Some(found) => Err(AnswerError::Unreadable(format!(
+            "converting ({}.AdmissionReview) to ({}.AdmissionReview): unknown conversion",
+            found.name(),
+            version.name()
+        ))),
+        None => Err(AnswerError::Unreadable(format!(
+            "no kind {kind:?} is registered for version {api_version:?} in scheme \"holdfast\""
+        ))),
+    }
+}
+
+fn read_patch(text: &str) -> Result<Option<json_patch::Patch>, AnswerError> {
+    let bytes = STANDARD.decode(text);
+    let bytes = bytes.map_err(|error| AnswerError::Unreadable(format!("illegal base64 data: {error}")))?;
+    if bytes.len() > PATCH_BYTES {
+        return Err(AnswerError::Patch(format!("it has more than {PATCH_BYTES} bytes")));
+    }
+    let limits = Limits::REQUEST;
+    let refuse = |error: holdfast_value::Error| AnswerError::Patch(error.to_string());
+    let parsed = json::parse(&bytes, &limits).map_err(refuse)?;
+    if parsed.as_list().is_some_and(|operations| operations.is_empty()) {
+        return Ok(None);
+    }
+    let (patch, _) = json_patch::Patch::parse(&bytes, &limits).map_err(refuse)?;
+    Ok(Some(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, sort: Sort) -> Result<Answer, String> {
+        Answer::read(text.as_bytes(), "u", ReviewVersion::V1, sort).map_err(|error| error.to_string())
+    }
+
+    fn refused(text: &str, sort: Sort) -> String {
+        read(text, sort).unwrap_err()
+    }
+
+    #[test]
+    fn an_answer_is_a_review_of_the_same_version_and_uid() {
+        let answer = read(
+            r#"{"response":{"uid":"u","allowed":true,"warnings":["w"]}}"#,
+            Sort::Validating,
+        )
+        .unwrap();
+        assert!(answer.allowed);
+        assert_eq!(answer.warnings, ["w"]);
+        assert_eq!(
+            refused(r#"{"response":{"uid":"v"}}"#, Sort::Validating),
+            r#"received invalid webhook response: expected response.uid="u", got "v""#
+        );
+        assert_eq!(
+            refused("{}", Sort::Validating),
+            "received invalid webhook response: webhook response was absent"
+        );
+        assert_eq!(
+            refused(r#"{"apiVersion":"admission.k8s.io/v1beta1"}"#, Sort::Validating),
+            "failed to call webhook: converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion"
+        );
+        assert_eq!(
+            refused(r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#, Sort::Validating),
+            "failed to call webhook: no kind \"Pod\" is registered for version \"admission.k8s.io/v1\" in scheme \"holdfast\""
+        );
+    }
+
+    #[test]
+    fn a_patch_comes_with_its_type_and_from_mutating_webhooks_alone() {
+        // [{"op":"remove","path":"/a"}]
+        let patch = "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=";
+        let response = |rest: &str| format!(r#"{{"response":{{"uid":"u","allowed":true{rest}}}}}"#);
+        let with_type = response(&format!(r#","patch":"{patch}","patchType":"JSONPatch""#));
+        assert!(read(&with_type, Sort::Mutating).unwrap().patch.is_some());
+        assert_eq!(
+            refused(&with_type, Sort::Validating),
+            "received invalid webhook response: validating webhook may not return response.patch"
+        );
+        assert_eq!(
+            refused(&response(&format!(r#","patch":"{patch}""#)), Sort::Mutating),
+            "received invalid webhook response: webhook returned response.patch but not response.patchType"
+        );
+        assert_eq!(
+            refused(&response(r#","patchType":"JSONPatch""#), Sort::Mutating),
+            "received invalid webhook response: webhook returned response.patchType but not response.patch"
+        );
+        assert!(
+            refused(
+                &response(r#","patch":"bm90IGpzb24=","patchType":"JSONPatch""#),
+                Sort::Mutating
+            )
+            .starts_with("received undecodable patch in webhook response: ")
+        );
+        assert!(
+            read(&response(r#","patch":"W10=","patchType":"Other""#), Sort::Mutating)
+                .unwrap()
+                .patch
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! The webhooks that are called in admission, ready to be matched
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>).
+//!
+//! [`Webhooks`] follows the stored configurations through [`Strategy::observe`](holdfast_resource::Strategy::observe): each
+//! is compiled once when it changes, and a write takes what there is then with one atomic load. What is called for a write
+//! says [`matching`]; what is sent, [`review`]; what comes back, [`answer`]. Who calls is the server.
+
+pub mod answer;
+pub mod matching;
+pub mod review;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::Field;
+use holdfast_resource::selector::LabelSelector;
+use holdfast_value::{SmolStr, Value};
+
+pub use matching::Rule;
+pub use review::ReviewVersion;
+
+/// The sorts of webhooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sort {
+    /// They may change what is written.
+    Mutating,
+    /// They may refuse it.
+    Validating,
+}
+
+/// The webhooks of all configurations.
+#[derive(Default)]
+pub struct Webhooks(ArcSwap<Hooks>);
+
+/// The webhooks at one time.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    /// Those that may change objects, in the order in which they are called: that of the names of their configurations.
+    pub mutating: Vec<Arc<Webhook>>,
+    /// Those that may refuse writes.
+    pub validating: Vec<Arc<Webhook>>,
+    configurations: BTreeMap<(Sort, SmolStr), Vec<Arc<Webhook>>>,
+}
+
+/// A webhook of a configuration.
+#[derive(Clone, Debug)]
+pub struct Webhook {
+    /// The name, which refusals name.
+    pub name: SmolStr,
+    /// How it is reached.
+    pub address: Address,
+    /// The authorities that its certificate must come from, in PEM; `None` for those of the system.
+    pub authorities: Option<Arc<[u8]>>,
+    /// What it wants to hear of.
+    pub rules: Vec<Rule>,
+    /// Whether it wants to hear of what its rules name in whatever version it is written.
+    pub equivalent: bool,
+    /// The namespaces that it wants to hear of.
+    pub namespaces: LabelSelector,
+    /// The objects that it wants to hear of.
+    pub objects: LabelSelector,
+    /// Whether a write goes on when it cannot be asked.
+    pub fails_open: bool,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Whether it is asked again when others changed the object after it.
+    pub reinvoked: bool,
+    /// The version of the reviews that it takes.
+    pub review_version: ReviewVersion,
+}
+
+/// How a webhook is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// At an `https` URL.
+    Url(String),
+    /// At a service of the cluster.
+    Service {
+        /// The namespace of the service.
+        namespace: SmolStr,
+        /// The name of the service.
+        name: SmolStr,
+        /// The path, with its slash; may be empty.
+        path: SmolStr,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl Address {
+    /// The URL that is called.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Url(url) => url.clone(),
+            Self::Service {
+                namespace,
+                name,
+                path,
+                port,
+            } => format!("https://{name}.{namespace}.svc:{port}{path}"),
+        }
+    }
+}
+
+impl Webhooks {
+    /// The webhooks as they are now.
+    pub fn now(&self) -> arc_swap::Guard<Arc<Hooks>> {
+        self.0.load()
+    }
+
+    /// Takes note of a configuration as it is now; `None` where it is gone.
+    pub(crate) fn set(&self, sort: Sort, name: &str, configuration: Option<&Value>) {
+        let compiled = configuration.map(compile);
+        self.0.rcu(|hooks| {
+            let mut configurations = hooks.configurations.clone();
+            let key = (sort, SmolStr::new(name));
+            match &compiled {
+                Some(webhooks) => configurations.insert(key, webhooks.clone()),
+                None => configurations.remove(&key),
+            };
+            Hooks::of(configurations)
+        });
+    }
+
+    /// Forgets all configurations of that sort.
+    pub(crate) fn forget(&self, sort: Sort) {
+        self.0.rcu(|hooks| {
+            let mut configurations = hooks.configurations.clone();
+            configurations.retain(|(of, _), _| *of != sort);
+            Hooks::of(configurations)
+        });
+    }
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hooks = self.0.load();
+        f.debug_struct("Webhooks")
+            .field("mutating", &hooks.mutating.len())
+            .field("validating", &hooks.validating.len())
+            .finish()
+    }
+}
+
+impl Hooks {
+    fn of(configurations: BTreeMap<(Sort, SmolStr), Vec<Arc<Webhook>>>) -> Self {
+        let all = |sort: Sort| {
+            let of_sort = configurations.iter().filter(move |((of, _), _)| *of == sort);
+            of_sort.flat_map(|(_, webhooks)| webhooks.iter().cloned()).collect()
+        };
+        Self {
+            mutating: all(Sort::Mutating),
+            validating: all(Sort::Validating),
+            configurations,
+        }
+    }
+}
+
+/// The webhooks of a configuration, which was validated.
+fn compile(configuration: &Value) -> Vec<Arc<Webhook>> {
+    let root = Field::root(configuration);
+    let webhooks = root.child("webhooks");
+    webhooks
+        .items()
+        .map(|webhook| Arc::new(Webhook::of(&webhook)))
+        .collect()
+}
+
+impl Webhook {
+    fn of(webhook: &Field<'_, '_>) -> Self {
+        let client = webhook.child("clientConfig");
+        let (url, service) = (client.child("url"), client.child("service"));
+        let address = if url.is_set() {
+            Address::Url(url.text().to_owned())
+        } else {
+            Address::Service {
+                namespace: service.child("namespace").text().into(),
+                name: service.child("name").text().into(),
+                path: service.child("path").text().into(),
+                port: service
+                    .child("port")
+                    .number()
+                    .and_then(|port| u16::try_from(port).ok())
+                    .unwrap_or(443),
+            }
+        };
+        let selector = |name: &str| {
+            let field = webhook.child(name);
+            field.value().map(LabelSelector::from_object).unwrap_or_default()
+        };
+        let authorities = client.child("caBundle");
+        let authorities = STANDARD.decode(authorities.text()).unwrap_or_default();
+        let seconds = webhook.child("timeoutSeconds").number();
+        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let versions = webhook.child("admissionReviewVersions");
+        let mut versions = versions
+            .items()
+            .filter_map(|version| ReviewVersion::named(version.text()));
+        Self {
+            name: webhook.child("name").text().into(),
+            address,
+            authorities: Some(Arc::from(authorities)).filter(|bytes: &Arc<[u8]>| !bytes.is_empty()),
+            rules: webhook.child("rules").items().map(|rule| Rule::of(&rule)).collect(),
+            equivalent: webhook.child("matchPolicy").text() != "Exact",
+            namespaces: selector("namespaceSelector"),
+            objects: selector("objectSelector"),
+            fails_open: webhook.child("failurePolicy").text() == "Ignore",
+            timeout: Duration::from_secs(seconds.unwrap_or(10)),
+            reinvoked: webhook.child("reinvocationPolicy").text() == "IfNeeded",
+            review_version: versions.next().unwrap_or(ReviewVersion::V1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+
+    fn configuration(names: &[&str]) -> Value {
+        let webhooks: Vec<String> = names.iter().map(|name| format!("{{name: {name}}}")).collect();
+        let text = format!("{{webhooks: [{}]}}", webhooks.join(", "));
+        yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn names(webhooks: &[Arc<Webhook>]) -> Vec<&str> {
+        webhooks.iter().map(|webhook| webhook.name.as_str()).collect()
+    }
+
+    #[test]
+    fn webhooks_come_in_the_order_of_the_names_of_their_configurations() {
+        let webhooks = Webhooks::default();
+        webhooks.set(Sort::Mutating, "z", Some(&configuration(&["one"])));
+        webhooks.set(Sort::Mutating, "a", Some(&configuration(&["two", "three"])));
+        webhooks.set(Sort::Validating, "a", Some(&configuration(&["four"])));
+        assert_eq!(names(&webhooks.now().mutating), ["two", "three", "one"]);
+        assert_eq!(names(&webhooks.now().validating), ["four"]);
+        webhooks.set(Sort::Mutating, "a", None);
+        assert_eq!(names(&webhooks.now().mutating), ["one"]);
+        webhooks.forget(Sort::Mutating);
+        assert!(webhooks.now().mutating.is_empty());
+        assert_eq!(names(&webhooks.now().validating), ["four"]);
+    }
+
+    #[test]
+    fn a_service_is_called_by_its_name_in_the_cluster() {
+        let text = "{clientConfig: {service: {name: s, namespace: ns, path: /x, port: 8443}}}";
+        let webhook = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let webhook = Webhook::of(&Field::root(&webhook));
+        assert_eq!(webhook.address.url(), "https://s.ns.svc:8443/x");
+        assert_eq!(webhook.timeout, Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,153 @@
+//! What a webhook is sent: an AdmissionReview with a request
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request>).
+
+use holdfast_resource::access::User;
+use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_value::{Map, SmolStr, Value, json};
+
+use super::matching::Invocation;
+
+/// The versions of reviews.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewVersion {
+    /// `admission.k8s.io/v1`.
+    V1,
+    /// `admission.k8s.io/v1beta1`.
+    V1Beta1,
+}
+
+impl ReviewVersion {
+    /// The version of that name, without the group.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "v1" => Some(Self::V1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        }
+    }
+
+    /// The name without the group.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
+/// What a webhook is asked about.
+#[derive(Clone, Copy)]
+pub struct Review<'a> {
+    /// What names this question.
+    pub uid: &'a str,
+    /// As what the webhook hears of the write.
+    pub invocation: &'a Invocation,
+    /// The kind of what was sent to the address.
+    pub request_kind: &'a GroupVersionKind,
+    /// The group and version of the address.
+    pub request_version: &'a GroupVersion,
+    /// The plural name of the resource of the address.
+    pub request_resource: &'a str,
+    /// The subresource; empty for the object itself.
+    pub subresource: &'a str,
+    /// The name of the object.
+    pub name: &'a str,
+    /// The namespace; empty for resources of the cluster.
+    pub namespace: &'a str,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: &'a str,
+    /// Who writes.
+    pub user: &'a User,
+    /// The object, in the version of the invocation.
+    pub object: Option<&'a Value>,
+    /// The object as it was, in the version of the invocation.
+    pub old_object: Option<&'a Value>,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// The options of the write.
+    pub options: &'a Value,
+}
+
+impl Review<'_> {
+    /// The review in that version, as JSON.
+    pub fn encode(&self, version: ReviewVersion) -> Vec<u8> {
+        let shared = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
+        let invocation = self.invocation;
+        let mut request = Map::new();
+        request.insert("uid", self.uid);
+        request.insert("kind", kind(&invocation.kind));
+        request.insert(
+            "resource",
+            resource(&invocation.group, &invocation.version, &invocation.resource),
+        );
+        request.insert("requestKind", kind(self.request_kind));
+        let version_of = self.request_version;
+        request.insert(
+            "requestResource",
+            resource(&version_of.group, &version_of.version, self.request_resource),
+        );
+        for (key, text) in [
+            ("subResource", self.subresource),
+            ("requestSubResource", self.subresource),
+            ("name", self.name),
+            ("namespace", self.namespace),
+        ] {
+            if !text.is_empty() {
+                request.insert(key, text);
+            }
+        }
+        request.insert("operation", self.operation);
+        request.insert("userInfo", user(self.user));
+        request.insert("object", shared(self.object));
+        request.insert("oldObject", shared(self.old_object));
+        request.insert("dryRun", Value::Bool(self.dry_run));
+        request.insert("options", self.options.clone());
+        let mut review = Map::new();
+        review.insert("kind", "AdmissionReview");
+        review.insert("apiVersion", format!("admission.k8s.io/{}", version.name()).as_str());
+        review.insert("request", Value::Map(request));
+        json::to_vec(&Value::Map(review))
+    }
+}
+
+fn kind(kind: &GroupVersionKind) -> Value {
+    texts(&[
+        ("group", &kind.group_version.group),
+        ("version", &kind.group_version.version),
+        ("kind", &kind.kind),
+    ])
+}
+
+fn resource(group: &str, version: &str, resource: &str) -> Value {
+    texts(&[("group", group), ("version", version), ("resource", resource)])
+}
+
+fn texts(entries: &[(&'static str, &str)]) -> Value {
+    let mut map = Map::new();
+    for (key, text) in entries {
+        map.insert(*key, *text);
+    }
+    Value::Map(map)
+}
+
+fn user(user: &User) -> Value {
+    let mut map = Map::new();
+    let list = |texts: &[SmolStr]| Value::from(texts.iter().map(|text| Value::from(text.as_str())).collect::<Vec<_>>());
+    if !user.name.is_empty() {
+        map.insert("username", user.name.as_str());
+    }
+    if !user.uid.is_empty() {
+        map.insert("uid", user.uid.as_str());
+    }
+    if !user.groups.is_empty() {
+        map.insert("groups", list(&user.groups));
+    }
+    if !user.extra.is_empty() {
+        let mut extra = Map::new();
+        for (key, values) in &user.extra {
+            extra.insert(key.clone(), list(values));
+        }
+        map.insert("extra", Value::Map(extra));
+    }
+    Value::Map(map)
+}
