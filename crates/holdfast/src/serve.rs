@@ -360,19 +360,28 @@ fn keys_url(flags: &Serve, reached: SocketAddr) -> String {
     flags.service_account_jwks_uri.clone().unwrap_or_else(own)
 }
 
-/// The admission plugins that the flags leave on. Names of plugins that do not exist here may be switched off, since
-/// kube-apiserver has more of them, but not on.
+/// The admission plugins that the flags leave on. Flags know all names of kube-apiserver; what is not here may be switched
+/// off, but not on.
 fn admission_chain(flags: &Serve) -> Result<AdmissionChain> {
-    let all = AdmissionChain::new(admission::plugins());
     let (on, off) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
+    for (flag, names) in [("enable", on), ("disable", off)] {
+        if let Some(unknown) = names.iter().find(|name| !admission::KNOWN.contains(&name.as_str())) {
+            bail!("{flag}-admission-plugins plugin {unknown:?} is unknown");
+        }
+    }
     if let Some(both) = on.iter().find(|name| off.contains(name)) {
-        bail!("the admission plugin {both} cannot be switched both on and off");
+        bail!("{both} in enable-admission-plugins and disable-admission-plugins overlapped");
     }
-    if let Some(unknown) = on.iter().find(|name| !all.names().any(|known| known == name.as_str())) {
+    let all = AdmissionChain::new(admission::all_plugins());
+    if let Some(missing) = on.iter().find(|name| !all.names().any(|known| known == name.as_str())) {
         let known: Vec<&str> = all.names().collect();
-        bail!("there is no admission plugin {unknown}; there are {}", known.join(", "));
+        bail!(
+            "the admission plugin {missing} is not to be had; there are {}",
+            known.join(", ")
+        );
     }
-    Ok(all.without(off))
+    let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
+    Ok(all.only(|name| named(on, name) || !named(off, name) && !admission::OFF_BY_DEFAULT.contains(&name)))
 }
 
 /// Tells a newcomer what to do next.

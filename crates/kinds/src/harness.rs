@@ -232,7 +232,7 @@ impl Harness {
 
     /// What the plugin of that name makes of a create, or why it refuses it.
     pub(crate) fn admit(&self, plugin: &str, text: &str) -> Result<Value, String> {
-        let plugins = admission::plugins();
+        let plugins = admission::all_plugins();
         let plugin: &dyn AdmissionPlugin = plugins.iter().find(|one| one.name() == plugin).unwrap().as_ref();
         let mut object = self.read(text);
         let shown = object.clone();
@@ -245,6 +245,27 @@ impl Harness {
             Err(Refusal::Forbidden { message, .. }) => Err(message),
             Err(refusal) => Err(format!("{refusal:?}")),
         }
+    }
+
+    /// What the plugin of that name warns of when an object is made.
+    pub(crate) fn admission_warnings(&self, plugin: &str, text: &str) -> Vec<String> {
+        let object = self.read(text);
+        self.told_by(plugin, &object, None)
+    }
+
+    /// What the plugin of that name warns of when the object of `text` takes the place of that of `old`.
+    pub(crate) fn update_admission_warnings(&self, plugin: &str, old: &str, text: &str) -> Vec<String> {
+        let (old, object) = (self.read(old), self.read(text));
+        self.told_by(plugin, &object, Some(&old))
+    }
+
+    fn told_by(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let plugins = admission::all_plugins();
+        let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
+        self.call(object, old, None, |resource, context| {
+            plugin.validate(context, resource, Some(object), old).unwrap();
+            std::mem::take(&mut context.beside.borrow_mut().warnings)
+        })
     }
 
     fn prepare(&self, object: &mut Value, old: Option<&Value>, subresource: Option<&str>) -> Result<(), Refusal> {
@@ -288,6 +309,7 @@ impl Harness {
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
             lookup: self,
             outcome: RefCell::default(),
+            beside: RefCell::default(),
         };
         step(resource, &context)
     }

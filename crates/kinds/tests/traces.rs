@@ -194,6 +194,7 @@ impl World {
             now: SystemTime::UNIX_EPOCH,
             lookup: &self.objects,
             outcome: RefCell::default(),
+            beside: RefCell::default(),
         };
         let result = self.run(target, &context, object, old.as_ref());
         let stored = result.is_ok();
@@ -655,6 +656,7 @@ fn exercise(world: &World, target: &Target, object: &Value, old: &Value) {
             now: SystemTime::UNIX_EPOCH,
             lookup: &world.objects,
             outcome: RefCell::default(),
+            beside: RefCell::default(),
         };
         let mut changed = object.clone();
         strategy.default_fields("v1", &mut changed);

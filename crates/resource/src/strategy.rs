@@ -289,6 +289,17 @@ pub struct WriteContext<'a> {
     pub lookup: &'a dyn Lookup,
     /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
     pub outcome: RefCell<Vec<OutcomeCall>>,
+    /// What the write brings about besides; see [`WriteContext::warn`] and [`WriteContext::write_status`].
+    pub beside: RefCell<Beside>,
+}
+
+/// What a write brings about beside the object that it is for.
+#[derive(Default)]
+pub struct Beside {
+    /// What the client is to be warned of.
+    pub warnings: Vec<String>,
+    /// Objects with the status that they are to have, as resource and object.
+    pub statuses: Vec<(GroupResource, Value)>,
 }
 
 /// Is called once the outcome of a write is known: with `true` when it was stored.
@@ -299,6 +310,18 @@ impl WriteContext<'_> {
     /// was refused, lost a race or was a dry run. What a strategy reserved is given back there.
     pub fn on_outcome(&self, call: impl FnOnce(bool) + Send + 'static) {
         self.outcome.borrow_mut().push(Box::new(call));
+    }
+
+    /// Has the client warned.
+    pub fn warn(&self, text: String) {
+        self.beside.borrow_mut().warnings.push(text);
+    }
+
+    /// Has the status of another object written together with this write: both are stored or neither is. `object` is what
+    /// the lookup showed, with its new status; when it was changed meanwhile, the write is run again. A dry run and a
+    /// write that changes nothing leave it alone.
+    pub fn write_status(&self, resource: GroupResource, object: Value) {
+        self.beside.borrow_mut().statuses.push((resource, object));
     }
 }
 

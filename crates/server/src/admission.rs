@@ -14,10 +14,10 @@ impl AdmissionChain {
         Self(plugins)
     }
 
-    /// The chain without the plugins of these names.
+    /// The chain with those plugins alone for the name of which `keep` says so.
     #[must_use]
-    pub fn without(mut self, names: &[String]) -> Self {
-        self.0.retain(|plugin| !names.iter().any(|name| name == plugin.name()));
+    pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Self {
+        self.0.retain(|plugin| keep(plugin.name()));
         self
     }
 

@@ -5,8 +5,11 @@
 
 mod default_class;
 mod default_toleration_seconds;
+mod limit_ranger;
 mod namespace_lifecycle;
 mod persistent_volume_claim_resize;
+mod pod_resources;
+mod pod_security;
 mod priority;
 mod runtime_class;
 mod storage_object_in_use_protection;
@@ -19,18 +22,73 @@ use holdfast_value::Value;
 
 /// The plugins that are on unless flags turn them off, in the order in which writes pass them.
 pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
+    all_plugins()
+        .into_iter()
+        .filter(|plugin| !OFF_BY_DEFAULT.contains(&plugin.name()))
+        .collect()
+}
+
+/// All plugins that there are, in the order in which writes pass them.
+pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
     vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle),
+        Box::new(limit_ranger::LimitRanger),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
+        Box::new(pod_security::PodSecurity),
         Box::new(priority::Priority),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds),
         Box::new(default_class::STORAGE),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+        Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
         Box::new(runtime_class::RuntimeClass),
         Box::new(default_class::INGRESS),
-        Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
     ]
 }
+
+/// The names of the plugins that are off unless flags turn them on.
+pub const OFF_BY_DEFAULT: [&str; 0] = [];
+
+/// The names that kube-apiserver 1.36 knows, in its order. Flags may turn any of them off, but on only those that are
+/// here.
+pub const KNOWN: [&str; 37] = [
+    "AlwaysAdmit",
+    "NamespaceAutoProvision",
+    "NamespaceLifecycle",
+    "NamespaceExists",
+    "LimitPodHardAntiAffinityTopology",
+    "LimitRanger",
+    "ServiceAccount",
+    "NodeRestriction",
+    "TaintNodesByCondition",
+    "AlwaysPullImages",
+    "ImagePolicyWebhook",
+    "PodSecurity",
+    "PodNodeSelector",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "PodTolerationRestriction",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "DefaultStorageClass",
+    "StorageObjectInUseProtection",
+    "OwnerReferencesPermissionEnforcement",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "ClusterTrustBundleAttest",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "DenyServiceExternalIPs",
+    "PodTopologyLabels",
+    "NodeDeclaredFeatureValidator",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+    "AlwaysDeny",
+];
 
 /// Whether a write is one to objects of this resource, rather than to a part of them that has its own address.
 fn is_of(context: &WriteContext<'_>, resource: &Resource, group: &str, plural: &str) -> bool {
@@ -75,7 +133,7 @@ fn default_class(
 
 #[cfg(test)]
 mod tests {
-    use super::plugins;
+    use super::{KNOWN, all_plugins};
     use crate::harness::{Harness, at};
 
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
@@ -91,11 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn plugins_have_names_of_their_own() {
-        let mut names: Vec<_> = plugins().iter().map(|plugin| plugin.name()).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), plugins().len());
+    fn plugins_stand_in_the_order_of_the_reference() {
+        let places: Vec<_> = all_plugins()
+            .iter()
+            .map(|plugin| KNOWN.iter().position(|known| *known == plugin.name()).unwrap())
+            .collect();
+        assert!(places.is_sorted_by(|one, next| one < next), "{places:?}");
     }
 
     #[test]

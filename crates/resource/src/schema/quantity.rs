@@ -85,6 +85,33 @@ impl Quantity {
         })
     }
 
+    /// So many units.
+    pub fn of_units(units: i64) -> Self {
+        Self {
+            nanos: i128::from(units) * UNIT,
+            format: Format::Decimal,
+        }
+    }
+
+    /// How much of the amount is left without `other`, written as the first.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.plus(Self {
+            nanos: -other.nanos,
+            format: other.format,
+        })
+    }
+
+    /// How often `other` goes into the amount; `None` where `other` is nothing.
+    pub fn ratio(self, other: Self) -> Option<f64> {
+        (other.nanos != 0).then(|| self.nanos as f64 / other.nanos as f64)
+    }
+
+    /// Whether the amount is nothing.
+    pub fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
     /// Whether the amount is below zero.
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
@@ -301,6 +328,9 @@ mod tests {
         assert!(of("1500m").units() == 2 && !of("1500m").is_whole());
         assert_eq!(of("1.0001").round_up_to_milli().to_string(), "1001m");
         assert_eq!(of("900m").plus(of("0.2")).to_string(), "1100m");
+        assert_eq!(of("2Gi").minus(of("1Gi")).to_string(), "1Gi");
+        assert_eq!(Quantity::of_units(3), of("3000m"));
+        assert_eq!((of("1").ratio(of("100m")), of("1").ratio(of("0"))), (Some(10.0), None));
     }
 
     #[test]

@@ -126,6 +126,7 @@ impl<'a> Pipeline<'a> {
         admission
             .mutate(&call, resource, Some(&mut object), Some(stored))
             .map_err(refuse)?;
+        warnings.append(&mut call.beside.borrow_mut().warnings);
         metadata::drop_repeated_owners(&mut object);
         let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
         self.check_version(&mut object, stored)?;
@@ -152,6 +153,7 @@ impl<'a> Pipeline<'a> {
             .validate(&call, resource, Some(&object), Some(stored))
             .map_err(refuse)?;
         warnings.extend(strategy.warnings(&call, &object, Some(stored)));
+        warnings.append(&mut call.beside.borrow_mut().warnings);
         let completes = deletion::completes(resource, &object, stored);
         let object = self.to_be_stored(object)?;
         let unchanged = if self.is_custom() {
@@ -238,6 +240,7 @@ impl<'a> Pipeline<'a> {
         admission
             .mutate(&call, resource, Some(&mut object), None)
             .map_err(refuse)?;
+        let mut warnings = std::mem::take(&mut call.beside.borrow_mut().warnings);
         metadata::drop_repeated_owners(&mut object);
         metadata::first_generation(&mut object, &resource.rules);
         if let Some(status) = &resource.rules.initial_status {
@@ -257,7 +260,8 @@ impl<'a> Pipeline<'a> {
         admission
             .validate(&call, resource, Some(&object), None)
             .map_err(refuse)?;
-        let warnings = resource.strategy.warnings(&call, &object, None);
+        warnings.extend(resource.strategy.warnings(&call, &object, None));
+        warnings.append(&mut call.beside.borrow_mut().warnings);
         Ok(Prepared {
             action: Action::Put,
             object: self.to_be_stored(object)?,
@@ -293,6 +297,7 @@ impl<'a> Pipeline<'a> {
             now: self.now,
             lookup: self.lookup,
             outcome: RefCell::default(),
+            beside: RefCell::default(),
         })
     }
 

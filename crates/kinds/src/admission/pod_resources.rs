@@ -1,0 +1,61 @@
+//! What a Pod asks for in all, as limit ranges and quotas count it.
+
+use std::collections::BTreeMap;
+
+use holdfast_resource::Field;
+use holdfast_resource::schema::quantity::Quantity;
+
+use crate::validation::resources::quantity;
+
+/// Amounts by the name of what they are amounts of.
+pub(super) type Amounts = BTreeMap<String, Quantity>;
+
+/// The amounts in a list of resources; what is no quantity is left out.
+pub(super) fn amounts(list: &Field<'_, '_>) -> Amounts {
+    let entries = list.entries();
+    entries
+        .filter_map(|(name, field)| Some((name.to_owned(), quantity(&field)?)))
+        .collect()
+}
+
+/// Adds `more` to `to`.
+pub(super) fn add(to: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        to.entry(name.clone())
+            .and_modify(|sum| *sum = sum.plus(*amount))
+            .or_insert(*amount);
+    }
+}
+
+/// The `part` (`requests` or `limits`) that the containers of a Pod come to at once: those that run side by side, or an
+/// init container with the sidecars that were started before it, whichever is more.
+pub(super) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
+    let mut running = Amounts::new();
+    for container in spec.child("containers").items() {
+        add(&mut running, &amounts(&container.child("resources").child(part)));
+    }
+    let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
+    for container in spec.child("initContainers").items() {
+        let own = amounts(&container.child("resources").child(part));
+        let at_once = if container.child("restartPolicy").text() == "Always" {
+            add(&mut running, &own);
+            add(&mut sidecars, &own);
+            sidecars.clone()
+        } else {
+            let mut at_once = own;
+            add(&mut at_once, &sidecars);
+            at_once
+        };
+        raise(&mut starting, at_once);
+    }
+    raise(&mut running, starting);
+    running
+}
+
+fn raise(to: &mut Amounts, others: Amounts) {
+    for (name, amount) in others {
+        to.entry(name)
+            .and_modify(|most| *most = amount.max(*most))
+            .or_insert(amount);
+    }
+}

@@ -1,0 +1,349 @@
+//! Pods keep to the Pod Security Standard that their namespace asks for:
+//! <https://kubernetes.io/docs/concepts/security/pod-security-admission/>.
+
+mod checks;
+mod policy;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use self::checks::{Checked, Violation};
+use self::policy::{Level, Policy, Standard};
+use super::group_resource;
+
+/// Refuses Pods that violate what their namespace enforces, and warns of Pods and templates.
+pub(super) struct PodSecurity;
+
+/// How many Pods are looked at when a namespace comes to enforce more.
+const PODS_LOOKED_AT: usize = 3000;
+
+/// Where kinds that make Pods have the template: group, plural name, and the way to it.
+const TEMPLATES: [(&str, &str, &[&str]); 8] = [
+    ("", "podtemplates", &["template"]),
+    ("", "replicationcontrollers", &["spec", "template"]),
+    ("apps", "daemonsets", &["spec", "template"]),
+    ("apps", "deployments", &["spec", "template"]),
+    ("apps", "replicasets", &["spec", "template"]),
+    ("apps", "statefulsets", &["spec", "template"]),
+    ("batch", "jobs", &["spec", "template"]),
+    ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
+];
+
+impl AdmissionPlugin for PodSecurity {
+    fn name(&self) -> &'static str {
+        "PodSecurity"
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let Some(object) = object else {
+            return Ok(());
+        };
+        let named = (resource.group.as_str(), resource.plural.as_str());
+        match (named, context.subresource) {
+            (("", "namespaces"), None) => check_namespace(context, object, old),
+            (("", "pods"), None | Some("ephemeralcontainers" | "resize")) => check_pod(context, object, old),
+            ((group, plural), None) => {
+                let of = TEMPLATES.iter().find(|(g, p, _)| (*g, *p) == (group, plural));
+                if let Some(template) = of.and_then(|(.., way)| object.at(way)) {
+                    warn_of_template(context, template);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn policy(context: &WriteContext<'_>) -> Option<Policy> {
+    let namespace = context
+        .lookup
+        .get(&group_resource("", "namespaces"), "", context.namespace)?;
+    let (policy, _) = Policy::of_namespace(&namespace);
+    (!policy.is_open()).then_some(policy)
+}
+
+fn violations(pod: &Value, standard: Standard) -> Vec<Violation> {
+    let root = Field::root(pod);
+    checks::violations(&Checked {
+        metadata: root.child("metadata"),
+        spec: root.child("spec"),
+        standard,
+    })
+}
+
+fn check_pod(context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+    if old.is_some_and(|old| !matters(pod, old)) {
+        return Ok(());
+    }
+    let Some(policy) = policy(context) else {
+        return Ok(());
+    };
+    let found = violations(pod, policy.enforce);
+    if !found.is_empty() {
+        return Err(Refusal::forbidden(format!(
+            "violates PodSecurity \"{}\": {}",
+            policy.enforce,
+            checks::told(&found)
+        )));
+    }
+    warn(context, pod, policy.warn);
+    Ok(())
+}
+
+fn warn_of_template(context: &WriteContext<'_>, template: &Value) {
+    if let Some(policy) = policy(context) {
+        warn(context, template, policy.warn);
+    }
+}
+
+fn warn(context: &WriteContext<'_>, pod: &Value, standard: Standard) {
+    let found = violations(pod, standard);
+    if !found.is_empty() {
+        context.warn(format!(
+            "would violate PodSecurity \"{standard}\": {}",
+            checks::told(&found)
+        ));
+    }
+}
+
+/// Whether an update changes what is checked: images, the number of containers, annotations of seccomp.
+fn matters(pod: &Value, old: &Value) -> bool {
+    const SECCOMP: [&str; 2] = [
+        "seccomp.security.alpha.kubernetes.io/pod",
+        "container.seccomp.security.alpha.kubernetes.io/",
+    ];
+    let (pod, old) = (Field::root(pod), Field::root(old));
+    let images = |pod: &Field<'_, '_>| {
+        let mut images = Vec::new();
+        for list in ["containers", "initContainers", "ephemeralContainers"] {
+            for container in pod.child("spec").child(list).items() {
+                let (name, image) = (container.child("name"), container.child("image"));
+                images.push((list, name.text().to_owned(), image.text().to_owned()));
+            }
+        }
+        images
+    };
+    let annotations = |pod: &Field<'_, '_>| {
+        let mut found = BTreeMap::new();
+        for (key, value) in pod.child("metadata").child("annotations").entries() {
+            if SECCOMP.iter().any(|prefix| key.starts_with(prefix)) {
+                found.insert(key.to_owned(), value.text().to_owned());
+            }
+        }
+        found
+    };
+    images(&pod) != images(&old) || annotations(&pod) != annotations(&old)
+}
+
+fn check_namespace(context: &WriteContext<'_>, namespace: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+    let (policy, errors) = Policy::of_namespace(namespace);
+    let before = old.map(Policy::of_namespace);
+    let known = before.as_ref().is_some_and(|(_, before)| {
+        let texts =
+            |errors: &[holdfast_resource::FieldError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        texts(before) == texts(&errors)
+    });
+    if !errors.is_empty() && !known {
+        return Err(Refusal::Invalid(errors));
+    }
+    let Some((before, _)) = before.filter(|_| context.operation == Operation::Update) else {
+        return Ok(());
+    };
+    let (now, was) = (policy.enforce, before.enforce);
+    let relaxed = now.version == was.version && now.level <= was.level;
+    if now.level != Level::Privileged && !relaxed {
+        warn_of_pods(context, now);
+    }
+    Ok(())
+}
+
+/// Tells which Pods of a namespace violate what it comes to enforce.
+fn warn_of_pods(context: &WriteContext<'_>, standard: Standard) {
+    // What is violated, by how many Pods, and the first of them by name.
+    let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    let (mut looked_at, mut all) = (0, 0);
+    context
+        .lookup
+        .list(&group_resource("", "pods"), context.name, &mut |pod| {
+            all += 1;
+            if looked_at == PODS_LOOKED_AT {
+                return ControlFlow::Continue(());
+            }
+            looked_at += 1;
+            let violations = violations(pod, standard);
+            if !violations.is_empty() {
+                let reasons: Vec<&str> = violations.iter().map(|violation| violation.reason).collect();
+                let name = pod.str_at(&["metadata", "name"]).unwrap_or_default();
+                let entry = found.entry(reasons.join(", ")).or_insert_with(|| (0, name.to_owned()));
+                entry.0 += 1;
+            }
+            ControlFlow::Continue(())
+        });
+    if looked_at < all {
+        context.warn(format!(
+            "new PodSecurity enforce level only checked against the first {looked_at} of {all} existing pods"
+        ));
+    }
+    if found.is_empty() {
+        return;
+    }
+    context.warn(format!(
+        "existing pods in namespace {:?} violate the new PodSecurity enforce level \"{standard}\"",
+        context.name
+    ));
+    let mut texts: Vec<String> = found
+        .into_iter()
+        .map(|(reasons, (count, name))| match count {
+            1 => format!("{name}: {reasons}"),
+            2 => format!("{name} (and 1 other pod): {reasons}"),
+            _ => format!("{name} (and {} other pods): {reasons}", count - 1),
+        })
+        .collect();
+    texts.sort();
+    for text in texts {
+        context.warn(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const PLUGIN: &str = "PodSecurity";
+
+    fn namespace(labels: &str) -> String {
+        let labels = labels
+            .split_whitespace()
+            .map(|label| format!("pod-security.kubernetes.io/{}", label.replace('=', ": ")))
+            .collect::<Vec<_>>()
+            .join(", ");
+        format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: default, labels: {{{labels}}}}}}}")
+    }
+
+    fn pod(spec: &str, container: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{{spec} containers: [{{name: c, image: i, \
+             {container}}}]}}}}"
+        )
+    }
+
+    fn refusal(labels: &str, spec: &str, container: &str) -> String {
+        let harness = Harness::new().with(&namespace(labels));
+        harness.admit(PLUGIN, &pod(spec, container)).map(|_| ()).unwrap_err()
+    }
+
+    #[test]
+    fn baseline_tells_of_all_that_it_forbids_in_one_order() {
+        let told = refusal(
+            "enforce=baseline enforce-version=v1.30",
+            "hostPID: true, hostIPC: true, volumes: [{name: v, hostPath: {path: /}}], securityContext: {sysctls: [{name: \
+             kernel.msgmax, value: '1'}, {name: net.ipv4.tcp_rmem, value: '1'}], seccompProfile: {type: Unconfined}},",
+            "ports: [{containerPort: 80, hostPort: 80}], securityContext: {capabilities: {add: [NET_ADMIN, CHOWN]}, \
+             seLinuxOptions: {type: x, user: u}}",
+        );
+        assert_eq!(
+            told,
+            "violates PodSecurity \"baseline:v1.30\": non-default capabilities (container \"c\" must not include \
+             \"NET_ADMIN\" in securityContext.capabilities.add), host namespaces (hostPID=true, hostIPC=true), hostPath \
+             volumes (volume \"v\"), hostPort (container \"c\" uses hostPort 80), seLinuxOptions (container \"c\" set \
+             forbidden securityContext.seLinuxOptions: type \"x\"; user may not be set), seccompProfile (pod must not set \
+             securityContext.seccompProfile.type to \"Unconfined\"), forbidden sysctls (kernel.msgmax, net.ipv4.tcp_rmem)"
+        );
+    }
+
+    #[test]
+    fn restricted_demands_what_a_pod_does_not_state() {
+        assert_eq!(
+            refusal(
+                "enforce=restricted",
+                "volumes: [{name: v, nfs: {server: s, path: /}}],",
+                ""
+            ),
+            "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"c\" must set \
+             securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"c\" must set \
+             securityContext.capabilities.drop=[\"ALL\"]), restricted volume types (volume \"v\" uses restricted volume type \
+             \"nfs\"), runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true), \
+             seccompProfile (pod or container \"c\" must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \
+             \"Localhost\")"
+        );
+        let enough = "securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, runAsNonRoot: true, \
+                      seccompProfile: {type: RuntimeDefault}}";
+        let harness = Harness::new().with(&namespace("enforce=restricted"));
+        assert!(harness.admit(PLUGIN, &pod("", enough)).is_ok());
+        assert!(
+            refusal("enforce=restricted", "securityContext: {runAsUser: 0},", enough)
+                .ends_with(": runAsUser=0 (pod must not set runAsUser=0)")
+        );
+    }
+
+    #[test]
+    fn what_is_forbidden_depends_on_the_version() {
+        let probe = "livenessProbe: {httpGet: {port: 80, host: h}}";
+        let harness = |version| Harness::new().with(&namespace(&format!("enforce=baseline enforce-version={version}")));
+        assert!(harness("v1.33").admit(PLUGIN, &pod("", probe)).is_ok());
+        assert!(harness("v1.34").admit(PLUGIN, &pod("", probe)).is_err());
+        let sysctl = "securityContext: {sysctls: [{name: net.ipv4.tcp_rmem, value: '1'}]},";
+        assert!(harness("v1.31").admit(PLUGIN, &pod(sysctl, "")).is_err());
+        assert!(harness("v1.32").admit(PLUGIN, &pod(sysctl, "")).is_ok());
+    }
+
+    #[test]
+    fn templates_are_warned_of_and_never_refused() {
+        let job = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {hostNetwork: true, \
+                   containers: [{name: c, image: i}]}}}}";
+        // What a namespace enforces it warns of, unless it says otherwise.
+        for (labels, warned) in [
+            ("enforce=baseline enforce-version=v1.29", true),
+            ("warn=baseline warn-version=v1.29", true),
+            ("enforce=baseline warn=privileged", false),
+            ("audit=baseline", false),
+        ] {
+            let harness = Harness::new().with(&namespace(labels));
+            let told = harness.admission_warnings(PLUGIN, job);
+            let wanted = "would violate PodSecurity \"baseline:v1.29\": host namespaces (hostNetwork=true)";
+            assert_eq!(told, if warned { vec![wanted] } else { Vec::new() }, "{labels}");
+        }
+    }
+
+    #[test]
+    fn labels_of_namespaces_are_checked() {
+        let told = Harness::new()
+            .admit(PLUGIN, &namespace("enforce=strict warn-version=1.x"))
+            .unwrap_err();
+        assert!(
+            told.contains("must be one of privileged, baseline, restricted"),
+            "{told}"
+        );
+        assert!(told.contains("must be \\\"latest\\\" or \\\"v1.x\\\""), "{told}");
+        assert!(Harness::new().admit(PLUGIN, &namespace("enforce=baseline")).is_ok());
+    }
+
+    #[test]
+    fn a_namespace_that_enforces_more_is_told_of_its_pods() {
+        let harness = Harness::new()
+            .with(&pod("hostNetwork: true,", ""))
+            .with(&pod("hostNetwork: true,", "").replace("name: p}", "name: q}"));
+        let told = harness.update_admission_warnings(PLUGIN, &namespace(""), &namespace("enforce=baseline"));
+        assert_eq!(
+            told,
+            [
+                "existing pods in namespace \"default\" violate the new PodSecurity enforce level \"baseline:latest\"",
+                "p (and 1 other pod): host namespaces"
+            ]
+        );
+        assert!(
+            harness
+                .update_admission_warnings(PLUGIN, &namespace("enforce=baseline"), &namespace("enforce=baseline"))
+                .is_empty()
+        );
+    }
+}

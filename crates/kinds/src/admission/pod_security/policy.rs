@@ -1,0 +1,136 @@
+//! What a namespace asks of its pods by its labels:
+//! <https://kubernetes.io/docs/concepts/security/pod-security-admission/>.
+
+use std::fmt;
+
+use holdfast_resource::{FieldError, FieldPath};
+use holdfast_value::Value;
+
+/// How much is forbidden; each level forbids more than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+/// A minor version of the standards; `None` is the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(pub(super) Option<u32>);
+
+/// A level as it was in some version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standard {
+    pub(super) level: Level,
+    pub(super) version: Version,
+}
+
+/// What holds in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Policy {
+    /// Pods that violate it are refused.
+    pub(super) enforce: Standard,
+    /// Whoever writes pods or their templates that violate it is warned.
+    pub(super) warn: Standard,
+}
+
+const OPEN: Standard = Standard {
+    level: Level::Privileged,
+    version: Version(None),
+};
+const PREFIX: &str = "pod-security.kubernetes.io/";
+
+impl Standard {
+    /// Whether the standard is at least as new as that of `1.minor`.
+    pub(super) fn is_since(self, minor: u32) -> bool {
+        self.version.0.is_none_or(|version| version >= minor)
+    }
+}
+
+impl fmt::Display for Standard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Privileged => "privileged",
+            Level::Baseline => "baseline",
+            Level::Restricted => "restricted",
+        };
+        match self.version.0 {
+            None => write!(f, "{level}:latest"),
+            Some(minor) => write!(f, "{level}:v1.{minor}"),
+        }
+    }
+}
+
+impl Policy {
+    /// Whether nothing at all is asked for.
+    pub(super) fn is_open(&self) -> bool {
+        self.enforce.level == Level::Privileged && self.warn.level == Level::Privileged
+    }
+
+    /// What the labels of a namespace ask for, and what is wrong with them. What cannot be read enforces the most and
+    /// warns of nothing.
+    pub(super) fn of_namespace(namespace: &Value) -> (Self, Vec<FieldError>) {
+        let Some(labels) = namespace.at(&["metadata", "labels"]) else {
+            let policy = Self {
+                enforce: OPEN,
+                warn: OPEN,
+            };
+            return (policy, Vec::new());
+        };
+        let mut errors = Vec::new();
+        let (enforce, enforces) = standard(labels, "enforce", Level::Restricted, &mut errors);
+        // Audit is read for its faults alone: nothing here keeps an audit log.
+        standard(labels, "audit", Level::Privileged, &mut errors);
+        let (mut warn, warns) = standard(labels, "warn", Level::Privileged, &mut errors);
+        if enforces && !warns {
+            warn.level = enforce.level;
+            if label(labels, "warn-version").is_none() {
+                warn.version = enforce.version;
+            }
+        }
+        (Self { enforce, warn }, errors)
+    }
+}
+
+fn label<'v>(labels: &'v Value, mode: &str) -> Option<&'v str> {
+    labels.str_at(&[&format!("{PREFIX}{mode}")])
+}
+
+/// The standard of a mode, and whether its level is stated.
+fn standard(labels: &Value, mode: &str, unreadable: Level, errors: &mut Vec<FieldError>) -> (Standard, bool) {
+    let mut standard = OPEN;
+    let level = label(labels, mode);
+    if let Some(text) = level {
+        standard.level = match text {
+            "privileged" => Level::Privileged,
+            "baseline" => Level::Baseline,
+            "restricted" => Level::Restricted,
+            _ => {
+                errors.push(fault(mode, text, "must be one of privileged, baseline, restricted"));
+                unreadable
+            }
+        };
+    }
+    let version = format!("{mode}-version");
+    if let Some(text) = label(labels, &version).filter(|text| *text != "latest") {
+        match minor(text) {
+            Some(minor) => standard.version = Version(Some(minor)),
+            None => errors.push(fault(&version, text, "must be \"latest\" or \"v1.x\"")),
+        }
+    }
+    (standard, level.is_some())
+}
+
+/// The number of `v1.NUMBER`, which has no leading zeros.
+fn minor(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("v1.")?;
+    let well_formed = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    if well_formed { digits.parse().ok() } else { None }
+}
+
+fn fault(mode: &str, value: &str, why: &str) -> FieldError {
+    let place = FieldPath::new("metadata")
+        .child("labels")
+        .key(&format!("{PREFIX}{mode}"));
+    FieldError::invalid(&place, value, why)
+}
