@@ -388,6 +388,44 @@ async fn an_aggregated_role_follows_the_roles_that_it_selects() {
 }
 
 #[tokio::test]
+async fn a_flow_schema_says_whether_its_level_is_there() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    let group = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let is = |wanted: &'static str| {
+        move |_, schema: &Value| {
+            let condition = &schema["status"]["conditions"][0];
+            condition["type"] == "Dangling" && condition["reason"] == wanted
+        }
+    };
+    client
+        .until(&format!("{group}/flowschemas/catch-all"), is("Found"))
+        .await;
+    let rules = json!([{
+        "subjects": [{"kind": "User", "user": {"name": "nobody"}}],
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/nowhere"]}],
+    }]);
+    let spec = json!({"priorityLevelConfiguration": {"name": "mine"}, "rules": rules});
+    let schema = json!({"metadata": {"name": "mine"}, "spec": spec});
+    client.make(&format!("{group}/flowschemas"), schema).await;
+    let path = format!("{group}/flowschemas/mine");
+    let told = client.until(&path, is("NotFound")).await;
+    let manager = told["metadata"]["managedFields"].as_array().unwrap().iter();
+    let manager: Vec<&str> = manager
+        .filter(|entry| entry["subresource"] == "status")
+        .filter_map(|entry| entry["manager"].as_str())
+        .collect();
+    assert_eq!(manager, ["api-priority-and-fairness-config-consumer-v1"]);
+    let levels = format!("{group}/prioritylevelconfigurations");
+    let limited = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
+    let level = json!({"metadata": {"name": "mine"}, "spec": limited});
+    client.make(&levels, level).await;
+    client.until(&path, is("Found")).await;
+    client.delete(&format!("{levels}/mine"), Value::Null).await;
+    client.until(&path, is("NotFound")).await;
+}
+
+#[tokio::test]
 async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;

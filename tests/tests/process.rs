@@ -120,6 +120,26 @@ async fn a_second_process_on_the_same_directory_is_refused() {
 }
 
 #[tokio::test]
+async fn the_version_is_that_of_the_build() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let (_, body) = connection.ask(Method::GET, "/version", "", Bytes::new()).await.unwrap();
+    let version: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let text = |field: &str| version[field].as_str().unwrap().to_owned();
+    let commit = text("gitCommit");
+    assert!(
+        commit.len() == 40 && commit.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        "{commit}"
+    );
+    assert!(
+        ["clean", "dirty", "archive"].contains(&text("gitTreeState").as_str()),
+        "{version}"
+    );
+    assert!(text("goVersion").starts_with("go0 (rustc "), "{version}");
+    assert!(!text("buildDate").starts_with("1970"), "{version}");
+}
+
+#[tokio::test]
 async fn who_brings_no_credentials_may_ask_for_health_alone_or_not_at_all() {
     let cases: [(&[&str], _, _); 2] = [
         (&[], StatusCode::OK, (StatusCode::FORBIDDEN, "Forbidden")),

@@ -11,6 +11,7 @@
 //! of a leader before the controllers begin, and to stop them when it is lost.
 
 mod aggregation;
+mod dangling;
 mod definitions;
 mod garbage;
 mod namespace;
@@ -47,7 +48,11 @@ const CONTROLLERS: [Controller; 3] = [
 ];
 
 /// The controllers that are parts of kube-apiserver, and run always.
-const ESSENTIAL: [Controller; 2] = [
+const ESSENTIAL: [Controller; 3] = [
+    Controller {
+        name: dangling::NAME,
+        run: |client| Box::pin(dangling::run(client)),
+    },
     Controller {
         name: "naming-condition-controller",
         run: |client| Box::pin(definitions::run_names(client)),

@@ -28,6 +28,7 @@ use holdfast_server::service::Service;
 use holdfast_server::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
+use holdfast_server::version::Build;
 use holdfast_server::watch::FrameCache;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
 use smol_str::SmolStr;
@@ -40,6 +41,14 @@ use crate::openapi::Documents;
 use crate::pki::{Names, Pair, Pki};
 use crate::token_keys::TokenKeys;
 use crate::{files, kubeconfig, logging};
+
+/// What `build.rs` found out about this build.
+const BUILD: Build = Build {
+    commit: env!("HOLDFAST_GIT_COMMIT"),
+    tree_state: env!("HOLDFAST_GIT_TREE_STATE"),
+    date: env!("HOLDFAST_BUILD_DATE"),
+    compiler: env!("HOLDFAST_COMPILER"),
+};
 
 /// Serves until a signal says to end.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
@@ -288,6 +297,7 @@ fn service(
     let types = Types::new(types, &registry.load());
     let metrics = Metrics::new().and_then(|metrics| {
         metrics.count_objects(Arc::clone(&store), Arc::clone(&registry))?;
+        metrics.tell_of_build(&BUILD)?;
         Ok(Arc::new(metrics))
     });
     let metrics = metrics.context("cannot set up metrics")?;
@@ -319,6 +329,7 @@ fn service(
         },
         impersonation: Impersonation::default(),
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
+            .with_build(&BUILD)
             .with_openapi(Arc::new(documents))
             .with_metrics(metrics, Arc::clone(&in_flight))
             .with_issuer(issuer),

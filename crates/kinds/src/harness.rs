@@ -230,6 +230,14 @@ impl Harness {
         })
     }
 
+    /// What is said of an object that takes the place of another.
+    pub(crate) fn update_warnings(&self, old: &str, new: &str) -> Vec<String> {
+        let (old, new) = (self.read(old), self.read(new));
+        self.call(&new, Some(&old), None, |resource, context| {
+            resource.strategy.warnings(context, &new, Some(&old))
+        })
+    }
+
     /// What the plugin of that name makes of a create, or why it refuses it.
     pub(crate) fn admit(&self, plugin: &str, text: &str) -> Result<Value, String> {
         let plugins = admission::all_plugins();

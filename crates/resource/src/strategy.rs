@@ -77,6 +77,12 @@ pub trait Strategy: Send + Sync {
         })
     }
 
+    /// An object of a served version as it is once it was in the stored version and back: with what that version is to write
+    /// down about it, such as annotations for fields that it lacks. Whoever writes an object owns that too.
+    fn settle(&self, object: Value) -> Value {
+        object
+    }
+
     /// Whether objects of the kind have a protobuf form. Custom resources have none.
     fn has_protobuf(&self) -> bool {
         true

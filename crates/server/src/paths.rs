@@ -21,7 +21,7 @@ use crate::openapi::{self, OpenApi};
 use crate::response::{self, Response, page_not_found};
 use crate::router::Incoming;
 use crate::state::Clock;
-use crate::version::VersionInfo;
+use crate::version::{Build, VersionInfo};
 
 /// What answers at the paths that are no resources.
 pub struct Paths {
@@ -49,12 +49,19 @@ impl Paths {
             health,
             address: address.into(),
             discovery: Documents::default(),
-            version: VersionInfo::current(),
+            version: VersionInfo::of(&Build::default()),
             openapi: None,
             metrics: None,
             issuer: None,
             clock,
         }
+    }
+
+    /// With what is known of the build.
+    #[must_use]
+    pub fn with_build(mut self, build: &Build) -> Self {
+        self.version = VersionInfo::of(build);
+        self
     }
 
     /// With the documents of OpenAPI that come from `source`.

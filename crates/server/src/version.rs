@@ -6,6 +6,31 @@ use serde::Serialize;
 /// The release of Kubernetes whose behaviour is served.
 pub const KUBERNETES: &str = "1.36.2";
 
+/// What is known of the build of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// The commit, in 40 hexadecimal digits.
+    pub commit: &'static str,
+    /// Whether the sources were those of the commit: `clean`, `dirty`, or `archive` where that could not be told.
+    pub tree_state: &'static str,
+    /// When it was built, in RFC 3339.
+    pub date: &'static str,
+    /// The compiler with its version, such as `rustc 1.90.0`.
+    pub compiler: &'static str,
+}
+
+/// A build of which nothing is known.
+impl Default for Build {
+    fn default() -> Self {
+        Self {
+            commit: "0000000000000000000000000000000000000000",
+            tree_state: "archive",
+            date: "1970-01-01T00:00:00Z",
+            compiler: "rustc",
+        }
+    }
+}
+
 /// What `/version` says.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,7 +45,7 @@ pub struct VersionInfo {
     git_commit: &'static str,
     git_tree_state: &'static str,
     build_date: &'static str,
-    go_version: &'static str,
+    go_version: String,
     compiler: &'static str,
     platform: String,
 }
@@ -39,7 +64,7 @@ impl VersionInfo {
             ("git_commit", self.git_commit),
             ("git_tree_state", self.git_tree_state),
             ("git_version", &self.git_version),
-            ("go_version", self.go_version),
+            ("go_version", &self.go_version),
             ("major", self.major),
             ("minor", self.minor),
             ("platform", &self.platform),
@@ -47,8 +72,8 @@ impl VersionInfo {
         (labels.map(|(name, _)| name), labels.map(|(_, value)| value))
     }
 
-    /// What this build says of itself.
-    pub fn current() -> Self {
+    /// What a server of this build says of itself.
+    pub fn of(build: &Build) -> Self {
         // Clients know platforms by the names that Go gives them.
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -63,10 +88,11 @@ impl VersionInfo {
             min_compatibility_major: "1",
             min_compatibility_minor: "35",
             git_version: git_version(),
-            git_commit: option_env!("HOLDFAST_GIT_COMMIT").unwrap_or("unknown"),
-            git_tree_state: option_env!("HOLDFAST_GIT_TREE_STATE").unwrap_or("unknown"),
-            build_date: option_env!("HOLDFAST_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
-            go_version: "",
+            git_commit: build.commit,
+            git_tree_state: build.tree_state,
+            build_date: build.date,
+            // Clients expect a version of Go here. There is none, and what compiled the server stands behind that.
+            go_version: format!("go0 ({})", build.compiler),
             compiler: "rustc",
             platform: format!("{}/{architecture}", std::env::consts::OS),
         }
@@ -81,11 +107,27 @@ mod tests {
     fn the_version_is_that_of_kubernetes_with_ours_behind_it() {
         let version = git_version();
         assert!(version.starts_with("v1.36.2+holdfast."), "{version}");
-        let info = serde_json::to_value(VersionInfo::current()).unwrap();
+        let info = serde_json::to_value(VersionInfo::of(&Build::default())).unwrap();
         assert_eq!(
             (info["major"].as_str(), info["minor"].as_str()),
             (Some("1"), Some("36"))
         );
         assert_eq!(info["gitVersion"], version);
+    }
+
+    #[test]
+    fn a_build_is_told_in_the_forms_that_clients_know() {
+        let build = Build {
+            commit: "0123456789012345678901234567890123456789",
+            tree_state: "clean",
+            date: "2026-01-02T03:04:05Z",
+            compiler: "rustc 1.90.0",
+        };
+        let info = serde_json::to_value(VersionInfo::of(&build)).unwrap();
+        assert_eq!(info["gitCommit"], build.commit);
+        assert_eq!(info["gitTreeState"], "clean");
+        assert_eq!(info["buildDate"], build.date);
+        assert_eq!(info["goVersion"], "go0 (rustc 1.90.0)");
+        assert_eq!(info["compiler"], "rustc");
     }
 }

@@ -6,7 +6,7 @@ use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{ConversionError, Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::defaults::is_zero;
+use crate::defaults::{is_zero, set_missing};
 use crate::validation::{Errors, immutable, report};
 
 /// What only Events do.
@@ -28,6 +28,9 @@ const RENAMED: [(&str, &str); 7] = [
     ("lastTimestamp", "deprecatedLastTimestamp"),
     ("count", "deprecatedCount"),
 ];
+
+/// What the core group shows even where it is empty; the own group leaves it out then.
+const ALWAYS_SHOWN: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
 const INSTANCE_LENGTH: usize = 128;
 const NOTE_LENGTH: usize = 1024;
@@ -106,6 +109,17 @@ impl Strategy for Event {
                 object.set_at(&[new], value);
             }
         }
+        if to_own {
+            for field in ["reportingController", "reportingInstance"] {
+                if is_zero(object.get(field)) {
+                    object.remove_at(&[field]);
+                }
+            }
+        } else {
+            for field in ALWAYS_SHOWN {
+                set_missing(&mut object, field, || "".into());
+            }
+        }
         object.set_at(&["apiVersion"], to_api_version.into());
         Ok(object)
     }
@@ -172,7 +186,22 @@ mod tests {
         let own = strategy.convert(core.clone(), OWN).unwrap();
         assert_eq!(own.str_at(&["regarding", "name"]), Some("a"));
         assert_eq!((own.str_at(&["note"]), own.str_at(&["reason"])), (Some("m"), Some("r")));
+        assert!(strategy.convert(core.clone(), "v2").is_err());
+        for shown in ALWAYS_SHOWN {
+            core.set_at(&[shown], "".into());
+        }
         assert_eq!(strategy.convert(own, CORE).unwrap(), core);
-        assert!(strategy.convert(core, "v2").is_err());
+    }
+
+    #[test]
+    fn a_reporter_that_nobody_named_is_shown_in_the_core_group_alone() {
+        let strategy = Event { of_own_group: false };
+        let mut core = Value::empty_map();
+        core.set_at(&["apiVersion"], CORE.into());
+        core.set_at(&["reportingComponent"], "".into());
+        core.set_at(&["reportingInstance"], "".into());
+        let own = strategy.convert(core.clone(), OWN).unwrap();
+        assert!(own.get("reportingController").is_none() && own.get("reportingInstance").is_none());
+        assert_eq!(strategy.convert(own, CORE).unwrap(), core);
     }
 }

@@ -11,6 +11,7 @@ use crate::validation::{Errors, immutable, one_of};
 /// What only CSIDrivers do.
 pub(crate) struct CsiDriver;
 
+const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
 const TOKEN_SECONDS_LEAST: i64 = 600;
 const TOKEN_SECONDS_MOST: i64 = 1 << 32;
 
@@ -62,10 +63,11 @@ impl Strategy for CsiDriver {
         errors
     }
 
-    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let root = Field::root(object);
         let spec = root.child("spec");
-        if !spec.child("tokenRequests").is_empty() && !spec.child("serviceAccountTokenInSecrets").is_set() {
+        let same = old.is_some_and(|old| old.at(&REQUESTS) == object.at(&REQUESTS));
+        if !same && !spec.child("tokenRequests").is_empty() && !spec.child("serviceAccountTokenInSecrets").is_set() {
             return vec![
                 "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible \
                  logging of tokens in volume attributes"
@@ -92,5 +94,28 @@ fn validate_tokens(requests: &Field<'_, '_>, errors: &mut Errors) {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn driver(spec: &str) -> String {
+        format!("{{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {{name: a}}, spec: {{{spec}}}}}")
+    }
+
+    #[test]
+    fn tokens_in_attributes_are_warned_of_when_they_are_first_asked_for() {
+        let harness = Harness::new();
+        let asks = driver("tokenRequests: [{audience: a}]");
+        assert_eq!(harness.warnings(&asks).len(), 1);
+        assert!(harness.warnings(&driver("")).is_empty());
+        let settled = driver("tokenRequests: [{audience: a}], serviceAccountTokenInSecrets: true");
+        assert!(harness.warnings(&settled).is_empty());
+        let changed = driver("tokenRequests: [{audience: a}], podInfoOnMount: true");
+        assert!(harness.update_warnings(&asks, &changed).is_empty());
+        let more = driver("tokenRequests: [{audience: a}, {audience: b}]");
+        assert_eq!(harness.update_warnings(&asks, &more).len(), 1);
     }
 }

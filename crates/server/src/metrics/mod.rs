@@ -19,7 +19,7 @@ use crate::ApiError;
 use crate::inflight::InFlight;
 use crate::objects::Store;
 use crate::response::{self, Response};
-use crate::version::VersionInfo;
+use crate::version::{Build, VersionInfo};
 
 use requests::Requests;
 pub(crate) use requests::{Lasting, Recording};
@@ -87,7 +87,6 @@ impl Metrics {
             registry,
         };
         metrics.registry.register(Box::new(process::Process::new()?))?;
-        metrics.tell_of_build()?;
         Ok(metrics)
     }
 
@@ -137,8 +136,12 @@ impl Metrics {
         Ok(page(text))
     }
 
-    fn tell_of_build(&self) -> prometheus::Result<()> {
-        let version = VersionInfo::current();
+    /// Tells of the build.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn tell_of_build(&self, build: &Build) -> prometheus::Result<()> {
+        let version = VersionInfo::of(build);
         let (names, values) = version.labels();
         let opts = Opts::new("kubernetes_build_info", "What this server is a build of, always 1");
         let gauge = registered(&self.registry, IntGaugeVec::new(opts, &names)?)?;

@@ -145,11 +145,11 @@ impl Versions for ResourceVersions {
     }
 }
 
-/// Records who changed `object`, which takes the place of `live`.
+/// Settles `object`, which takes the place of `live`, and records who changed it.
 pub(super) fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object: &mut Value) {
     let target = pipeline.target;
     if let Some(manager) = pipeline.context.field_managers.of(target) {
-        let new = std::mem::take(object);
+        let new = target.shown.resource.strategy.settle(std::mem::take(object));
         *object = manager.update(live, new, &target.manager, pipeline.now);
     }
 }

@@ -67,6 +67,14 @@ impl Strategy for HorizontalPodAutoscaler {
             }),
         }
     }
+
+    fn settle(&self, object: Value) -> Value {
+        if object.str_at(&["apiVersion"]) == Some("autoscaling/v1") {
+            conversion::to_v1(conversion::to_v2(object))
+        } else {
+            object
+        }
+    }
 }
 
 fn default_behavior(object: &mut Value) {
@@ -94,6 +102,9 @@ fn default_behavior(object: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_resource::Strategy as _;
+
+    use super::HorizontalPodAutoscaler;
     use crate::harness::{Harness, at};
 
     fn of(version: &str, spec: &str) -> String {
@@ -114,6 +125,22 @@ mod tests {
         );
         let older = harness.read(&of("v1", &format!("{TARGET}, maxReplicas: 3")));
         assert_eq!(at(&older, "spec.targetCPUUtilizationPercentage"), "80");
+    }
+
+    #[test]
+    fn the_older_version_annotates_what_it_has_no_field_for() {
+        let used = of("v1", &format!("{TARGET}, maxReplicas: 3")).replace(
+            "spec:",
+            "status: {currentCPUUtilizationPercentage: 42, currentReplicas: 1, desiredReplicas: 2}, spec:",
+        );
+        let settled = HorizontalPodAutoscaler.settle(Harness::new().read(&used));
+        let annotation = at(&settled, "metadata.annotations");
+        assert!(
+            annotation.contains("current-metrics") && annotation.contains("42"),
+            "{annotation}"
+        );
+        assert_eq!(at(&settled, "status.currentCPUUtilizationPercentage"), "42");
+        assert_eq!(HorizontalPodAutoscaler.settle(settled.clone()), settled);
     }
 
     #[test]

@@ -1,0 +1,143 @@
+//! Flow schemas say whether the priority level that they lead to is there: their condition `Dangling`
+//! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
+//!
+//! In the reference this is a part of kube-apiserver, under whose name as a field manager the condition is applied.
+
+use std::sync::Arc;
+
+use holdfast_resource::Resource;
+use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
+use holdfast_server::negotiation::PatchType;
+use holdfast_value::{SmolStr, Value};
+
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+
+/// The name of this controller, and of its field manager.
+pub(crate) const NAME: &str = "api-priority-and-fairness-config-consumer-v1";
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+const DANGLING: &str = "Dangling";
+const LEVEL: [&str; 3] = ["spec", "priorityLevelConfiguration", "name"];
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let (schemas, levels) = ("flowschemas", "prioritylevelconfigurations");
+    let (Some(schemas), Some(levels)) = (client.resource(GROUP, schemas), client.resource(GROUP, levels)) else {
+        return;
+    };
+    let controller = Dangling {
+        client: client.clone(),
+        schemas,
+        levels,
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Dangling {
+    client: Client,
+    schemas: Arc<Resource>,
+    levels: Arc<Resource>,
+}
+
+impl Reconcile for Dangling {
+    type Item = SmolStr;
+    type Outcome = ();
+
+    const NAME: &'static str = NAME;
+    const PARALLEL: usize = 1;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        // The changes of two resources stand in one history. What changes before the list is seen twice, and no harm done.
+        let (_, changes) = client.watch_everything()?;
+        Ok((client.list(&self.schemas, ""), changes))
+    }
+
+    fn seen(&mut self, schema: &Object, queue: &mut Queue<SmolStr>) {
+        queue.push(schema.name().into());
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        let object = change.current();
+        if object.is_of(&self.schemas) {
+            queue.push(object.name().into());
+        } else if object.is_of(&self.levels) && (change.is_removal() || change.previous().is_none()) {
+            for schema in self.client.list(&self.schemas, "").iter() {
+                queue.push(schema.name().into());
+            }
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
+        let schema = self.client.get(&self.schemas, "", name)?.tree();
+        let level = schema.str_at(&LEVEL).unwrap_or_default();
+        let found = self.client.get(&self.levels, "", level).is_some();
+        let mut configuration = Value::empty_map();
+        configuration.set_at(&["apiVersion"], schema.get("apiVersion")?.clone());
+        configuration.set_at(&["kind"], schema.get("kind")?.clone());
+        configuration.set_at(&["metadata", "name"], name.clone().into());
+        let condition = condition(&schema, level, found, &self.client.now())?;
+        configuration.set_at(&["status", "conditions"], vec![condition].into());
+        let path = path_of(&self.schemas, "", name)?;
+        let client = self.client.clone();
+        Some(Box::pin(async move {
+            let path = format!("{path}/status?fieldManager={NAME}&force=true");
+            match client.patch(&path, PatchType::Apply, &configuration).await {
+                Err(error) if !error.is_not_found() => Err(error),
+                _ => Ok(()),
+            }
+        }))
+    }
+}
+
+/// The condition that a schema is to have that leads to `level`; `None` where it has that already.
+fn condition(schema: &Value, level: &str, found: bool, now: &str) -> Option<Value> {
+    let (status, reason, what) = if found {
+        ("False", "Found", "and it exists")
+    } else {
+        ("True", "NotFound", "but there is no such object")
+    };
+    let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {what}");
+    let wanted = [("status", status), ("reason", reason), ("message", message.as_str())];
+    let conditions = schema.at(&["status", "conditions"]).and_then(Value::as_list);
+    let mut present = conditions.into_iter().flat_map(|list| list.iter());
+    let present = present.find(|condition| condition.str_at(&["type"]) == Some(DANGLING));
+    if present.is_some_and(|present| {
+        wanted
+            .iter()
+            .all(|(field, text)| present.str_at(&[field]) == Some(text))
+    }) {
+        return None;
+    }
+    let mut condition = Value::empty_map();
+    condition.set_at(&["type"], DANGLING.into());
+    condition.set_at(&["lastTransitionTime"], now.into());
+    for (field, text) in wanted {
+        condition.set_at(&[field], text.into());
+    }
+    Some(condition)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_told_once_that_its_level_is_missing_and_once_that_it_is_there() {
+        let mut schema = Value::empty_map();
+        let missing = condition(&schema, "l", false, "2026-01-02T03:04:05Z").unwrap();
+        assert_eq!(
+            (missing.str_at(&["status"]), missing.str_at(&["reason"])),
+            (Some("True"), Some("NotFound"))
+        );
+        schema.set_at(&["status", "conditions"], vec![missing].into());
+        assert!(condition(&schema, "l", false, "2026-01-02T03:04:06Z").is_none());
+        let found = condition(&schema, "l", true, "2026-01-02T03:04:06Z").unwrap();
+        assert_eq!(
+            (found.str_at(&["status"]), found.str_at(&["reason"])),
+            (Some("False"), Some("Found"))
+        );
+        assert_eq!(found.str_at(&["lastTransitionTime"]), Some("2026-01-02T03:04:06Z"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Finds out what this is a build of: the commit, whether its sources were changed, the date and the compiler.
+//!
+//! Whoever builds without a repository can say so in the environment: `HOLDFAST_GIT_COMMIT`, `HOLDFAST_GIT_TREE_STATE`. The
+//! date is that of `SOURCE_DATE_EPOCH` where it is set, so that builds can be repeated.
+
+#![allow(clippy::print_stdout, reason = "this is how Cargo is told")]
+
+use std::env;
+use std::process::Command;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
+
+fn main() {
+    for variable in ["HOLDFAST_GIT_COMMIT", "HOLDFAST_GIT_TREE_STATE", "SOURCE_DATE_EPOCH"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    // The log of HEAD changes with every commit and checkout; what is built changes with the sources.
+    if let Some(log) = output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    println!("cargo::rerun-if-changed=..");
+    let (commit, state) = source();
+    let compiler = env::var("RUSTC").ok().and_then(|rustc| output(&rustc, &["--version"]));
+    let compiler = compiler.unwrap_or_default();
+    let compiler: Vec<&str> = compiler.split(' ').take(2).collect();
+    for (variable, value) in [
+        ("HOLDFAST_GIT_COMMIT", commit),
+        ("HOLDFAST_GIT_TREE_STATE", state),
+        ("HOLDFAST_BUILD_DATE", date()),
+        ("HOLDFAST_COMPILER", compiler.join(" ")),
+    ] {
+        println!("cargo::rustc-env={variable}={value}");
+    }
+}
+
+/// The commit, and whether the sources are as it has them.
+fn source() -> (String, String) {
+    let given = |variable| env::var(variable).ok().filter(|value| !value.is_empty());
+    let commit = given("HOLDFAST_GIT_COMMIT").or_else(|| output("git", &["rev-parse", "HEAD"]));
+    let Some(commit) = commit else {
+        return (NO_COMMIT.to_owned(), "archive".to_owned());
+    };
+    let found = || match output("git", &["status", "--porcelain", "--untracked-files=no"]) {
+        Some(changes) if changes.is_empty() => "clean".to_owned(),
+        Some(_) => "dirty".to_owned(),
+        None => "archive".to_owned(),
+    };
+    (commit, given("HOLDFAST_GIT_TREE_STATE").unwrap_or_else(found))
+}
+
+fn date() -> String {
+    let epoch = env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
+    let date = epoch.and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    let date = date.unwrap_or_else(OffsetDateTime::now_utc);
+    let whole = date.replace_nanosecond(0).unwrap_or(date);
+    whole.format(&Rfc3339).unwrap_or_default()
+}
+
+/// What a program prints; `None` where it cannot be run or fails.
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
