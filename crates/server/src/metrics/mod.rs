@@ -192,6 +192,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_counted_is_shown_under_the_names_of_the_reference() {
         let metrics = Metrics::new().unwrap();
+        metrics.tell_of_build(&Build::default()).unwrap();
         metrics.deprecated("", "v1", "endpoints", "");
         metrics.handshake_failed();
         let in_flight = InFlight::new(2, 1);
