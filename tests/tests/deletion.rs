@@ -409,7 +409,13 @@ async fn a_flow_schema_says_whether_its_level_is_there() {
     let schema = json!({"metadata": {"name": "mine"}, "spec": spec});
     client.make(&format!("{group}/flowschemas"), schema).await;
     let path = format!("{group}/flowschemas/mine");
-    client.until(&path, is("NotFound")).await;
+    let told = client.until(&path, is("NotFound")).await;
+    let manager = told["metadata"]["managedFields"].as_array().unwrap().iter();
+    let manager: Vec<&str> = manager
+        .filter(|entry| entry["subresource"] == "status")
+        .filter_map(|entry| entry["manager"].as_str())
+        .collect();
+    assert_eq!(manager, ["api-priority-and-fairness-config-consumer-v1"]);
     let levels = format!("{group}/prioritylevelconfigurations");
     let limited = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
     let level = json!({"metadata": {"name": "mine"}, "spec": limited});

@@ -295,7 +295,7 @@ pub struct WriteContext<'a> {
     pub lookup: &'a dyn Lookup,
     /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
     pub outcome: RefCell<Vec<OutcomeCall>>,
-    /// What the write brings about besides; see [`WriteContext::warn`] and [`WriteContext::write_status`].
+    /// What the write brings about besides; see [`WriteContext::warn`].
     pub beside: RefCell<Beside>,
 }
 
@@ -304,8 +304,6 @@ pub struct WriteContext<'a> {
 pub struct Beside {
     /// What the client is to be warned of.
     pub warnings: Vec<String>,
-    /// Objects with the status that they are to have, as resource and object.
-    pub statuses: Vec<(GroupResource, Value)>,
 }
 
 /// Is called once the outcome of a write is known: with `true` when it was stored.
@@ -321,13 +319,6 @@ impl WriteContext<'_> {
     /// Has the client warned.
     pub fn warn(&self, text: String) {
         self.beside.borrow_mut().warnings.push(text);
-    }
-
-    /// Has the status of another object written together with this write: both are stored or neither is. `object` is what
-    /// the lookup showed, with its new status; when it was changed meanwhile, the write is run again. A dry run and a
-    /// write that changes nothing leave it alone.
-    pub fn write_status(&self, resource: GroupResource, object: Value) {
-        self.beside.borrow_mut().statuses.push((resource, object));
     }
 }
 

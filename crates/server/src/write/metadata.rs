@@ -80,12 +80,22 @@ pub(crate) fn take(object: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
+/// What of the metadata belongs to the write and not to the object: it outlasts a reset of all metadata.
+const OF_THE_WRITE: [[&str; 2]; 2] = [["metadata", "managedFields"], ["metadata", "resourceVersion"]];
+
 /// Makes what stands at `paths` what it is in `old`; takes it out where there is no `old`.
 pub(crate) fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolStr>]) {
     for path in paths {
         let path: Vec<&str> = path.iter().map(SmolStr::as_str).collect();
         match old {
             // The name and the rest of the identity are in the metadata, which only some subresources reset as a whole.
+            Some(old) if path == ["metadata"] => {
+                let before = object.clone();
+                take(object, old, &path);
+                for kept in OF_THE_WRITE {
+                    take(object, &before, &kept);
+                }
+            }
             Some(old) => take(object, old, &path),
             None => {
                 object.remove_at(&path);
@@ -233,6 +243,22 @@ mod tests {
         fn name_suffix(&self) -> String {
             "bcdfg".to_owned()
         }
+    }
+
+    #[test]
+    fn a_reset_of_all_metadata_leaves_the_version_and_the_managers_of_the_write() {
+        let old =
+            object(r#"{"metadata":{"labels":{"a":"1"},"managedFields":[],"name":"n","resourceVersion":"7"},"spec":1}"#);
+        let mut new = object(
+            r#"{"metadata":{"labels":{"a":"2"},"managedFields":[{"manager":"m"}],"name":"n","resourceVersion":"5"},"spec":2}"#,
+        );
+        reset_fields(&mut new, Some(&old), &[vec!["metadata".into()], vec!["spec".into()]]);
+        assert_eq!(
+            new,
+            object(
+                r#"{"metadata":{"labels":{"a":"1"},"managedFields":[{"manager":"m"}],"name":"n","resourceVersion":"5"},"spec":1}"#
+            )
+        );
     }
 
     #[test]
