@@ -1,9 +1,9 @@
 //! The registry follows the store: resources that objects define (CustomResourceDefinitions) are served as soon as those
 //! objects say so, and no longer than they do.
 //!
-//! One task follows the defining objects in the order of revisions and swaps the [`Registry`] whole. Whoever writes a
-//! defining object is answered when the registry has followed ([`Definitions::committed`]), and a path that nothing is
-//! known of is looked up again once it has ([`Definitions::caught_up`]): so what was acknowledged is served, to everyone.
+//! One task follows the defining objects in the order of revisions and swaps the [`holdfast_resource::Registry`] whole. Whoever writes a
+//! defining object is answered when the registry has followed (`Definitions::committed`), and a path that nothing is
+//! known of is looked up again once it has (`Definitions::caught_up`): so what was acknowledged is served, to everyone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Structural schemas: what a custom resource's definition says of its objects
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>).
 //!
-//! A [`Node`] is one schema, read once from its JSON. Walks over an object follow the nodes: [`Node::prune`] drops what is
-//! not specified, [`Node::with_defaults`] fills in what is left out, [`Node::validate`] and [`Node::list_duplicates`] say
+//! A [`Node`] is one schema, read once from its JSON. Walks over an object follow the nodes: `Node::prune` drops what is
+//! not specified, `Node::with_defaults` fills in what is left out, `Node::validate` and `Node::list_duplicates` say
 //! what is wrong. Each keeps what it need not change shared. [`CustomType`] puts them together for the objects of one
 //! version, with metadata, which every object has, read by the table of built-in types.
 //!
