@@ -161,9 +161,19 @@ impl<'a> Publication<'a> {
             };
             [sent, answered]
         });
-        let of_custom = custom::named_types();
-        let named = names.flatten().chain(of_custom.iter().map(String::as_str));
-        named.filter_map(|name| self.types.id(name)).collect()
+        let (mut named, mut custom) = (BTreeSet::new(), false);
+        for name in names.flatten() {
+            match self.types.id(name) {
+                Some(id) => {
+                    named.insert(id);
+                }
+                None => custom = true,
+            }
+        }
+        if custom {
+            named.extend(custom::named_types().iter().filter_map(|name| self.types.id(name)));
+        }
+        named
     }
 
     /// The schemas of types. Of a type of many kinds only those of the core group and of `told` are named, if there is such.
