@@ -217,6 +217,15 @@ impl DeclType {
         Self::object(own.into_iter().chain(other))
     }
 
+    /// The same object with a property besides that is always written and that CEL cannot name: it takes its place in the
+    /// JSON, and nothing else.
+    #[must_use]
+    pub fn with_unnamed_property(mut self, property: &str, decl: &DeclType) -> Self {
+        let taken = property.len() as u64 + decl.min_serialized + 4;
+        self.min_serialized = self.min_serialized.saturating_add(taken);
+        self
+    }
+
     /// The same, with `null` allowed (`nullable: true`).
     #[must_use]
     pub fn nullable(mut self) -> Self {
@@ -243,8 +252,9 @@ impl DeclType {
         Some(&fields[at])
     }
 
-    /// The declaration of what stands under the property `property` of a value of this type.
-    pub(crate) fn property(&self, property: &str) -> Option<&Arc<DeclType>> {
+    /// The declaration of what stands under the property `property` of a value of this type: of the property of that name,
+    /// or of the values of a map. `None` where CEL does not see it.
+    pub fn property(&self, property: &str) -> Option<&Arc<DeclType>> {
         match &self.kind {
             DeclKind::Map(values) => Some(values),
             DeclKind::Object(fields) => {
@@ -257,7 +267,7 @@ impl DeclType {
     }
 
     /// The declaration of the elements of a list.
-    pub(crate) fn items(&self) -> Option<&Arc<DeclType>> {
+    pub fn items(&self) -> Option<&Arc<DeclType>> {
         match &self.kind {
             DeclKind::List { items, .. } => Some(items),
             _ => None,

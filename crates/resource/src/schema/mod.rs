@@ -8,6 +8,7 @@
 //! Invariant: a table never changes once it is built, and a type refers to others by index within its own table.
 
 mod base64;
+mod declare;
 mod decode;
 mod defaults;
 mod field;
@@ -22,6 +23,7 @@ pub mod times;
 mod types;
 mod visit;
 
+pub use declare::decl_type;
 pub use decode::{DecodeError, Decoded, UnknownField, decode};
 pub use defaults::with_defaults;
 pub use field::{Field, ListType, MapType, MergeKey, Omission, PatchMarks, ProtoPath, Shape};

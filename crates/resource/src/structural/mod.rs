@@ -12,6 +12,7 @@
 
 mod check_defaults;
 mod custom_type;
+mod declare;
 mod defaults;
 mod duplicates;
 mod embedded;
