@@ -30,6 +30,7 @@ use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
 use holdfast_server::version::Build;
 use holdfast_server::watch::FrameCache;
+use holdfast_server::webhooks::Webhooks;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
 use smol_str::SmolStr;
 use time::OffsetDateTime;
@@ -108,13 +109,12 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
             Ok(pki)
         })
     };
-    let authorizer = authorizer(flags, &kinds.policy);
     let prepared = Hook::default();
     let service = service(
         flags,
         registry,
         Arc::clone(&store),
-        authorizer,
+        &kinds,
         reached,
         shutdown.clone(),
         &prepared,
@@ -239,7 +239,7 @@ fn service(
     flags: &Serve,
     registry: Arc<ArcSwap<Registry>>,
     store: Arc<Store>,
-    authorizer: Chain,
+    kinds: &holdfast_kinds::Config,
     reached: SocketAddr,
     shutdown: Shutdown,
     prepared: &Hook,
@@ -307,11 +307,12 @@ fn service(
     ));
     let context = Context {
         registry: Arc::clone(&registry),
+        webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
         store,
         field_managers: FieldManagers::new(Arc::new(types)),
         definitions: Default::default(),
         trees: Trees::default(),
-        authorizer: Arc::new(authorizer),
+        authorizer: Arc::new(authorizer(flags, &kinds.policy)),
         tokens: Arc::new(tokens),
         frames: FrameCache::default(),
         issuer: accounts,

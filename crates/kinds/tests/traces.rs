@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use holdfast_kinds::{Config, admission, registry, tables};
@@ -29,7 +30,7 @@ const UID: &str = "11111111-2222-4333-8444-555555555555";
 type Key = (String, String, String, String);
 
 #[derive(Default)]
-struct Objects(RefCell<BTreeMap<Key, Value>>);
+struct Objects(Mutex<BTreeMap<Key, Value>>);
 
 impl Lookup for Objects {
     fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value> {
@@ -42,11 +43,11 @@ impl Lookup for Objects {
             namespace.to_owned(),
             name.to_owned(),
         );
-        self.0.borrow().get(&key).cloned()
+        self.0.lock().unwrap().get(&key).cloned()
     }
 
     fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
-        for ((group, plural, of, _), object) in self.0.borrow().iter() {
+        for ((group, plural, of, _), object) in self.0.lock().unwrap().iter() {
             let found = resource.group == group.as_str() && resource.resource == plural.as_str();
             if found && (namespace.is_empty() || namespace == of) && visit(object).is_break() {
                 return;
@@ -156,7 +157,13 @@ impl World {
         if target.resource.storage.is_none() {
             return Answer::PassedOver;
         }
-        let live = self.objects.0.borrow().get(&Self::key(target, &target.name)).cloned();
+        let live = self
+            .objects
+            .0
+            .lock()
+            .unwrap()
+            .get(&Self::key(target, &target.name))
+            .cloned();
         let live = live.map(|live| self.shown(target, live));
         let object = match (method, &live) {
             ("POST", _) if target.subresource.is_none() => body.clone(),
@@ -407,7 +414,12 @@ fn check(world: &World, step: &Value) -> Option<Result<(), Vec<String>>> {
     let target = world.target(path)?;
     let status = step.at(&["response", "status"]).and_then(Value::as_i64)? as u16;
     if method == "DELETE" && status < 300 {
-        let old = world.objects.0.borrow_mut().remove(&World::key(&target, &target.name));
+        let old = world
+            .objects
+            .0
+            .lock()
+            .unwrap()
+            .remove(&World::key(&target, &target.name));
         target.resource.strategy.observe(old.as_ref(), None);
         return None;
     }
@@ -432,7 +444,7 @@ fn check(world: &World, step: &Value) -> Option<Result<(), Vec<String>>> {
     if status >= 300 && !matches!(status, 403 | 422) || other_form || scale || of_request {
         return None;
     }
-    let before = world.objects.0.borrow().clone();
+    let before = world.objects.0.lock().unwrap().clone();
     let answer = world.write(method, media, &target, body);
     let want = step.at(&["response", "body"]);
     let shows_body = step.get("only").is_none();
@@ -446,7 +458,12 @@ fn check(world: &World, step: &Value) -> Option<Result<(), Vec<String>>> {
             {
                 let object = world.stored(&target, object);
                 let name = object.str_at(&["metadata", "name"])?.to_owned();
-                world.objects.0.borrow_mut().insert(World::key(&target, &name), object);
+                world
+                    .objects
+                    .0
+                    .lock()
+                    .unwrap()
+                    .insert(World::key(&target, &name), object);
             }
             return None;
         }
@@ -506,7 +523,7 @@ fn check(world: &World, step: &Value) -> Option<Result<(), Vec<String>>> {
         Answer::Refused(..) => Vec::new(),
     };
     if status >= 300 {
-        *world.objects.0.borrow_mut() = before;
+        *world.objects.0.lock().unwrap() = before;
     }
     Some(if outcome.is_empty() { Ok(()) } else { Err(outcome) })
 }

@@ -324,7 +324,7 @@ impl WriteContext<'_> {
 
 /// The stored objects, as a strategy or an admission plugin may ask for them. Objects come in the version they are
 /// stored in.
-pub trait Lookup {
+pub trait Lookup: Sync {
     /// The object of that name. `namespace` is empty for cluster-scoped resources.
     fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value>;
 

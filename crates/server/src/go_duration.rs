@@ -55,6 +55,15 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A duration of whole seconds, as Go writes it: `1m30s`, `10s`.
+pub fn text(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

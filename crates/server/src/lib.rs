@@ -39,6 +39,7 @@ pub mod tls;
 pub mod user;
 pub mod version;
 pub mod watch;
+pub mod webhooks;
 pub mod write;
 
 pub use status::ApiError;

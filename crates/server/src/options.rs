@@ -148,6 +148,59 @@ pub struct ListOptions {
     pub send_initial_events: Option<bool>,
 }
 
+impl WriteOptions {
+    /// The options as an object of that kind, such as `CreateOptions`.
+    pub fn to_object(&self, kind: &str) -> Value {
+        let mut object = options_object(kind, self.dry_run);
+        if !self.field_manager.is_empty() {
+            object.set_at(&["fieldManager"], self.field_manager.as_str().into());
+        }
+        let named = FieldValidation::NAMES
+            .iter()
+            .find(|(_, of)| *of == self.field_validation);
+        if let Some((name, _)) = named.filter(|(name, _)| !name.is_empty()) {
+            object.set_at(&["fieldValidation"], (*name).into());
+        }
+        object
+    }
+}
+
+fn options_object(kind: &str, dry_run: bool) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["kind"], kind.into());
+    object.set_at(&["apiVersion"], "meta.k8s.io/v1".into());
+    if dry_run {
+        object.set_at(&["dryRun"], Value::from(vec![Value::from("All")]));
+    }
+    object
+}
+
+impl DeleteOptions {
+    /// The options as an object.
+    pub fn to_object(&self) -> Value {
+        let mut object = options_object("DeleteOptions", self.dry_run);
+        if let Some(seconds) = self.grace_period_seconds {
+            object.set_at(&["gracePeriodSeconds"], Value::Int(seconds));
+        }
+        if let Some(orphans) = self.orphan_dependents {
+            object.set_at(&["orphanDependents"], Value::Bool(orphans));
+        }
+        let policy = PropagationPolicy::NAMES
+            .iter()
+            .find(|(_, of)| Some(of) == self.propagation_policy.as_ref());
+        if let Some((name, _)) = policy {
+            object.set_at(&["propagationPolicy"], (*name).into());
+        }
+        if let Some(uid) = &self.uid {
+            object.set_at(&["preconditions", "uid"], uid.as_str().into());
+        }
+        if let Some(version) = &self.resource_version {
+            object.set_at(&["preconditions", "resourceVersion"], version.as_str().into());
+        }
+        object
+    }
+}
+
 impl CreateOptions {
     /// Reads the options of a POST.
     ///

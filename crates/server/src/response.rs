@@ -114,6 +114,7 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
         _ => document(messages, code, representation, &error.document()),
     };
     let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
+    add_warnings(response.headers_mut(), &error.status().warnings);
     let details = error.status().details.as_ref();
     let retry_after = details.map_or(0, |details| details.retry_after_seconds);
     if retry_after > 0 {
@@ -126,7 +127,8 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
 /// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once.
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     for (at, text) in warnings.iter().enumerate() {
-        if warnings[..at].contains(text) {
+        // What cannot stand in a header, and what says nothing, is left out.
+        if warnings[..at].contains(text) || text.is_empty() || text.chars().any(char::is_control) {
             continue;
         }
         let mut quoted = String::with_capacity(text.len() + 10);
@@ -137,8 +139,6 @@ pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
                     quoted.push('\\');
                     quoted.push(character);
                 }
-                // What cannot stand in a header is left out.
-                control if control.is_control() => {}
                 other => quoted.push(other),
             }
         }
@@ -158,7 +158,14 @@ mod tests {
     #[test]
     fn warnings_are_quoted_and_said_once() {
         let mut headers = HeaderMap::new();
-        let warnings = ["unknown field \"spec.a\"", "b\n", "unknown field \"spec.a\""].map(str::to_owned);
+        let warnings = [
+            "unknown field \"spec.a\"",
+            "b",
+            "two\nlines",
+            "",
+            "unknown field \"spec.a\"",
+        ]
+        .map(str::to_owned);
         add_warnings(&mut headers, &warnings);
         let all: Vec<_> = headers.get_all(header::WARNING).iter().collect();
         assert_eq!(all, [r#"299 - "unknown field \"spec.a\"""#, r#"299 - "b""#]);

@@ -14,6 +14,7 @@ use crate::metrics::Metrics;
 use crate::objects::Store;
 use crate::shutdown::Shutdown;
 use crate::watch::FrameCache;
+use crate::webhooks::Webhooks;
 use crate::write::{FieldManagers, Trees};
 
 /// What the handlers of all requests share.
@@ -32,6 +33,8 @@ pub struct Context {
     pub frames: FrameCache,
     /// What every write passes through.
     pub admission: AdmissionChain,
+    /// The webhooks that writes pass through after that, and how they are called.
+    pub webhooks: Webhooks,
     /// What users may do.
     pub authorizer: Arc<dyn Authorizer>,
     /// Whose bearer tokens are.

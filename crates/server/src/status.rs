@@ -21,7 +21,7 @@ pub struct Status {
     /// The HTTP status code.
     pub code: u16,
     /// Why, in one CamelCase word; empty where the reference has no word for it.
-    pub reason: &'static str,
+    pub reason: SmolStr,
     /// Why, for people.
     pub message: String,
     /// What it is about. `Some` of empty details is written as `{}`, which clients can tell from none.
@@ -97,10 +97,15 @@ const UNKNOWN: &str = "the server could not find the requested resource";
 
 impl ApiError {
     /// An error of any code, reason and message.
-    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>, details: Option<Details>) -> Self {
+    pub fn new(
+        code: StatusCode,
+        reason: impl Into<SmolStr>,
+        message: impl Into<String>,
+        details: Option<Details>,
+    ) -> Self {
         Self(Box::new(Status {
             code: code.as_u16(),
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details,
             continue_token: String::new(),
@@ -475,8 +480,8 @@ impl ApiError {
     }
 
     /// The reason, empty where there is none.
-    pub fn reason(&self) -> &'static str {
-        self.0.reason
+    pub fn reason(&self) -> &str {
+        &self.0.reason
     }
 
     /// The `Status` as it is written, its fields in the order of the reference.
@@ -489,7 +494,7 @@ impl ApiError {
             },
             status: "Failure",
             message: &self.0.message,
-            reason: self.0.reason,
+            reason: &self.0.reason,
             details: self.0.details.as_ref(),
             code: self.0.code,
         }

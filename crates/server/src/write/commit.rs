@@ -9,6 +9,7 @@ use holdfast_value::{SmolStr, Value};
 use super::deletion::{self, Deletion};
 use super::outcome::Outcome;
 use super::pipeline::{self, Action, Pipeline, Prepared};
+use super::webhooks::{Asked, Rounds};
 use super::{Change, Target, metadata, tracking};
 use crate::ApiError;
 use crate::lookup::SnapshotLookup;
@@ -67,7 +68,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
     for _ in 0..ATTEMPTS {
         let snapshot = context.store.snapshot();
         let object = object.clone();
-        let prepared = run(context, &target, &snapshot, |pipeline| pipeline.create(object))?;
+        let prepared = Pipeline::new(context, &target, &snapshot)?.create(object).await?;
         let key = key_of(&target, metadata::name(&prepared.object));
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(&target, live));
@@ -98,12 +99,11 @@ pub(crate) fn ask<T>(
     ask: impl FnOnce(&Pipeline<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
     let snapshot = context.store.snapshot();
-    run(context, target, &snapshot, |pipeline| {
-        let call = pipeline.call(operation, &target.name);
-        let answer = ask(pipeline, &call)?;
-        call.outcome().stored();
-        Ok(answer)
-    })
+    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let call = pipeline.call(operation, &target.name);
+    let answer = ask(&pipeline, &call)?;
+    call.outcome().stored();
+    Ok(answer)
 }
 
 /// The answer of `kind` to a POST of `object`, which is decoded, typed and has its defaults. Nothing is stored.
@@ -138,7 +138,7 @@ pub(crate) fn answer(
 pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
     for _ in 0..ATTEMPTS {
         let snapshot = context.store.snapshot();
-        let prepared = run(context, &target, &snapshot, |pipeline| pipeline.update(&change))?;
+        let prepared = Pipeline::new(context, &target, &snapshot)?.update(&change).await?;
         let created = prepared.live.is_none();
         match (prepared.action, prepared.live.clone()) {
             (Action::Keep, Some(live)) => return Ok(kept(prepared, live)),
@@ -176,29 +176,8 @@ pub(crate) async fn delete(
         let Some(live) = snapshot.get(key.as_bytes()).cloned() else {
             return Err(ApiError::not_found(&group_resource, &target.name));
         };
-        let prepared = run(context, &target, &snapshot, |pipeline| {
-            let stored = objects::tree(&live);
-            deletion::check_preconditions(pipeline.resource(), &options, &stored)?;
-            let call = pipeline.call(Operation::Delete, &target.name);
-            let refuse = |refusal| pipeline.refusal(refusal, &target.name);
-            let (resource, admission) = (pipeline.resource(), &pipeline.context.admission);
-            admission.mutate(&call, resource, None, Some(&stored)).map_err(refuse)?;
-            admission
-                .validate(&call, resource, None, Some(&stored))
-                .map_err(refuse)?;
-            let (action, object) = match deletion::begin(&call, resource, &options, &stored) {
-                Deletion::Wait => (Action::Keep, stored),
-                Deletion::Mark(marked) => (Action::Put, marked),
-                Deletion::Remove(last) => (Action::Remove, last.unwrap_or(stored)),
-            };
-            Ok(Prepared {
-                action,
-                object,
-                live: Some(Arc::clone(&live)),
-                outcome: call.outcome(),
-                warnings: Vec::new(),
-            })
-        })?;
+        let pipeline = Pipeline::new(context, &target, &snapshot)?;
+        let prepared = remove(&pipeline, &options, &live).await?;
         if prepared.action == Action::Keep {
             return Ok(kept(prepared, live));
         }
@@ -218,31 +197,64 @@ pub(crate) async fn delete(
     Err(ApiError::modified(&group_resource, &target.name))
 }
 
-fn run<T>(
-    context: &Context,
-    target: &Target,
-    snapshot: &Snapshot,
-    f: impl FnOnce(&Pipeline<'_>) -> Result<T, ApiError>,
-) -> Result<T, ApiError> {
-    let lookup = SnapshotLookup {
-        registry: &target.registry,
-        snapshot,
-        failing: context.store.is_failing(),
+/// The run of a DELETE.
+async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Entry>) -> Result<Prepared, ApiError> {
+    let stored = objects::tree(live);
+    let name = &pipeline.target.name;
+    deletion::check_preconditions(pipeline.resource(), options, &stored)?;
+    let call = pipeline.call(Operation::Delete, name);
+    let refuse = |refusal| pipeline.refusal(refusal, name);
+    let (resource, admission) = (pipeline.resource(), &pipeline.context.admission);
+    admission.mutate(&call, resource, None, Some(&stored)).map_err(refuse)?;
+    let asked = Asked {
+        operation: "DELETE",
+        name,
+        options: options.to_object(),
     };
-    let (version, kind) = (&target.body_version, &target.body_kind);
-    let kind_type = context
-        .field_managers
-        .types()
-        .of_body(&target.shown.resource, version, kind);
-    let kind_type = kind_type.ok_or_else(|| ApiError::internal(format!("{kind} in {version} has no type")))?;
-    f(&Pipeline {
-        context,
-        kind_type,
-        target,
-        snapshot,
-        lookup: &lookup,
-        now: context.clock.now(),
+    let (mut rounds, mut warnings) = (Rounds::default(), Vec::new());
+    pipeline
+        .call_mutating(&asked, None, Some(&stored), &mut rounds, &mut warnings)
+        .await?;
+    admission
+        .validate(&call, resource, None, Some(&stored))
+        .map_err(refuse)?;
+    pipeline
+        .call_validating(&asked, None, Some(&stored), &mut warnings)
+        .await?;
+    let (action, object) = match deletion::begin(&call, resource, options, &stored) {
+        Deletion::Wait => (Action::Keep, stored),
+        Deletion::Mark(marked) => (Action::Put, marked),
+        Deletion::Remove(last) => (Action::Remove, last.unwrap_or(stored)),
+    };
+    Ok(Prepared {
+        action,
+        object,
+        live: Some(Arc::clone(live)),
+        outcome: call.outcome(),
+        warnings,
     })
+}
+
+impl<'a> Pipeline<'a> {
+    /// A run of a write to `target` over `snapshot`.
+    fn new(context: &'a Context, target: &'a Target, snapshot: &'a Snapshot) -> Result<Self, ApiError> {
+        let (version, kind) = (&target.body_version, &target.body_kind);
+        let types = context.field_managers.types();
+        let kind_type = types.of_body(&target.shown.resource, version, kind);
+        let kind_type = kind_type.ok_or_else(|| ApiError::internal(format!("{kind} in {version} has no type")))?;
+        Ok(Self {
+            context,
+            kind_type,
+            target,
+            snapshot,
+            lookup: SnapshotLookup {
+                registry: &target.registry,
+                snapshot,
+                failing: context.store.is_failing(),
+            },
+            now: context.clock.now(),
+        })
+    }
 }
 
 fn key_of(target: &Target, name: &str) -> String {

@@ -18,6 +18,7 @@ mod start;
 pub(crate) mod tracking;
 mod trees;
 pub(crate) mod typing;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -66,6 +67,8 @@ pub(crate) struct Target {
     pub(crate) user: Arc<User>,
     /// The name of the field manager.
     pub(crate) manager: SmolStr,
+    /// The options of the write, as the client gave them.
+    pub(crate) options: WriteOptions,
     /// Whether nothing is to be stored.
     pub(crate) dry_run: bool,
 }
@@ -93,6 +96,7 @@ impl Target {
             name: SmolStr::new(name),
             user: Arc::clone(user),
             manager: user.name.clone(),
+            options: WriteOptions::default(),
             dry_run: false,
         }
     }
@@ -117,6 +121,7 @@ impl Target {
             name: request.name.clone(),
             user: Arc::clone(&request.user),
             manager: tracking::manager_name(&options.field_manager, request.user_agent()),
+            options: options.clone(),
             dry_run: options.dry_run,
         }
     }
@@ -146,6 +151,7 @@ impl Target {
             name: SmolStr::default(),
             user: Arc::new(User::server()),
             manager: SmolStr::new_static(SERVER_MANAGER),
+            options: WriteOptions::default(),
             dry_run: false,
         })
     }

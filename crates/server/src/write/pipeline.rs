@@ -14,6 +14,7 @@ use holdfast_value::{SmolStr, Value};
 use super::change::{Change, Next};
 use super::outcome::{Call, Outcome};
 use super::typing::KindType;
+use super::webhooks::{Asked, Rounds};
 use super::{Target, deletion, metadata, scale, tracking};
 use crate::ApiError;
 use crate::authorization;
@@ -46,19 +47,25 @@ pub(super) struct Prepared {
     pub(super) warnings: Vec<String>,
 }
 
+/// What was sent to an address that shows an object in other words: a Scale.
+pub(super) struct Sent<'a> {
+    pub(super) object: &'a Value,
+    pub(super) old: &'a Value,
+}
+
 /// One run of a write.
 pub(crate) struct Pipeline<'a> {
     pub(super) context: &'a Context,
     pub(super) target: &'a Target,
     pub(super) snapshot: &'a Snapshot,
-    pub(super) lookup: &'a SnapshotLookup<'a>,
+    pub(super) lookup: SnapshotLookup<'a>,
     pub(super) kind_type: Arc<KindType>,
     pub(super) now: SystemTime,
 }
 
 impl<'a> Pipeline<'a> {
     /// The run of a POST: `object` is decoded, typed and has its defaults.
-    pub(super) fn create(&self, mut object: Value) -> Result<Prepared, ApiError> {
+    pub(super) async fn create(&self, mut object: Value) -> Result<Prepared, ApiError> {
         if self.resource().strategy.keeps_reset_fields_at_creation() {
             let mut tracked = object.clone();
             metadata::reset_fields(&mut tracked, None, &self.target.reset_fields);
@@ -67,19 +74,19 @@ impl<'a> Pipeline<'a> {
         } else {
             tracking::update(self, None, &mut object);
         }
-        self.finish_create(object, false)
+        self.finish_create(object, false).await
     }
 
     /// The run of a PUT or a PATCH.
-    pub(super) fn update(&self, change: &Change) -> Result<Prepared, ApiError> {
+    pub(super) async fn update(&self, change: &Change) -> Result<Prepared, ApiError> {
         let target = self.target;
         let key = self.key(&target.name);
         let Some(entry) = self.snapshot.get(key.as_bytes()) else {
-            return self.update_of_nothing(change, &key);
+            return self.update_of_nothing(change, &key).await;
         };
         let stored = objects::tree(entry);
         if let Some(fields) = &target.scale {
-            return scale::update(self, change, fields, entry, &stored);
+            return scale::update(self, change, fields, entry, &stored).await;
         }
         self.check_uid(change, &key, Some(&stored))?;
         let live = target.shown.tree(entry)?;
@@ -90,10 +97,10 @@ impl<'a> Pipeline<'a> {
             tracking::update(self, Some(&live), &mut object);
         }
         if self.is_custom() {
-            return self.finish_update(object, entry, &live, warnings);
+            return self.finish_update(object, entry, &live, None, warnings).await;
         }
         let object = self.to_storage_version(object)?;
-        self.finish_update(object, entry, &stored, warnings)
+        self.finish_update(object, entry, &stored, None, warnings).await
     }
 
     /// Whether the resource comes from a definition. Its objects are checked in the version of the request, and stored in
@@ -111,11 +118,12 @@ impl<'a> Pipeline<'a> {
     }
 
     /// What updates have in common once the object is complete and its managers are known.
-    pub(super) fn finish_update(
+    pub(super) async fn finish_update(
         &self,
         mut object: Value,
         entry: &Arc<Entry>,
         stored: &Value,
+        sent: Option<Sent<'_>>,
         mut warnings: Vec<String>,
     ) -> Result<Prepared, ApiError> {
         let (resource, target) = (self.resource(), self.target);
@@ -127,6 +135,21 @@ impl<'a> Pipeline<'a> {
             .mutate(&call, resource, Some(&mut object), Some(stored))
             .map_err(refuse)?;
         warnings.append(&mut call.beside.borrow_mut().warnings);
+        let asked = self.asked("UPDATE", &name);
+        if sent.is_none() {
+            let mut rounds = Rounds::default();
+            let (new, old) = (Some(&mut object), Some(stored));
+            if self.call_mutating(&asked, new, old, &mut rounds, &mut warnings).await? {
+                admission
+                    .mutate(&call, resource, Some(&mut object), Some(stored))
+                    .map_err(refuse)?;
+                let (new, old) = (Some(&mut object), Some(stored));
+                self.call_mutating(&asked, new, old, &mut rounds, &mut warnings).await?;
+            }
+            if rounds.took_place() {
+                metadata::reset_fields(&mut object, Some(stored), &target.reset_fields);
+            }
+        }
         metadata::drop_repeated_owners(&mut object);
         let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
         self.check_version(&mut object, stored)?;
@@ -152,6 +175,9 @@ impl<'a> Pipeline<'a> {
         admission
             .validate(&call, resource, Some(&object), Some(stored))
             .map_err(refuse)?;
+        let (new, old) = sent.as_ref().map_or((&object, stored), |sent| (sent.object, sent.old));
+        self.call_validating(&asked, Some(new), Some(old), &mut warnings)
+            .await?;
         warnings.extend(strategy.warnings(&call, &object, Some(stored)));
         warnings.append(&mut call.beside.borrow_mut().warnings);
         let completes = deletion::completes(resource, &object, stored);
@@ -178,7 +204,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The run of an update where no object is: creation, where the change or the kind allows it.
-    fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Prepared, ApiError> {
+    async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Prepared, ApiError> {
         let target = self.target;
         if !target.subresource.is_empty() || !change.may_create(self.resource()) {
             self.check_uid(change, key, None)?;
@@ -203,7 +229,7 @@ impl<'a> Pipeline<'a> {
         if !change.tracks() {
             tracking::update(self, None, &mut object);
         }
-        let mut prepared = self.finish_create(object, true)?;
+        let mut prepared = self.finish_create(object, true).await?;
         prepared.warnings.splice(0..0, warnings);
         Ok(prepared)
     }
@@ -227,7 +253,7 @@ impl<'a> Pipeline<'a> {
 
     /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
     /// request is one to change the object, so that nobody has asked yet whether its user may create.
-    fn finish_create(&self, object: Value, by_update: bool) -> Result<Prepared, ApiError> {
+    async fn finish_create(&self, object: Value, by_update: bool) -> Result<Prepared, ApiError> {
         let mut object = if self.is_custom() {
             object
         } else {
@@ -241,6 +267,18 @@ impl<'a> Pipeline<'a> {
             .mutate(&call, resource, Some(&mut object), None)
             .map_err(refuse)?;
         let mut warnings = std::mem::take(&mut call.beside.borrow_mut().warnings);
+        let asked = self.asked("CREATE", &name);
+        let mut rounds = Rounds::default();
+        if self
+            .call_mutating(&asked, Some(&mut object), None, &mut rounds, &mut warnings)
+            .await?
+        {
+            admission
+                .mutate(&call, resource, Some(&mut object), None)
+                .map_err(refuse)?;
+            self.call_mutating(&asked, Some(&mut object), None, &mut rounds, &mut warnings)
+                .await?;
+        }
         metadata::drop_repeated_owners(&mut object);
         metadata::first_generation(&mut object, &resource.rules);
         if let Some(status) = &resource.rules.initial_status {
@@ -260,6 +298,7 @@ impl<'a> Pipeline<'a> {
         admission
             .validate(&call, resource, Some(&object), None)
             .map_err(refuse)?;
+        self.call_validating(&asked, Some(&object), None, &mut warnings).await?;
         warnings.extend(resource.strategy.warnings(&call, &object, None));
         warnings.append(&mut call.beside.borrow_mut().warnings);
         Ok(Prepared {
@@ -269,6 +308,19 @@ impl<'a> Pipeline<'a> {
             outcome: call.outcome(),
             warnings,
         })
+    }
+
+    pub(super) fn asked<'b>(&self, operation: &'static str, name: &'b str) -> Asked<'b> {
+        let kind = if operation == "CREATE" {
+            "CreateOptions"
+        } else {
+            "UpdateOptions"
+        };
+        Asked {
+            operation,
+            name,
+            options: self.target.options.to_object(kind),
+        }
     }
 
     /// The key of the object of that name.
@@ -295,7 +347,7 @@ impl<'a> Pipeline<'a> {
             access: self.context.access(),
             dry_run: self.target.dry_run,
             now: self.now,
-            lookup: self.lookup,
+            lookup: &self.lookup,
             outcome: RefCell::default(),
             beside: RefCell::default(),
         })

@@ -9,7 +9,8 @@ use holdfast_resource::{FieldError, FieldPath, GroupKind, GroupResource, Resourc
 use holdfast_value::{SmolStr, Value};
 
 use super::change::{Change, Next};
-use super::pipeline::{Pipeline, Prepared};
+use super::pipeline::{Pipeline, Prepared, Sent};
+use super::webhooks::Rounds;
 use super::{metadata, tracking};
 use crate::ApiError;
 use crate::objects::Entry;
@@ -59,7 +60,7 @@ fn selector_text(selector: &Value) -> String {
 }
 
 /// The run of a write to the Scale of a stored object.
-pub(super) fn update(
+pub(super) async fn update(
     pipeline: &Pipeline<'_>,
     change: &Change,
     fields: &ScaleFields,
@@ -76,12 +77,19 @@ pub(super) fn update(
     }
     let Next {
         object: mut scale,
-        warnings,
+        mut warnings,
     } = change.next(pipeline, &live)?;
     pipeline.check_place(&mut scale)?;
     if !change.tracks() {
         tracking::update(pipeline, Some(&live), &mut scale);
     }
+    let name = SmolStr::new(metadata::name(stored));
+    let asked = pipeline.asked("UPDATE", &name);
+    let mut rounds = Rounds::default();
+    while pipeline
+        .call_mutating(&asked, Some(&mut scale), Some(&live), &mut rounds, &mut warnings)
+        .await?
+    {}
     check(pipeline.resource(), &scale, stored)?;
 
     let before = parent.clone();
@@ -96,10 +104,27 @@ pub(super) fn update(
     object.set_at(&["metadata", "resourceVersion"], version.into());
     ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
     if pipeline.is_custom() {
-        return pipeline.finish_update(object, entry, &before, warnings);
+        return pipeline
+            .finish_update(
+                object,
+                entry,
+                &before,
+                Some(Sent {
+                    object: &scale,
+                    old: &live,
+                }),
+                warnings,
+            )
+            .await;
     }
     let object = pipeline.to_storage_version(object)?;
-    pipeline.finish_update(object, entry, stored, warnings)
+    let sent = Sent {
+        object: &scale,
+        old: &live,
+    };
+    pipeline
+        .finish_update(object, entry, stored, Some(sent), warnings)
+        .await
 }
 
 fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {

@@ -153,6 +153,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         name: SmolStr::default(),
         user: Arc::new(User::server()),
         manager: SmolStr::new_static(MANAGER),
+        options: Default::default(),
         dry_run: false,
         registry: context.registry(),
     };

@@ -26,6 +26,7 @@ use holdfast_server::service::Service;
 use holdfast_server::shutdown::ShutdownTrigger;
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::watch::FrameCache;
+use holdfast_server::webhooks::Webhooks;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
 use holdfast_store::HistoryLimits;
 use http::{HeaderMap, Request};
@@ -91,12 +92,14 @@ impl Server {
             ..holdfast_store::Config::new(folder.path())
         };
         let store = Store::open(config, objects).unwrap();
+        let store = Arc::new(store);
         let context = Arc::new(Context {
             registry: Arc::clone(&registry),
-            store: Arc::new(store),
+            store: Arc::clone(&store),
             field_managers: FieldManagers::new(Arc::new(types)),
             definitions: Default::default(),
             trees: Trees::default(),
+            webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
             authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
             issuer: Arc::new(holdfast_resource::access::NoTokens),
             tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),

@@ -23,6 +23,7 @@ use holdfast_server::shutdown::ShutdownTrigger;
 use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
 use holdfast_server::tls::TlsFiles;
 use holdfast_server::watch::FrameCache;
+use holdfast_server::webhooks::Webhooks;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -141,13 +142,15 @@ impl Server {
                 Err("ending".to_owned())
             }
         });
+        let store = Arc::new(store);
         let service = Service {
             context: Arc::new(Context {
                 registry: Arc::clone(&registry),
-                store: Arc::new(store),
+                store: Arc::clone(&store),
                 field_managers: FieldManagers::new(Arc::new(types)),
                 definitions: Default::default(),
                 trees: Trees::default(),
+                webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
                 authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
                 issuer: Arc::new(holdfast_resource::access::NoTokens),
                 tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
