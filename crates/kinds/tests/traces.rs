@@ -213,7 +213,8 @@ impl World {
                 target.resource.strategy.observe(old.as_ref(), Some(&object));
                 self.objects
                     .0
-                    .borrow_mut()
+                    .lock()
+                    .unwrap()
                     .insert(Self::key(target, &name), object.clone());
                 Answer::Object(self.shown(target, object))
             }
