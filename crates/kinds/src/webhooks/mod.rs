@@ -6,6 +6,7 @@
 //! says [`matching`]; what is sent, [`review`]; what comes back, [`answer`]. Who calls is the server.
 
 pub mod answer;
+mod client_config;
 pub mod matching;
 pub mod review;
 
@@ -15,12 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_value::{SmolStr, Value};
 
+pub use client_config::{Address, Authorities, ClientConfig};
 pub use matching::Rule;
 pub use review::ReviewVersion;
 
@@ -45,6 +45,7 @@ pub struct Hooks {
     /// Those that may refuse writes.
     pub validating: Vec<Arc<Webhook>>,
     configurations: BTreeMap<(Sort, SmolStr), Vec<Arc<Webhook>>>,
+    changes: u64,
 }
 
 /// A webhook of a configuration.
@@ -53,9 +54,7 @@ pub struct Webhook {
     /// The name, which refusals name.
     pub name: SmolStr,
     /// How it is reached.
-    pub address: Address,
-    /// The authorities that its certificate must come from, in PEM; `None` for those of the system.
-    pub authorities: Option<Arc<[u8]>>,
+    pub client: ClientConfig,
     /// What it wants to hear of.
     pub rules: Vec<Rule>,
     /// Whether it wants to hear of what its rules name in whatever version it is written.
@@ -74,43 +73,15 @@ pub struct Webhook {
     pub review_version: ReviewVersion,
 }
 
-/// How a webhook is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// At an `https` URL.
-    Url(String),
-    /// At a service of the cluster.
-    Service {
-        /// The namespace of the service.
-        namespace: SmolStr,
-        /// The name of the service.
-        name: SmolStr,
-        /// The path, with its slash; may be empty.
-        path: SmolStr,
-        /// The port.
-        port: u16,
-    },
-}
-
-impl Address {
-    /// The URL that is called.
-    pub fn url(&self) -> String {
-        match self {
-            Self::Url(url) => url.clone(),
-            Self::Service {
-                namespace,
-                name,
-                path,
-                port,
-            } => format!("https://{name}.{namespace}.svc:{port}{path}"),
-        }
-    }
-}
-
 impl Webhooks {
     /// The webhooks as they are now.
     pub fn now(&self) -> arc_swap::Guard<Arc<Hooks>> {
         self.0.load()
+    }
+
+    /// How many changes of configurations were taken note of so far.
+    pub fn changes(&self) -> u64 {
+        self.0.load().changes
     }
 
     /// Takes note of a configuration as it is now; `None` where it is gone.
@@ -123,7 +94,7 @@ impl Webhooks {
                 Some(webhooks) => configurations.insert(key, webhooks.clone()),
                 None => configurations.remove(&key),
             };
-            Hooks::of(configurations)
+            Hooks::of(configurations, hooks.changes + 1)
         });
     }
 
@@ -132,7 +103,7 @@ impl Webhooks {
         self.0.rcu(|hooks| {
             let mut configurations = hooks.configurations.clone();
             configurations.retain(|(of, _), _| *of != sort);
-            Hooks::of(configurations)
+            Hooks::of(configurations, hooks.changes + 1)
         });
     }
 }
@@ -148,7 +119,7 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Hooks {
-    fn of(configurations: BTreeMap<(Sort, SmolStr), Vec<Arc<Webhook>>>) -> Self {
+    fn of(configurations: BTreeMap<(Sort, SmolStr), Vec<Arc<Webhook>>>, changes: u64) -> Self {
         let all = |sort: Sort| {
             let of_sort = configurations.iter().filter(move |((of, _), _)| *of == sort);
             of_sort.flat_map(|(_, webhooks)| webhooks.iter().cloned()).collect()
@@ -157,6 +128,7 @@ impl Hooks {
             mutating: all(Sort::Mutating),
             validating: all(Sort::Validating),
             configurations,
+            changes,
         }
     }
 }
@@ -173,28 +145,10 @@ fn compile(configuration: &Value) -> Vec<Arc<Webhook>> {
 
 impl Webhook {
     fn of(webhook: &Field<'_, '_>) -> Self {
-        let client = webhook.child("clientConfig");
-        let (url, service) = (client.child("url"), client.child("service"));
-        let address = if url.is_set() {
-            Address::Url(url.text().to_owned())
-        } else {
-            Address::Service {
-                namespace: service.child("namespace").text().into(),
-                name: service.child("name").text().into(),
-                path: service.child("path").text().into(),
-                port: service
-                    .child("port")
-                    .number()
-                    .and_then(|port| u16::try_from(port).ok())
-                    .unwrap_or(443),
-            }
-        };
         let selector = |name: &str| {
             let field = webhook.child(name);
             field.value().map(LabelSelector::from_object).unwrap_or_default()
         };
-        let authorities = client.child("caBundle");
-        let authorities = STANDARD.decode(authorities.text()).unwrap_or_default();
         let seconds = webhook.child("timeoutSeconds").number();
         let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let versions = webhook.child("admissionReviewVersions");
@@ -203,8 +157,7 @@ impl Webhook {
             .filter_map(|version| ReviewVersion::named(version.text()));
         Self {
             name: webhook.child("name").text().into(),
-            address,
-            authorities: Some(Arc::from(authorities)).filter(|bytes: &Arc<[u8]>| !bytes.is_empty()),
+            client: ClientConfig::of(&webhook.child("clientConfig")),
             rules: webhook.child("rules").items().map(|rule| Rule::of(&rule)).collect(),
             equivalent: webhook.child("matchPolicy").text() != "Exact",
             namespaces: selector("namespaceSelector"),
@@ -246,14 +199,5 @@ mod tests {
         webhooks.forget(Sort::Mutating);
         assert!(webhooks.now().mutating.is_empty());
         assert_eq!(names(&webhooks.now().validating), ["four"]);
-    }
-
-    #[test]
-    fn a_service_is_called_by_its_name_in_the_cluster() {
-        let text = "{clientConfig: {service: {name: s, namespace: ns, path: /x, port: 8443}}}";
-        let webhook = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        let webhook = Webhook::of(&Field::root(&webhook));
-        assert_eq!(webhook.address.url(), "https://s.ns.svc:8443/x");
-        assert_eq!(webhook.timeout, Duration::from_secs(10));
     }
 }

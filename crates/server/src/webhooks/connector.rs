@@ -1,65 +1,53 @@
 //! Connections to webhooks: TCP to where the host is reached, TLS in the name of the host.
 
+use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::services::Services;
+use super::trust;
 
 /// Opens connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     tls: TlsConnector,
-    services: Arc<Services>,
+    /// Where hosts are looked up that are services of the cluster; `None` for the names of the network.
+    services: Option<Arc<Services>>,
 }
 
-/// Why there is no connection.
+/// Why there is no connection, in Go's words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct ConnectError(String);
+
+/// How long a host may take to be found, and each of its addresses to take a connection.
+const DIAL: Duration = Duration::from_secs(30);
+
+/// How long TLS may take to agree.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 impl Connector {
     /// Trusts `authorities`, in PEM, or those of the system.
     ///
     /// # Errors
     /// Where there are none.
-    pub(super) fn new(authorities: Option<&[u8]>, services: Arc<Services>) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        match authorities {
-            Some(pem) => {
-                for certificate in CertificateDer::pem_slice_iter(pem) {
-                    let certificate =
-                        certificate.map_err(|error| format!("unable to load root certificates: {error}"))?;
-                    let added = roots.add(certificate);
-                    added.map_err(|error| format!("unable to load root certificates: {error}"))?;
-                }
-                if roots.is_empty() {
-                    return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
-                }
-            }
-            None => {
-                // Those that cannot be read cannot be trusted, which the handshake tells.
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            }
-        }
-        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| error.to_string())?;
-        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    pub(super) fn new(authorities: Option<&[u8]>, services: Option<Arc<Services>>) -> Result<Self, String> {
+        let mut config = trust::client_config(authorities)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             tls: TlsConnector::from(Arc::new(config)),
             services,
@@ -69,15 +57,53 @@ impl Connector {
     async fn connect(self, uri: Uri) -> Result<Stream, ConnectError> {
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(443);
-        let (place, port) = self.services.place(&host, port).map_err(ConnectError)?;
-        let dialed = TcpStream::connect((place.as_str(), port)).await;
-        let tcp = dialed.map_err(|error| ConnectError(format!("dial tcp {place}:{port}: connect: {error}")))?;
+        let place = match &self.services {
+            Some(services) => services.place(&host, port).map_err(ConnectError)?,
+            None => (host.clone(), port),
+        };
+        let tcp = dial(&place.0, place.1).await?;
         let _ = tcp.set_nodelay(true);
         let name = ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?;
-        let tls = self.tls.connect(name, tcp).await;
-        let tls = tls.map_err(|error| ConnectError(format!("tls: failed to verify certificate: {error}")))?;
+        let tls = timeout(HANDSHAKE, self.tls.connect(name, tcp)).await;
+        let tls = tls.map_err(|_| ConnectError("net/http: TLS handshake timeout".to_owned()))?;
+        let tls = tls.map_err(|error| ConnectError(trust::told(&error)))?;
         Ok(Stream(TokioIo::new(tls)))
     }
+}
+
+/// A connection to the first address of `host` that takes one.
+async fn dial(host: &str, port: u16) -> Result<TcpStream, ConnectError> {
+    let found = timeout(DIAL, tokio::net::lookup_host((host, port))).await;
+    let addresses: Vec<SocketAddr> = match found {
+        Ok(Ok(addresses)) => addresses.collect(),
+        Ok(Err(_)) => Vec::new(),
+        Err(_) => return Err(ConnectError(format!("dial tcp: lookup {host}: i/o timeout"))),
+    };
+    let mut refused = ConnectError(format!("dial tcp: lookup {host}: no such host"));
+    for address in addresses {
+        let why = match timeout(DIAL, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => format!("connect: {}", system_words(&error)),
+            Err(_) => "i/o timeout".to_owned(),
+        };
+        refused = ConnectError(format!("dial tcp {address}: {why}"));
+    }
+    Err(refused)
+}
+
+/// A fault of the system, in the words of Unix.
+pub(super) fn system_words(error: &io::Error) -> String {
+    let words = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused",
+        io::ErrorKind::ConnectionReset => "connection reset by peer",
+        io::ErrorKind::HostUnreachable => "no route to host",
+        io::ErrorKind::NetworkUnreachable => "network is unreachable",
+        io::ErrorKind::TimedOut => "connection timed out",
+        io::ErrorKind::BrokenPipe => "broken pipe",
+        io::ErrorKind::UnexpectedEof => "EOF",
+        _ => return error.to_string(),
+    };
+    words.to_owned()
 }
 
 impl tower_service::Service<Uri> for Connector {
@@ -99,12 +125,7 @@ pub(super) struct Stream(TokioIo<TlsStream<TcpStream>>);
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        let (_, tls) = self.0.inner().get_ref();
-        if tls.alpn_protocol() == Some(b"h2") {
-            Connected::new().negotiated_h2()
-        } else {
-            Connected::new()
-        }
+        Connected::new()
     }
 }
 
@@ -113,21 +134,21 @@ impl Read for Stream {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }
 
 impl Write for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_flush(context)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(context)
     }
 }

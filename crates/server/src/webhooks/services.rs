@@ -1,6 +1,8 @@
 //! Where the services of the cluster are reached.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::{GroupResource, Lookup as _, Registry};
@@ -11,21 +13,32 @@ use crate::objects::Store;
 
 /// The services of the cluster.
 pub(super) struct Services {
-    pub(super) store: Arc<Store>,
-    pub(super) registry: Arc<ArcSwap<Registry>>,
+    store: Arc<Store>,
+    registry: Arc<ArcSwap<Registry>>,
+    /// How many places were given so far: each call goes to the next endpoint.
+    given: AtomicUsize,
 }
 
+/// The label by which an EndpointSlice names its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
 impl Services {
-    /// Where `host` is reached on `port`: `NAME.NAMESPACE.svc` at an endpoint of that service, which needs no network of
-    /// services, or else at its cluster address; any other host as it is.
+    pub(super) fn new(store: Arc<Store>, registry: Arc<ArcSwap<Registry>>) -> Self {
+        Self {
+            store,
+            registry,
+            given: AtomicUsize::default(),
+        }
+    }
+
+    /// Where `host`, which is `NAME.NAMESPACE.svc`, is reached on `port`: at an endpoint of that service, which needs no
+    /// network of services, or else at its cluster address.
     ///
     /// # Errors
-    /// Why a service is nowhere to be reached.
+    /// Why the service is nowhere to be reached.
     pub(super) fn place(&self, host: &str, port: u16) -> Result<(String, u16), String> {
-        let parts: Vec<&str> = host.split('.').collect();
-        let [name, namespace, "svc"] = parts[..] else {
-            return Ok((host.to_owned(), port));
-        };
+        let mut parts = host.splitn(3, '.');
+        let (name, namespace) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let registry = self.registry.load();
         let snapshot = self.store.snapshot();
         let lookup = SnapshotLookup {
@@ -33,12 +46,8 @@ impl Services {
             snapshot: &snapshot,
             failing: false,
         };
-        let core = |resource: &'static str| GroupResource {
-            group: SmolStr::default(),
-            resource: SmolStr::new_static(resource),
-        };
         let service = lookup
-            .get(&core("services"), namespace, name)
+            .get(&resource("", "services"), namespace, name)
             .ok_or_else(|| format!("service {name:?} not found"))?;
         if service.str_at(&["spec", "type"]) == Some("ExternalName") {
             let external = service.str_at(&["spec", "externalName"]).unwrap_or_default();
@@ -47,9 +56,26 @@ impl Services {
         let number = |of: &Value| of.get("port").and_then(Value::as_i64);
         let of_port = items(service.at(&["spec", "ports"])).find(|of| number(of) == Some(i64::from(port)));
         let of_port = of_port.ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
-        let endpoints = lookup.get(&core("endpoints"), namespace, name);
-        if let Some(place) = endpoints.and_then(|endpoints| endpoint(&endpoints, of_port)) {
-            return Ok(place);
+        let port_name = of_port.str_at(&["name"]).unwrap_or_default();
+        let mut places = Vec::new();
+        lookup.list(
+            &resource("discovery.k8s.io", "endpointslices"),
+            namespace,
+            &mut |slice| {
+                if slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name) {
+                    in_slice(slice, port_name, &mut places);
+                }
+                ControlFlow::Continue(())
+            },
+        );
+        if places.is_empty()
+            && let Some(endpoints) = lookup.get(&resource("", "endpoints"), namespace, name)
+        {
+            in_endpoints(&endpoints, port_name, &mut places);
+        }
+        if !places.is_empty() {
+            let next = self.given.fetch_add(1, Ordering::Relaxed) % places.len();
+            return Ok(places.swap_remove(next));
         }
         match service.str_at(&["spec", "clusterIP"]) {
             None | Some("" | "None") => Err(format!("no endpoints available for service {name:?}")),
@@ -58,19 +84,46 @@ impl Services {
     }
 }
 
+fn resource(group: &'static str, resource: &'static str) -> GroupResource {
+    GroupResource {
+        group: SmolStr::new_static(group),
+        resource: SmolStr::new_static(resource),
+    }
+}
+
 fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_list).into_iter().flat_map(|list| list.iter())
 }
 
-/// The first endpoint that is ready, with the port of the name that the service's port has.
-fn endpoint(endpoints: &Value, of_port: &Value) -> Option<(String, u16)> {
-    let name = |of: &Value| of.str_at(&["name"]).unwrap_or_default().to_owned();
-    items(endpoints.get("subsets")).find_map(|subset| {
-        let address = items(subset.get("addresses")).find_map(|address| address.str_at(&["ip"]))?;
-        let port = items(subset.get("ports")).find(|port| name(port) == name(of_port))?;
-        let port = u16::try_from(port.get("port")?.as_i64()?).ok()?;
-        Some((address.to_owned(), port))
-    })
+/// The number of the port of that name.
+fn numbered(ports: Option<&Value>, name: &str) -> Option<u16> {
+    let named = items(ports).find(|port| port.str_at(&["name"]).unwrap_or_default() == name)?;
+    u16::try_from(named.get("port")?.as_i64()?).ok()
+}
+
+/// The endpoints of a slice that are ready.
+fn in_slice(slice: &Value, port_name: &str, places: &mut Vec<(String, u16)>) {
+    let Some(port) = numbered(slice.get("ports"), port_name) else {
+        return;
+    };
+    for endpoint in items(slice.get("endpoints")) {
+        let ready = endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool);
+        let address = items(endpoint.get("addresses")).find_map(Value::as_str);
+        if let Some(address) = address.filter(|_| ready != Some(false)) {
+            places.push((address.to_owned(), port));
+        }
+    }
+}
+
+/// The endpoints that are ready.
+fn in_endpoints(endpoints: &Value, port_name: &str, places: &mut Vec<(String, u16)>) {
+    for subset in items(endpoints.get("subsets")) {
+        let Some(port) = numbered(subset.get("ports"), port_name) else {
+            continue;
+        };
+        let addresses = items(subset.get("addresses")).filter_map(|address| address.str_at(&["ip"]));
+        places.extend(addresses.map(|address| (address.to_owned(), port)));
+    }
 }
 
 #[cfg(test)]
@@ -79,15 +132,35 @@ mod tests {
 
     use super::*;
 
+    fn parse(text: &str) -> Value {
+        yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn place(address: &str, port: u16) -> (String, u16) {
+        (address.to_owned(), port)
+    }
+
     #[test]
-    fn an_endpoint_is_taken_with_the_port_of_that_name() {
-        let parse = |text: &str| yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+    fn endpoints_are_taken_with_the_port_of_that_name() {
         let endpoints = parse(
             "{subsets: [{notReadyAddresses: [{ip: 10.0.0.1}], ports: [{name: a, port: 1}]}, \
              {addresses: [{ip: 10.0.0.2}], ports: [{name: b, port: 2}, {name: a, port: 3}]}]}",
         );
-        let found = endpoint(&endpoints, &parse("{name: a, port: 443}"));
-        assert_eq!(found, Some(("10.0.0.2".to_owned(), 3)));
-        assert_eq!(endpoint(&endpoints, &parse("{port: 443}")), None);
+        let (mut named, mut unnamed) = (Vec::new(), Vec::new());
+        in_endpoints(&endpoints, "a", &mut named);
+        in_endpoints(&endpoints, "", &mut unnamed);
+        assert_eq!(named, [place("10.0.0.2", 3)]);
+        assert_eq!(unnamed, []);
+    }
+
+    #[test]
+    fn slices_count_as_ready_what_is_not_said_to_be_otherwise() {
+        let slice = parse(
+            "{ports: [{port: 9443}], endpoints: [{addresses: [10.0.0.1], conditions: {ready: false}}, \
+             {addresses: [10.0.0.2]}, {addresses: [10.0.0.3, 10.0.0.4], conditions: {ready: true}}]}",
+        );
+        let mut places = Vec::new();
+        in_slice(&slice, "", &mut places);
+        assert_eq!(places, [place("10.0.0.2", 9443), place("10.0.0.3", 9443)]);
     }
 }

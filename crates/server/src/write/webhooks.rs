@@ -13,7 +13,7 @@ use holdfast_value::{SmolStr, Value, json_patch};
 
 use super::pipeline::Pipeline;
 use crate::ApiError;
-use crate::webhooks::rejection;
+use crate::webhooks::{CallError, rejection};
 
 /// What webhooks are asked about, beside the objects.
 pub(super) struct Asked<'a> {
@@ -274,9 +274,11 @@ impl Pipeline<'_> {
             options: &asked.options,
         };
         let review = review.encode(webhook.review_version);
-        let answer = self.context.webhooks.call(webhook, review).await;
+        let client = self.context.webhooks.client();
+        let answer = client.call(&webhook.client, review, webhook.timeout).await;
         Ok(match answer {
-            Err(why) => Err(format!("failed to call webhook: {why}")),
+            Err(CallError::Unusable(why)) => Err(format!("could not get REST client: {why}")),
+            Err(CallError::Failed { why, .. }) => Err(format!("failed to call webhook: {why}")),
             Ok(bytes) => Answer::read(&bytes, &uid, webhook.review_version, sort).map_err(|error| error.to_string()),
         })
     }

@@ -39,6 +39,7 @@ pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 pub struct Server {
     pub service: Arc<Service>,
+    webhooks: Arc<holdfast_kinds::webhooks::Webhooks>,
     _folder: tempfile::TempDir,
 }
 
@@ -100,7 +101,7 @@ impl Server {
             definitions: Default::default(),
             trees: Trees::default(),
             webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
-            authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
+            authorizer: Arc::new(Chain::new([Arc::clone(&kinds.policy) as Arc<dyn Authorizer>])),
             issuer: Arc::new(holdfast_resource::access::NoTokens),
             tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
             frames: FrameCache::default(),
@@ -122,6 +123,7 @@ impl Server {
         service.context.store.begin_history();
         Self {
             service: Arc::new(service),
+            webhooks: kinds.webhooks,
             _folder: folder,
         }
     }
@@ -189,6 +191,27 @@ impl Server {
         }
         let request = request.body(RequestBody::from_bytes(body.to_owned())).unwrap();
         self.service.respond(request, None).await
+    }
+
+    /// Makes `webhooks` those of the configuration of that sort (`mutating` or `validating`) and name, and waits until they
+    /// are called.
+    pub async fn configure(&self, sort: &str, name: &str, webhooks: &[Value]) {
+        let kind = format!("{}WebhookConfiguration", sort[..1].to_uppercase() + &sort[1..]);
+        let mut body = serde_json::json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": webhooks,
+        });
+        let collection = format!("/apis/admissionregistration.k8s.io/v1/{sort}webhookconfigurations");
+        let before = self.webhooks.changes();
+        let mut answer = self.post(&collection, &body.to_string()).await;
+        if answer.code == 409 {
+            let live = self.get(&format!("{collection}/{name}")).await;
+            body["metadata"]["resourceVersion"] = live.version().into();
+            answer = self.put(&format!("{collection}/{name}"), &body.to_string()).await;
+        }
+        assert!(matches!(answer.code, 200 | 201), "{}", answer.body);
+        while self.webhooks.changes() == before {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// The answer to a GET that accepts this media type.

@@ -1,0 +1,175 @@
+//! How a webhook is reached, of admission or of conversion
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#contacting-the-webhook>).
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::Field;
+use holdfast_value::SmolStr;
+
+/// How a webhook is reached and whom its certificate must come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Where it is.
+    pub address: Address,
+    /// The authorities that its certificate must come from; `None` for those of the system.
+    pub authorities: Option<Authorities>,
+}
+
+/// Where a webhook is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// At an `https` URL.
+    Url(String),
+    /// At a service of the cluster.
+    Service {
+        /// The namespace of the service.
+        namespace: SmolStr,
+        /// The name of the service.
+        name: SmolStr,
+        /// The path, with its slash; may be empty.
+        path: SmolStr,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// Certificates of authorities, in PEM. Cheap to clone, to compare and to look up.
+#[derive(Clone)]
+pub struct Authorities {
+    pem: Arc<[u8]>,
+    hash: u64,
+}
+
+const HTTPS: u16 = 443;
+
+impl ClientConfig {
+    /// Reads a `clientConfig`, which was validated.
+    pub fn of(client: &Field<'_, '_>) -> Self {
+        let (url, service) = (client.child("url"), client.child("service"));
+        let address = if url.is_set() {
+            Address::Url(url.text().to_owned())
+        } else {
+            let port = service.child("port").number();
+            Address::Service {
+                namespace: service.child("namespace").text().into(),
+                name: service.child("name").text().into(),
+                path: service.child("path").text().into(),
+                port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(HTTPS),
+            }
+        };
+        let bundle = client.child("caBundle");
+        let authorities = STANDARD.decode(bundle.text()).unwrap_or_default();
+        Self {
+            address,
+            authorities: (!authorities.is_empty()).then(|| Authorities::new(authorities)),
+        }
+    }
+}
+
+impl Address {
+    /// The URL that is called, with a path that has no empty parts, as the reference's client calls it.
+    pub fn url(&self) -> String {
+        let (mut url, path) = match self {
+            Self::Url(url) => {
+                let authority = url.find("://").map_or(0, |at| at + 3);
+                let end = url[authority..].find('/').map_or(url.len(), |at| authority + at);
+                (url[..end].to_owned(), &url[end..])
+            }
+            Self::Service {
+                namespace,
+                name,
+                path,
+                port,
+            } => (format!("https://{name}.{namespace}.svc:{port}"), path.as_str()),
+        };
+        let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
+        if parts.peek().is_none() {
+            url.push('/');
+        }
+        for part in parts {
+            url.push('/');
+            url.push_str(part);
+        }
+        url
+    }
+}
+
+impl Authorities {
+    /// Those of a bundle in PEM.
+    pub fn new(pem: Vec<u8>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        pem.hash(&mut hasher);
+        Self {
+            pem: pem.into(),
+            hash: hasher.finish(),
+        }
+    }
+
+    /// The bundle.
+    pub fn pem(&self) -> &[u8] {
+        &self.pem
+    }
+}
+
+impl PartialEq for Authorities {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pem, &other.pem) || self.hash == other.hash && self.pem == other.pem
+    }
+}
+
+impl Eq for Authorities {}
+
+impl Hash for Authorities {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+impl fmt::Debug for Authorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authorities({} bytes)", self.pem.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+
+    fn config(text: &str) -> ClientConfig {
+        let value = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        ClientConfig::of(&Field::root(&value))
+    }
+
+    #[test]
+    fn a_service_is_called_by_its_name_in_the_cluster() {
+        let of_service = config("{service: {name: s, namespace: ns, path: /x, port: 8443}}");
+        assert_eq!(of_service.address.url(), "https://s.ns.svc:8443/x");
+        assert_eq!(of_service.authorities, None);
+        let plain = config("{service: {name: s, namespace: ns}}");
+        assert_eq!(plain.address.url(), "https://s.ns.svc:443/");
+    }
+
+    #[test]
+    fn a_path_has_no_empty_parts() {
+        for (url, called) in [
+            ("https://a.example/b//c/", "https://a.example/b/c"),
+            ("https://a.example:1", "https://a.example:1/"),
+        ] {
+            assert_eq!(Address::Url(url.to_owned()).url(), called);
+        }
+    }
+
+    #[test]
+    fn the_same_bundle_is_the_same_authorities() {
+        let of = |bundle: &str| config(&format!("{{url: 'https://a/b', caBundle: {bundle}}}")).authorities;
+        assert_eq!(of("YQ=="), of("YQ=="));
+        assert_ne!(of("YQ=="), of("Yg=="));
+        assert_eq!(of("YQ==").unwrap().pem(), b"a");
+    }
+}

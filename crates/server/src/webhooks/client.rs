@@ -1,0 +1,259 @@
+//! The client that webhooks are called with: HTTPS with bounds on sizes, times and connections.
+//!
+//! There is one pool for each set of authorities, in which connections are kept by address and serve one call at a time, as
+//! the reference's do: calls spread over the endpoints of a service and none waits behind another. No redirect is followed.
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use holdfast_kinds::webhooks::{Address, Authorities, ClientConfig};
+use holdfast_value::{Limits, json};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+use tokio::sync::Semaphore;
+
+use super::connector::{ConnectError, Connector};
+use super::services::Services;
+use crate::go_duration;
+
+/// Calls webhooks.
+pub struct Client {
+    services: Arc<Services>,
+    pools: Mutex<HashMap<Peer, HttpPool>>,
+    places: Mutex<HashMap<SmolStr, Arc<Semaphore>>>,
+}
+
+/// What connections have in common that may serve the same calls, but for the address.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Peer {
+    authorities: Option<Authorities>,
+    of_service: bool,
+}
+
+type HttpPool = Pool<Connector, Full<Bytes>>;
+
+/// How many pools there are at a time. When there are more, all begin anew.
+const POOLS: usize = 256;
+
+/// How many calls are under way to one address at a time; others wait, which counts as time of theirs.
+const CALLS: usize = 128;
+
+/// How many addresses are kept in mind at a time that nobody calls.
+const ADDRESSES: usize = 1024;
+
+/// The most bytes of an answer.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// How long a connection is kept that nobody uses, and how many of them for one address.
+const IDLE: Duration = Duration::from_secs(90);
+const IDLE_CONNECTIONS: usize = 25;
+
+/// The most bytes of an answer that is told of in an error.
+const TOLD_BYTES: usize = 2048;
+
+/// Why a webhook gave no answer, in the words that clients see.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// Its configuration allows no call.
+    #[error("{0}")]
+    Unusable(String),
+    /// The call failed; the code is that of its answer, or 503 where there was none.
+    #[error("{why}")]
+    Failed {
+        /// The status code.
+        code: u16,
+        /// What happened.
+        why: String,
+    },
+}
+
+impl Client {
+    /// Calls services as they are in `services`.
+    pub(super) fn new(services: Services) -> Self {
+        Self {
+            services: Arc::new(services),
+            pools: Mutex::default(),
+            places: Mutex::default(),
+        }
+    }
+
+    /// Sends JSON to a webhook and gives what it answers with a code of success.
+    ///
+    /// # Errors
+    /// Why there is no such answer.
+    pub(crate) async fn call(&self, to: &ClientConfig, body: Vec<u8>, timeout: Duration) -> Result<Bytes, CallError> {
+        let url = format!(
+            "{}?timeout={}",
+            to.address.url(),
+            go_duration::text(whole_seconds(timeout))
+        );
+        let failed = |code: StatusCode, why: String| CallError::Failed {
+            code: code.as_u16(),
+            why,
+        };
+        let unanswered = |why: &str| failed(StatusCode::SERVICE_UNAVAILABLE, format!("Post {url:?}: {why}"));
+        let pool = self.pool(to).map_err(CallError::Unusable)?;
+        let request = Request::post(&url)
+            .header(ACCEPT, "application/json, */*")
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, "kube-apiserver-admission")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| unanswered(&error.to_string()))?;
+        let places = self.places(request.uri().authority().map_or("", |authority| authority.as_str()));
+        let exchange = async {
+            let _place = places.acquire().await;
+            let answer = pool.request(request).await.map_err(|error| unanswered(&told(&error)))?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+            let body = body.map_err(|error| unanswered(&error.to_string()))?.to_bytes();
+            if (200..=206).contains(&status.as_u16()) {
+                Ok(body)
+            } else {
+                Err(failed(status, refusal(status, &body)))
+            }
+        };
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => Err(unanswered("context deadline exceeded")),
+        }
+    }
+
+    fn pool(&self, to: &ClientConfig) -> Result<HttpPool, String> {
+        let peer = Peer {
+            authorities: to.authorities.clone(),
+            of_service: matches!(to.address, Address::Service { .. }),
+        };
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.get(&peer) {
+            return Ok(pool.clone());
+        }
+        let services = peer.of_service.then(|| Arc::clone(&self.services));
+        let connector = Connector::new(peer.authorities.as_ref().map(Authorities::pem), services)?;
+        let pool: HttpPool = Pool::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
+        if pools.len() >= POOLS {
+            pools.clear();
+        }
+        pools.insert(peer, pool.clone());
+        Ok(pool)
+    }
+
+    fn places(&self, address: &str) -> Arc<Semaphore> {
+        let mut places = self.places.lock();
+        if let Some(of_address) = places.get(address) {
+            return Arc::clone(of_address);
+        }
+        if places.len() >= ADDRESSES {
+            places.retain(|_, of_address| Arc::strong_count(of_address) > 1);
+        }
+        let of_address = Arc::new(Semaphore::new(CALLS));
+        places.insert(SmolStr::new(address), Arc::clone(&of_address));
+        of_address
+    }
+}
+
+/// What a webhook is told of the time it has.
+fn whole_seconds(timeout: Duration) -> Duration {
+    let up = u64::from(timeout.subsec_nanos() > 0);
+    Duration::from_secs(timeout.as_secs() + up)
+}
+
+/// Why an exchange failed, in Go's words.
+fn told(error: &PoolError) -> String {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
+    let mut text = error.to_string();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<ConnectError>() {
+            return error.to_string();
+        }
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            if error.is_incomplete_message() {
+                return "EOF".to_owned();
+            }
+            if error.is_parse() {
+                return format!("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}");
+            }
+        }
+        text = error.to_string();
+        cause = error.source();
+    }
+    text
+}
+
+/// What an answer of another code than success says, in the words of the reference's client.
+fn refusal(code: StatusCode, body: &[u8]) -> String {
+    if let Ok(status) = json::parse(body, &Limits::REQUEST)
+        && status.str_at(&["kind"]) == Some("Status")
+        && status.str_at(&["status"]) != Some("Success")
+        && let Some(message) = status.str_at(&["message"])
+    {
+        return message.to_owned();
+    }
+    let said = String::from_utf8_lossy(&body[..body.len().min(TOLD_BYTES)]);
+    let said = said.trim();
+    let message = match code.as_u16() {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 | 406 | 415 if !said.is_empty() => said,
+        403 => "forbidden",
+        406 | 415 => "unknown",
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        number if number >= 500 => {
+            return format!("an error on the server ({said:?}) has prevented the request from succeeding");
+        }
+        number => {
+            return format!("the server responded with the status code {number} but did not return more information");
+        }
+    };
+    message.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_is_told_whole_seconds() {
+        assert_eq!(whole_seconds(Duration::from_millis(1_001)), Duration::from_secs(2));
+        assert_eq!(whole_seconds(Duration::from_secs(30)), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_status_or_its_code() {
+        let told = |code: u16, body: &str| refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes());
+        let status = r#"{"kind":"Status","status":"Failure","message":"no"}"#;
+        assert_eq!(told(500, status), "no");
+        assert_eq!(
+            told(503, "oh no"),
+            "the server is currently unable to handle the request"
+        );
+        assert_eq!(
+            told(500, "oh no"),
+            r#"an error on the server ("oh no") has prevented the request from succeeding"#
+        );
+        assert_eq!(told(403, ""), "forbidden");
+        assert_eq!(
+            told(307, ""),
+            "the server responded with the status code 307 but did not return more information"
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! Whom a webhook's certificate must come from, and what is said of one that does not.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage, RootCertStore,
+    SignatureScheme,
+};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::connector::system_words;
+use crate::write::metadata::rfc3339;
+
+/// TLS that trusts `authorities`, in PEM, or those of the system.
+///
+/// # Errors
+/// Where there is no authority, in the words of the reference.
+pub(super) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    let mut trusted = Vec::new();
+    match authorities {
+        Some(pem) => {
+            trusted.extend(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+            let (added, _) = roots.add_parsable_certificates(trusted.iter().cloned());
+            if added == 0 {
+                let why = match trusted.is_empty() {
+                    true => "unable to parse bytes as PEM block",
+                    false => "failed to parse certificate",
+                };
+                return Err(format!("unable to load root certificates: {why}"));
+            }
+        }
+        None => {
+            // Those that cannot be read cannot be trusted, which the handshake tells.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                return Err("unable to load root certificates: the system has none".to_owned());
+            }
+        }
+    }
+    let by_chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+    let verifier = Verifier {
+        by_chain: by_chain.map_err(|error| error.to_string())?,
+        trusted,
+    };
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| error.to_string())?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(builder.with_no_client_auth())
+}
+
+/// Checks certificates as Go does: by a chain to an authority, or, other than the library by itself, for being trusted
+/// itself, which is what a self-signed certificate in a `caBundle` comes to.
+#[derive(Debug)]
+struct Verifier {
+    by_chain: Arc<WebPkiServerVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let outcome = self
+            .by_chain
+            .verify_server_cert(certificate, intermediates, name, ocsp, now);
+        match &outcome {
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.trusted.contains(certificate) => {
+                check_validity(certificate, now)?;
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                // Go looks at the name first.
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                outcome
+            }
+            _ => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by_chain.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by_chain.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_chain.supported_verify_schemes()
+    }
+}
+
+fn check_validity(certificate: &CertificateDer<'_>, time: UnixTime) -> Result<(), Error> {
+    let refuse = Error::InvalidCertificate;
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| refuse(CertificateError::BadEncoding))?;
+    let validity = parsed.validity();
+    let at = |seconds: i64| UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
+    let (not_before, not_after) = (at(validity.not_before.timestamp()), at(validity.not_after.timestamp()));
+    if time > not_after {
+        return Err(refuse(CertificateError::ExpiredContext { time, not_after }));
+    }
+    if time < not_before {
+        return Err(refuse(CertificateError::NotValidYetContext { time, not_before }));
+    }
+    Ok(())
+}
+
+/// Why TLS came to nothing, in Go's words.
+pub(super) fn told(error: &std::io::Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::InvalidCertificate(fault)) => {
+            format!("tls: failed to verify certificate: x509: {}", of_certificate(fault))
+        }
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            "http: server gave HTTP response to HTTPS client".to_owned()
+        }
+        Some(Error::AlertReceived(alert)) => format!("remote error: tls: {}", of_alert(*alert)),
+        Some(other) => format!("tls: {other}"),
+        None => system_words(error),
+    }
+}
+
+fn of_certificate(fault: &CertificateError) -> String {
+    let date = |time: &UnixTime| rfc3339(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
+    let outside = |time: &UnixTime, how: &str, limit: &UnixTime| {
+        let (time, limit) = (date(time), date(limit));
+        format!("certificate has expired or is not yet valid: current time {time} is {how} {limit}")
+    };
+    match fault {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
+        CertificateError::ExpiredContext { time, not_after } => outside(time, "after", not_after),
+        CertificateError::NotValidYetContext { time, not_before } => outside(time, "before", not_before),
+        CertificateError::Expired | CertificateError::NotValidYet => {
+            let now = rfc3339(SystemTime::now());
+            format!("certificate has expired or is not yet valid: current time {now} is outside of its time")
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => of_name(expected, presented),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "certificate specifies an incompatible key usage".to_owned()
+        }
+        CertificateError::BadEncoding => "malformed certificate".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What is said of a certificate for other names than the one that was called.
+fn of_name(expected: &ServerName<'_>, presented: &[String]) -> String {
+    let wanted = expected.to_str();
+    let named = |prefix: &str| -> Vec<&str> {
+        let of_sort = presented
+            .iter()
+            .filter_map(|text| text.strip_prefix(prefix)?.strip_suffix(')'));
+        of_sort.map(|name| name.trim_matches('"')).collect()
+    };
+    let names = match expected {
+        ServerName::IpAddress(_) => {
+            let addresses = named("IpAddress(");
+            if addresses.is_empty() {
+                return format!("cannot validate certificate for {wanted} because it doesn't contain any IP SANs");
+            }
+            addresses
+        }
+        _ => named("DnsName("),
+    };
+    if names.is_empty() {
+        return format!("certificate is not valid for any names, but wanted to match {wanted}");
+    }
+    format!("certificate is valid for {}, not {wanted}", names.join(", "))
+}
+
+fn of_alert(alert: AlertDescription) -> String {
+    let words = match alert {
+        AlertDescription::HandshakeFailure => "handshake failure",
+        AlertDescription::BadCertificate => "bad certificate",
+        AlertDescription::UnsupportedCertificate => "unsupported certificate",
+        AlertDescription::CertificateExpired => "expired certificate",
+        AlertDescription::CertificateUnknown => "unknown certificate",
+        AlertDescription::UnknownCA => "unknown certificate authority",
+        AlertDescription::AccessDenied => "access denied",
+        AlertDescription::ProtocolVersion => "protocol version not supported",
+        AlertDescription::InsufficientSecurity => "insufficient security level",
+        AlertDescription::InternalError => "internal error",
+        AlertDescription::UnrecognisedName => "unrecognized name",
+        AlertDescription::CertificateRequired => "certificate required",
+        AlertDescription::NoApplicationProtocol => "no application protocol",
+        other => return format!("{other:?}"),
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_for_other_names_is_told_with_its_names() {
+        let told = |expected: &str, presented: &[&str]| {
+            let expected = ServerName::try_from(expected.to_owned()).unwrap();
+            let presented: Vec<String> = presented.iter().map(|&name| name.to_owned()).collect();
+            of_name(&expected, &presented)
+        };
+        let presented = [
+            "DnsName(\"a.example\")",
+            "DnsName(\"b.example\")",
+            "IpAddress(10.0.0.1)",
+        ];
+        assert_eq!(
+            told("c.example", &presented),
+            "certificate is valid for a.example, b.example, not c.example"
+        );
+        assert_eq!(
+            told("127.0.0.1", &presented),
+            "certificate is valid for 10.0.0.1, not 127.0.0.1"
+        );
+        assert_eq!(
+            told("127.0.0.1", &presented[..2]),
+            "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"
+        );
+        assert_eq!(
+            told("c.example", &[]),
+            "certificate is not valid for any names, but wanted to match c.example"
+        );
+    }
+
+    #[test]
+    fn a_bundle_without_certificates_is_refused() {
+        assert_eq!(
+            client_config(Some(b"what?")).unwrap_err(),
+            "unable to load root certificates: unable to parse bytes as PEM block"
+        );
+    }
+}

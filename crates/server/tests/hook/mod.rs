@@ -1,0 +1,231 @@
+//! Webhooks for tests: HTTPS servers in this process that answer as they are told and remember what they were asked.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// What a webhook answers.
+pub enum Reply {
+    /// An AdmissionReview with this response, which needs no uid.
+    Response(Value),
+    /// This body with this code.
+    Raw(u16, String),
+    /// Nothing, ever.
+    Nothing,
+}
+
+/// Lets a write pass.
+pub fn allow() -> Reply {
+    Reply::Response(json!({"allowed": true}))
+}
+
+/// Refuses a write.
+pub fn deny(message: &str) -> Reply {
+    Reply::Response(json!({"allowed": false, "status": {"message": message}}))
+}
+
+/// Lets a write pass with changes.
+pub fn patch(operations: &Value) -> Reply {
+    let patch = STANDARD.encode(operations.to_string());
+    Reply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+}
+
+/// What the certificate of a webhook is for and how it comes to be trusted.
+pub struct Identity {
+    certificate: CertificateDer<'static>,
+    key: KeyPair,
+    /// The authority, in PEM.
+    authority: String,
+}
+
+impl Identity {
+    /// Signed by an authority, for `127.0.0.1` and `names`.
+    pub fn of(names: &[&str]) -> Self {
+        let names: Vec<SanType> = names
+            .iter()
+            .map(|&name| SanType::DnsName(name.try_into().unwrap()))
+            .chain([SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))])
+            .collect();
+        Self::with(|params| params.subject_alt_names = names)
+    }
+
+    /// Signed by an authority, otherwise as `adjust` makes it.
+    pub fn with(adjust: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let mut params = CertificateParams::default();
+        adjust(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        Self {
+            certificate: certificate.der().clone(),
+            key,
+            authority: authority.pem(),
+        }
+    }
+
+    /// An authority that serves with its own certificate.
+    pub fn of_authority_itself() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        Self {
+            authority: certificate.pem(),
+            certificate: certificate.der().clone(),
+            key,
+        }
+    }
+}
+
+/// A webhook that runs.
+pub struct Hook {
+    /// Where it is.
+    pub port: u16,
+    /// What its certificate comes from, as a `caBundle`.
+    pub bundle: String,
+    calls: Arc<Mutex<Vec<(String, Value)>>>,
+    connections: Arc<AtomicUsize>,
+}
+
+type Answer = dyn Fn(&Value) -> Reply + Send + Sync;
+
+impl Hook {
+    pub async fn start(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_as(Identity::of(&[]), answer).await
+    }
+
+    pub async fn start_as(identity: Identity, answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
+        let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth();
+        let tls = builder.with_single_cert(vec![identity.certificate], key).unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let hook = Self {
+            port: listener.local_addr().unwrap().port(),
+            bundle: STANDARD.encode(identity.authority),
+            calls: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (answer, calls, connections): (Arc<Answer>, _, _) =
+            (Arc::new(answer), Arc::clone(&hook.calls), Arc::clone(&hook.connections));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, answer, calls) = (acceptor.clone(), Arc::clone(&answer), Arc::clone(&calls));
+                connections.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let service = service_fn(move |request| {
+                        let (answer, calls) = (Arc::clone(&answer), Arc::clone(&calls));
+                        async move { respond(request, answer.as_ref(), &calls).await }
+                    });
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        hook
+    }
+
+    /// Where the webhook is called at that path.
+    pub fn url(&self, path: &str) -> String {
+        format!("https://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// What the webhook was asked, in order.
+    pub fn calls(&self) -> Vec<Value> {
+        self.calls.lock().iter().map(|(_, review)| review.clone()).collect()
+    }
+
+    /// The paths that were called, with their queries.
+    pub fn paths(&self) -> Vec<String> {
+        self.calls.lock().iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// A webhook of that name for these operations and resources (`GROUP/VERSION/RESOURCE`), with more fields.
+    pub fn webhook(&self, name: &str, operations: &[&str], resource: &str, more: Value) -> Value {
+        let parts: Vec<&str> = resource.splitn(3, '/').collect();
+        let mut webhook = json!({
+            "name": name,
+            "clientConfig": {"url": self.url("/hook"), "caBundle": self.bundle},
+            "rules": [{
+                "operations": operations, "apiGroups": [parts[0]], "apiVersions": [parts[1]], "resources": [parts[2]],
+            }],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        });
+        for (key, value) in more.as_object().cloned().unwrap_or_default() {
+            webhook[key] = value;
+        }
+        webhook
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    answer: &Answer,
+    calls: &Mutex<Vec<(String, Value)>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().to_string();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let review: Value = serde_json::from_slice(&body).unwrap();
+    let reply = answer(&review);
+    calls.lock().push((path, review.clone()));
+    let (code, body) = match reply {
+        Reply::Response(mut response) => {
+            response["uid"] = review["request"]["uid"].clone();
+            let answer = json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response});
+            (200, answer.to_string())
+        }
+        Reply::Raw(code, body) => (code, body),
+        Reply::Nothing => {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            (200, String::new())
+        }
+    };
+    let answer = Response::builder()
+        .status(code)
+        .header("Content-Type", "application/json");
+    Ok(answer.body(Full::new(Bytes::from(body))).unwrap())
+}

@@ -1,0 +1,264 @@
+//! How webhooks are called: connections, certificates, services, times and bad answers.
+
+mod hook;
+mod support;
+
+use std::time::Duration;
+
+use hook::{Hook, Identity, Reply, allow, deny};
+use rcgen::SanType;
+use serde_json::{Value, json};
+use support::{CONFIG_MAPS, Server, config_map};
+
+const CONFIG_MAP: &str = "/v1/configmaps";
+
+/// What the client is told when a webhook that must be asked cannot be.
+async fn told(server: &Server, webhook: Value) -> String {
+    server.configure("validating", "a", &[webhook]).await;
+    let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    assert_eq!(answer.code, 500, "{}", answer.body);
+    answer.message().to_owned()
+}
+
+fn at(url: &str, bundle: &str) -> Value {
+    json!({"clientConfig": {"url": url, "caBundle": bundle}})
+}
+
+#[tokio::test]
+async fn one_connection_serves_calls_one_after_another_and_more_serve_them_together() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+    server.configure("validating", "a", &[webhook]).await;
+    for at in 0..5 {
+        let answer = server.post(CONFIG_MAPS, &config_map(&format!("a{at}"), "1")).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+    }
+    assert_eq!((hook.calls().len(), hook.connections()), (5, 1));
+}
+
+#[tokio::test]
+async fn a_slow_webhook_holds_up_nobody_else() {
+    let server = Server::start().await;
+    let hook = Hook::start(|review| match review["request"]["name"].as_str() {
+        Some("slow") => Reply::Nothing,
+        _ => allow(),
+    })
+    .await;
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({"timeoutSeconds": 1}));
+    server.configure("validating", "a", &[webhook]).await;
+    let (slow, fast) = (config_map("slow", "1"), config_map("fast", "1"));
+    let (slow, fast) = tokio::join!(server.post(CONFIG_MAPS, &slow), async {
+        let answer = server.post(CONFIG_MAPS, &fast).await;
+        (answer.code, tokio::time::Instant::now())
+    });
+    let ended = tokio::time::Instant::now();
+    assert_eq!((slow.code, fast.0), (500, 201));
+    assert!(
+        ended - fast.1 > Duration::from_millis(100),
+        "the fast one waited for the slow one"
+    );
+    let url = hook.url("/hook?timeout=1s");
+    assert_eq!(
+        slow.message(),
+        format!(
+            "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: Post \"{url}\": context deadline exceeded"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_is_checked_as_go_does() {
+    let server = Server::start().await;
+    let failed = |url: &str, why: &str| {
+        format!(
+            "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: Post \"{url}?timeout=10s\": {why}"
+        )
+    };
+    let x509 = |why: &str| format!("tls: failed to verify certificate: x509: {why}");
+    let webhook =
+        |hook: &Hook, url: &str, bundle: &str| hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, at(url, bundle));
+
+    let (hook, other) = (Hook::start(|_| allow()).await, Identity::of(&[]));
+    let other = Hook::start_as(other, |_| allow()).await;
+    let url = hook.url("/x");
+    assert_eq!(
+        told(&server, webhook(&hook, &url, &other.bundle)).await,
+        failed(&url, &x509("certificate signed by unknown authority"))
+    );
+
+    let named = Hook::start_as(Identity::of(&["a.example", "b.example"]), |_| allow()).await;
+    let url = format!("https://localhost:{}/x", named.port);
+    assert_eq!(
+        told(&server, webhook(&named, &url, &named.bundle)).await,
+        failed(
+            &url,
+            &x509("certificate is valid for a.example, b.example, not localhost")
+        )
+    );
+
+    let nameless = Identity::with(|params| {
+        params.subject_alt_names = vec![SanType::DnsName("a.example".try_into().unwrap())];
+    });
+    let nameless = Hook::start_as(nameless, |_| allow()).await;
+    let url = nameless.url("/x");
+    assert_eq!(
+        told(&server, webhook(&nameless, &url, &nameless.bundle)).await,
+        failed(
+            &url,
+            &x509("cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs")
+        )
+    );
+
+    let expired = Identity::with(|params| {
+        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2001, 2, 3);
+    });
+    let expired = Hook::start_as(expired, |_| allow()).await;
+    let said = told(&server, webhook(&expired, &expired.url("/x"), &expired.bundle)).await;
+    assert!(
+        said.contains("x509: certificate has expired or is not yet valid: current time "),
+        "{said}"
+    );
+    assert!(said.ends_with(" is after 2001-02-03T00:00:00Z"), "{said}");
+}
+
+#[tokio::test]
+async fn an_authority_may_serve_with_its_own_certificate() {
+    let server = Server::start().await;
+    let hook = Hook::start_as(Identity::of_authority_itself(), |_| deny("asked")).await;
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+    server.configure("validating", "a", &[webhook]).await;
+    let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    assert_eq!(
+        answer.message(),
+        "admission webhook \"a.b.c\" denied the request: asked"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_as_the_network_has_it() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
+    let webhook = |url: &str| {
+        hook.webhook(
+            "a.b.c",
+            &["CREATE"],
+            CONFIG_MAP,
+            json!({"clientConfig": {"url": url, "caBundle": hook.bundle}}),
+        )
+    };
+    let said = told(&server, webhook("https://127.0.0.1:1/gone")).await;
+    assert!(
+        said.ends_with(
+            "Post \"https://127.0.0.1:1/gone?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused"
+        ),
+        "{said}"
+    );
+    let said = told(&server, webhook("https://nowhere.invalid")).await;
+    assert!(
+        said.ends_with("Post \"https://nowhere.invalid/?timeout=10s\": dial tcp: lookup nowhere.invalid: no such host"),
+        "{said}"
+    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = stream.writable().await;
+            let _ = stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let said = told(&server, webhook(&format!("https://{plain}/x"))).await;
+    assert!(
+        said.ends_with("http: server gave HTTP response to HTTPS client"),
+        "{said}"
+    );
+    let bundle = json!({"clientConfig": {"url": hook.url("/x"), "caBundle": "d2hhdD8="}});
+    let said = told(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, bundle)).await;
+    assert_eq!(
+        said,
+        "Internal error occurred: failed calling webhook \"a.b.c\": could not get REST client: unable to load root certificates: unable to parse bytes as PEM block"
+    );
+}
+
+#[tokio::test]
+async fn a_service_is_called_by_its_name_wherever_it_is() {
+    let server = Server::start().await;
+    let hook = Hook::start_as(Identity::of(&["s.default.svc"]), |_| deny("asked")).await;
+    let of_service = json!({"clientConfig": {
+        "service": {"name": "s", "namespace": "default", "path": "/p/", "port": hook.port}, "caBundle": hook.bundle,
+    }});
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, of_service);
+    let said = told(&server, webhook).await;
+    let url = format!("https://s.default.svc:{}/p?timeout=10s", hook.port);
+    assert!(
+        said.ends_with(&format!("Post \"{url}\": service \"s\" not found")),
+        "{said}"
+    );
+    let services = "/api/v1/namespaces/default/services";
+    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"clusterIP": "None", "ports": [{"port": hook.port}]}});
+    server.post(services, &service.to_string()).await;
+    let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    assert!(
+        answer.message().ends_with("no endpoints available for service \"s\""),
+        "{}",
+        answer.message()
+    );
+    server.delete(&format!("{services}/s")).await;
+    service["spec"] = json!({"type": "ExternalName", "externalName": "localhost"});
+    let made = server.post(services, &service.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    assert_eq!(
+        answer.message(),
+        "admission webhook \"a.b.c\" denied the request: asked"
+    );
+    assert_eq!(hook.paths(), ["/p?timeout=10s"]);
+}
+
+#[tokio::test]
+async fn answers_that_are_none_are_told_by_their_faults() {
+    let server = Server::start().await;
+    let cases: [(u16, &str, &str); 6] = [
+        (
+            503,
+            "oh no",
+            "failed to call webhook: the server is currently unable to handle the request",
+        ),
+        (
+            500,
+            "oh no",
+            "failed to call webhook: an error on the server (\"oh no\") has prevented the request from succeeding",
+        ),
+        (
+            307,
+            "",
+            "failed to call webhook: the server responded with the status code 307 but did not return more information",
+        ),
+        (
+            200,
+            "{}",
+            "received invalid webhook response: webhook response was absent",
+        ),
+        (
+            200,
+            r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"other"}}"#,
+            "received invalid webhook response: expected response.uid=",
+        ),
+        (
+            200,
+            "[]",
+            "failed to call webhook: couldn't get version/kind; json parse error: ",
+        ),
+    ];
+    for (code, body, why) in cases {
+        let hook = Hook::start(move |_| Reply::Raw(code, body.to_owned())).await;
+        let said = told(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}))).await;
+        assert!(
+            said.starts_with(&format!(
+                "Internal error occurred: failed calling webhook \"a.b.c\": {why}"
+            )),
+            "{said}"
+        );
+    }
+}
