@@ -39,25 +39,16 @@ impl Documents {
 }
 
 impl Source for Documents {
-    fn fingerprint(&self) -> Vec<u8> {
-        let mut all = format!("{KUBERNETES} {}", env!("CARGO_PKG_VERSION"));
-        let registry = self.registry.load();
-        for group_version in registry.group_versions() {
-            all.push('\n');
-            all.push_str(&group_version.api_version());
-        }
-        for definition in registry
-            .resources()
-            .iter()
-            .filter_map(|resource| resource.definition.as_ref())
-        {
-            all.push_str(&format!("\n{} {}", definition.name, definition.serial));
-        }
-        all.into_bytes()
-    }
-
     fn paths(&self) -> Vec<String> {
         Publication::v3_names(&self.registry.load())
+    }
+
+    fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>> {
+        Publication::v3_fingerprint(&self.registry.load(), path).map(of_this_build)
+    }
+
+    fn fingerprint_2(&self) -> Vec<u8> {
+        of_this_build(Publication::v2_fingerprint(&self.registry.load()))
     }
 
     fn version_3(&self, path: &str) -> Option<Vec<u8>> {
@@ -67,4 +58,11 @@ impl Source for Documents {
     fn version_2(&self) -> Vec<u8> {
         self.publish(|publication| json::to_vec(&publication.v2()))
     }
+}
+
+/// What is built in changes with the build.
+fn of_this_build(mut print: Vec<u8>) -> Vec<u8> {
+    print.extend_from_slice(concat!("\n", env!("CARGO_PKG_VERSION"), " ").as_bytes());
+    print.extend_from_slice(KUBERNETES.as_bytes());
+    print
 }

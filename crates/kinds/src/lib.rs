@@ -133,7 +133,6 @@ mod tests {
         let objects: Vec<holdfast_value::Value> = registry(&Config::default())
             .unwrap()
             .resources()
-            .iter()
             .filter(|resource| resource.group != "rbac.authorization.k8s.io")
             .flat_map(|resource| resource.strategy.initial_objects())
             .collect();

@@ -29,7 +29,7 @@ pub use action::{Action, Connection, Parameter, Step};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
-pub use registry::{Registry, RegistryBuilder, Served};
+pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
 pub use resource::{
     Definition, GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope,
     Storage, Subresource, Verb,

@@ -1,19 +1,21 @@
 //! The registry follows the store: resources that objects define (CustomResourceDefinitions) are served as soon as those
 //! objects say so, and no longer than they do.
 //!
-//! One task follows the defining objects in the order of revisions and swaps the [`holdfast_resource::Registry`] whole. Whoever writes a
-//! defining object is answered when the registry has followed (`Definitions::committed`), and a path that nothing is
-//! known of is looked up again once it has (`Definitions::caught_up`): so what was acknowledged is served, to everyone.
+//! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`] of the one
+//! before and what changed. Whoever writes a defining object is answered when the registry has followed
+//! (`Definitions::committed`), and a path that nothing is known of is looked up again once it has
+//! (`Definitions::caught_up`): so what was acknowledged is served, to everyone.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use holdfast_resource::schema::TypeTable;
-use holdfast_resource::{DefiningObject, Resource};
+use holdfast_resource::{DefiningObject, Registry, Resource};
 use holdfast_store::{EventKind, HistoryError, Watcher};
 use holdfast_value::SmolStr;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::objects::{self, Entry, Objects, Snapshot};
@@ -24,35 +26,62 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How far the registry has followed the store.
 pub struct Definitions {
+    /// How many writes of defining objects are under way: what they store is seen before its revision is known here.
+    under_way: AtomicUsize,
     /// The newest revision at which a defining object was written.
     written: AtomicU64,
     /// The revision up to which the registry has followed.
     followed: watch::Sender<u64>,
+    /// Who waits for the end of a state of a definition, by its serial. They are woken when the sender is dropped.
+    ends: Mutex<HashMap<u64, watch::Sender<()>>>,
+}
+
+/// A write of a defining object that is under way.
+pub(crate) struct UnderWay<'a>(&'a Definitions);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Default for Definitions {
     fn default() -> Self {
         Self {
+            under_way: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             followed: watch::Sender::new(0),
+            ends: Mutex::default(),
         }
     }
 }
 
 impl Definitions {
+    /// Says that a defining object is about to be stored; to be kept until it is [`committed`](Self::committed).
+    pub(crate) fn begin_write(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        UnderWay(self)
+    }
+
     /// Waits until the registry knows of a defining object that was written at `revision`.
     pub(crate) async fn committed(&self, revision: u64) {
-        self.written.fetch_max(revision, Ordering::Relaxed);
+        self.written.fetch_max(revision, Ordering::AcqRel);
         self.reached(revision).await;
     }
 
-    /// Waits until the registry knows of all defining objects that were written; whether there were any left to wait for.
-    pub(crate) async fn caught_up(&self) -> bool {
-        let written = self.written.load(Ordering::Relaxed);
-        if *self.followed.borrow() >= written {
+    /// Waits until the registry knows of all defining objects that are stored now, so that whoever has seen one finds what
+    /// it defines; whether there were any left to wait for.
+    pub(crate) async fn caught_up(&self, context: &Context) -> bool {
+        // In this order: a write counts its revision before it ends.
+        let under_way = self.under_way.load(Ordering::Acquire) > 0;
+        let mut newest = self.written.load(Ordering::Acquire);
+        if under_way {
+            newest = newest.max(newest_stored(context));
+        }
+        if *self.followed.borrow() >= newest {
             return false;
         }
-        self.reached(written).await;
+        self.reached(newest).await;
         true
     }
 
@@ -69,24 +98,47 @@ impl Definitions {
         let Some(definition) = &resource.definition else {
             return std::future::pending().await;
         };
-        let mut followed = context.definitions.followed.subscribe();
-        let name = resource.group_resource();
+        let (serial, name) = (definition.serial, resource.group_resource());
+        let ends = &context.definitions.ends;
         loop {
+            let mut end = ends.lock().entry(serial).or_default().subscribe();
             let registry = context.registry();
             let now = registry
                 .resource(&name)
                 .and_then(|resource| resource.definition.as_ref());
-            if now.is_none_or(|now| now.serial != definition.serial) || followed.changed().await.is_err() {
+            if now.is_none_or(|now| now.serial != serial) {
+                ends.lock().remove(&serial);
                 return;
             }
+            // Nothing is ever sent: this ends when the sender is dropped.
+            let _ = end.changed().await;
         }
     }
+
+    fn end(&self, serial: u64) {
+        self.ends.lock().remove(&serial);
+    }
+}
+
+/// The newest revision of a defining object that is stored now.
+fn newest_stored(context: &Context) -> u64 {
+    let registry = context.registry();
+    let kinds = registry.resources().filter(|resource| resource.strategy.defines());
+    let snapshot = context.store.snapshot();
+    let newest = |kind: &Arc<Resource>| {
+        let prefix = kind.storage.as_ref()?.prefix.clone();
+        snapshot
+            .range(prefix.as_bytes())
+            .map(|entry| entry.mod_revision())
+            .max()
+    };
+    kinds.filter_map(newest).max().unwrap_or_default()
 }
 
 /// Serves what the stored objects define, and follows their changes in a task that ends with the store.
 pub(crate) fn follow(context: &Arc<Context>, types: &Arc<TypeTable>) {
     let registry = context.registry();
-    let Some(kind) = registry.resources().iter().find(|resource| resource.strategy.defines()) else {
+    let Some(kind) = registry.resources().find(|resource| resource.strategy.defines()) else {
         return;
     };
     let Some(storage) = kind.storage.clone() else { return };
@@ -95,7 +147,7 @@ pub(crate) fn follow(context: &Arc<Context>, types: &Arc<TypeTable>) {
         types: Arc::clone(types),
         kind: Arc::clone(kind),
         prefix: storage.prefix,
-        defined: BTreeMap::new(),
+        defined: HashMap::new(),
     };
     let snapshot = context.store.snapshot();
     follower.begin(&snapshot);
@@ -109,18 +161,30 @@ struct Follower {
     kind: Arc<Resource>,
     prefix: SmolStr,
     /// What is defined, by the names of the defining objects.
-    defined: BTreeMap<SmolStr, Arc<Resource>>,
+    defined: HashMap<SmolStr, Arc<Resource>>,
+}
+
+/// Changes of the registry that are published together.
+struct Step {
+    registry: Registry,
+    /// The resources that were served otherwise before.
+    replaced: Vec<Arc<Resource>>,
+    changed: bool,
 }
 
 impl Follower {
     /// Begins with all objects of a state.
     fn begin(&mut self, snapshot: &Snapshot) {
-        let before = std::mem::take(&mut self.defined);
+        let mut step = self.step();
+        let mut gone = std::mem::take(&mut self.defined);
         for entry in snapshot.range(self.prefix.as_bytes()) {
-            let name = objects::name_of_key(entry.key());
-            self.put(entry, before.get(name));
+            let before = gone.remove(objects::name_of_key(entry.key()));
+            self.put(&mut step, entry, before);
         }
-        self.publish(snapshot.revision());
+        for resource in gone.into_values() {
+            step.take_away(resource);
+        }
+        self.publish(step, snapshot.revision());
     }
 
     async fn run(mut self, mut after: u64) {
@@ -144,24 +208,37 @@ impl Follower {
                 Ok(event) => Some(event),
                 Err(error) => return error,
             };
-            let mut revision = 0;
+            let (mut step, mut revision) = (self.step(), 0);
             while let Some(event) = next {
                 revision = event.revision();
                 let current = event.current();
                 let before = self.defined.remove(objects::name_of_key(current.key()));
                 if event.kind() != EventKind::Delete {
-                    self.put(current, before.as_ref());
+                    self.put(&mut step, current, before);
+                } else if let Some(before) = before {
+                    step.take_away(before);
                 }
                 next = match watcher.try_next() {
                     Ok(next) => next,
-                    Err(error) => return error,
+                    Err(error) => {
+                        self.publish(step, revision);
+                        return error;
+                    }
                 };
             }
-            self.publish(revision);
+            self.publish(step, revision);
         }
     }
 
-    fn put(&mut self, entry: &Arc<Entry>, before: Option<&Arc<Resource>>) {
+    fn step(&self) -> Step {
+        Step {
+            registry: Registry::clone(&self.context.registry()),
+            replaced: Vec::new(),
+            changed: false,
+        }
+    }
+
+    fn put(&mut self, step: &mut Step, entry: &Arc<Entry>, before: Option<Arc<Resource>>) {
         let kept = Arc::clone(entry);
         let defining = DefiningObject {
             object: objects::tree(entry),
@@ -169,30 +246,47 @@ impl Follower {
             read: Arc::new(move || objects::tree(&kept)),
             types: Arc::clone(&self.types),
         };
-        if let Some(resource) = self.kind.strategy.define(&defining, before) {
-            let name = SmolStr::new(objects::name_of_key(entry.key()));
-            self.defined.insert(name, resource);
+        let Some(resource) = self.kind.strategy.define(&defining, before.as_ref()) else {
+            before.into_iter().for_each(|before| step.take_away(before));
+            return;
+        };
+        if !before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &resource)) {
+            step.serve(Arc::clone(&resource), before);
         }
+        let name = SmolStr::new(objects::name_of_key(entry.key()));
+        self.defined.insert(name, resource);
     }
 
-    fn publish(&self, revision: u64) {
-        let before = self.context.registry();
-        let unchanged = {
-            let defined = before
-                .resources()
-                .iter()
-                .filter(|resource| resource.definition.is_some());
-            let mut now: Vec<_> = self.defined.values().map(Arc::as_ptr).collect();
-            let mut then: Vec<_> = defined.map(Arc::as_ptr).collect();
-            now.sort_unstable();
-            then.sort_unstable();
-            now == then
-        };
-        if !unchanged {
-            let registry = before.rebuild().defined(self.defined.values().cloned()).build();
-            self.context.field_managers.retain(&registry);
-            self.context.registry.store(Arc::new(registry));
+    fn publish(&self, step: Step, revision: u64) {
+        let definitions = &self.context.definitions;
+        if step.changed {
+            self.context.registry.store(Arc::new(step.registry));
+            for resource in step.replaced {
+                self.context.field_managers.forget(&resource);
+                if let Some(definition) = &resource.definition {
+                    definitions.end(definition.serial);
+                }
+            }
         }
-        self.context.definitions.followed.send_replace(revision);
+        definitions.followed.send_replace(revision);
+    }
+}
+
+impl Step {
+    fn serve(&mut self, resource: Arc<Resource>, before: Option<Arc<Resource>>) {
+        self.changed = true;
+        if let Some(before) = before {
+            if before.group_resource() != resource.group_resource() {
+                self.registry.undefine(&before.group_resource());
+            }
+            self.replaced.push(before);
+        }
+        self.registry.define(resource);
+    }
+
+    fn take_away(&mut self, resource: Arc<Resource>) {
+        self.changed = true;
+        self.registry.undefine(&resource.group_resource());
+        self.replaced.push(resource);
     }
 }

@@ -4,7 +4,7 @@
 //! Documents are large and seldom asked for: each is made when it is first asked for and kept compressed. Their hashes,
 //! by which clients keep them, come from what they are made of, so that the index needs none of them.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -28,11 +28,14 @@ use crate::response::{self, Response};
 
 /// Where the documents come from.
 pub trait Source: Send + Sync {
-    /// What changes whenever a document does.
-    fn fingerprint(&self) -> Vec<u8>;
-
     /// The paths that have a document of version 3, without a slash in front: `api/v1`, `apis/apps/v1`.
     fn paths(&self) -> Vec<String>;
+
+    /// What changes whenever the document of version 3 of that path does; `None` where there is no such document.
+    fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// What changes whenever the document of version 2 does.
+    fn fingerprint_2(&self) -> Vec<u8>;
 
     /// The document of version 3 of one of these paths, as JSON.
     fn version_3(&self, path: &str) -> Option<Vec<u8>>;
@@ -47,11 +50,62 @@ pub struct OpenApi {
     kept: Mutex<Kept>,
 }
 
-/// The documents that were asked for, compressed, of one state of the source.
+/// The documents that were asked for, compressed.
 #[derive(Default)]
 struct Kept {
+    documents: HashMap<String, Document>,
+    /// The bytes of all.
+    size: usize,
+    /// Grows with each use of a document.
+    clock: u64,
+}
+
+struct Document {
+    /// The state of the source that it was made of.
     fingerprint: Vec<u8>,
-    documents: BTreeMap<String, Bytes>,
+    compressed: Bytes,
+    used: u64,
+}
+
+/// How much is kept in all. What was not used for longest goes first.
+const MOST_KEPT: usize = 16 << 20;
+
+impl Kept {
+    fn get(&mut self, name: &str, fingerprint: &[u8]) -> Option<Bytes> {
+        self.clock += 1;
+        let document = self.documents.get_mut(name)?;
+        if document.fingerprint != fingerprint {
+            self.remove(name);
+            return None;
+        }
+        document.used = self.clock;
+        Some(document.compressed.clone())
+    }
+
+    fn insert(&mut self, name: String, fingerprint: Vec<u8>, compressed: Bytes) {
+        self.remove(&name);
+        self.clock += 1;
+        self.size += compressed.len() + fingerprint.len();
+        let document = Document {
+            fingerprint,
+            compressed,
+            used: self.clock,
+        };
+        self.documents.insert(name, document);
+        while self.size > MOST_KEPT && self.documents.len() > 1 {
+            let oldest = self.documents.iter().min_by_key(|(_, document)| document.used);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+                return;
+            };
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(document) = self.documents.remove(name) {
+            self.size -= document.compressed.len() + document.fingerprint.len();
+        }
+    }
 }
 
 /// How long clients may keep a document that they ask for by its hash, which never changes.
@@ -101,17 +155,19 @@ impl OpenApi {
                 let Some((_, name, content_type)) = accepted(headers, &VERSION_2_TYPES) else {
                     return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
                 };
-                self.document(name, content_type, headers).await.map(Some)
+                let fingerprint = self.source.fingerprint_2();
+                let document = self.document(name, fingerprint, content_type, headers);
+                document.await.map(Some)
             }
             "/openapi/v3" | "/openapi/v3/" => Ok(Some(self.index())),
             _ => {
                 let Some(name) = path.strip_prefix("/openapi/v3/").map(|name| name.trim_end_matches('/')) else {
                     return Ok(None);
                 };
-                if !self.source.paths().iter().any(|known| known == name) {
+                let Some(fingerprint) = self.source.fingerprint_3(name) else {
                     return Ok(Some(refused(StatusCode::NOT_FOUND)));
-                }
-                let hash = hash(&self.source.fingerprint(), name);
+                };
+                let hash = hash(&fingerprint, name);
                 let asked = query.get("hash").filter(|asked| !asked.is_empty());
                 if asked.is_some_and(|asked| asked != hash) {
                     return Ok(Some(moved(&format!("/openapi/v3/{name}?hash={hash}"))));
@@ -119,7 +175,7 @@ impl OpenApi {
                 if accepted(headers, &VERSION_2_TYPES[..1]).is_none() {
                     return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
                 }
-                let mut response = self.document(name, JSON, headers).await?;
+                let mut response = self.document(name, fingerprint, JSON, headers).await?;
                 if asked.is_some() {
                     let headers = response.headers_mut();
                     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -134,28 +190,35 @@ impl OpenApi {
 
     /// Where the documents of version 3 are. The reference calls this plain text, whatever the client accepts.
     fn index(&self) -> Response {
-        let fingerprint = self.source.fingerprint();
         let mut names = self.source.paths();
         names.sort_unstable();
         let paths: serde_json::Map<String, serde_json::Value> = names
             .into_iter()
-            .map(|name| {
+            .filter_map(|name| {
+                let fingerprint = self.source.fingerprint_3(&name)?;
                 let url = format!("/openapi/v3/{name}?hash={}", hash(&fingerprint, &name));
-                (name, serde_json::json!({ "serverRelativeURL": url }))
+                Some((name, serde_json::json!({ "serverRelativeURL": url })))
             })
             .collect();
         let index = serde_json::json!({ "paths": paths });
         response::text(StatusCode::OK, index.to_string())
     }
 
+    fn fingerprint(&self, name: &str) -> Option<Vec<u8>> {
+        match name {
+            VERSION_2 | VERSION_2_PROTOBUF => Some(self.source.fingerprint_2()),
+            name => self.source.fingerprint_3(name),
+        }
+    }
+
     async fn document(
         self: &Arc<Self>,
         name: &str,
+        fingerprint: Vec<u8>,
         content_type: &'static str,
         headers: &HeaderMap,
     ) -> Result<Response, ApiError> {
         let content_type = HeaderValue::from_static(content_type);
-        let fingerprint = self.source.fingerprint();
         let etag = HeaderValue::from_str(&format!("\"{}\"", hash(&fingerprint, name)));
         let etag = etag.map_err(|error| ApiError::internal(error.to_string()))?;
         let mut response = if headers.get(header::IF_NONE_MATCH) == Some(&etag) {
@@ -185,17 +248,8 @@ impl OpenApi {
 
     /// The compressed document, which is made if it is not there yet.
     async fn compressed(self: &Arc<Self>, fingerprint: Vec<u8>, name: &str) -> Result<Bytes, ApiError> {
-        {
-            let mut kept = self.kept.lock();
-            if kept.fingerprint != fingerprint {
-                *kept = Kept {
-                    fingerprint: fingerprint.clone(),
-                    documents: BTreeMap::new(),
-                };
-            }
-            if let Some(document) = kept.documents.get(name) {
-                return Ok(document.clone());
-            }
+        if let Some(document) = self.kept.lock().get(name, &fingerprint) {
+            return Ok(document);
         }
         let (this, name) = (Arc::clone(self), name.to_owned());
         blocking(move || {
@@ -210,9 +264,9 @@ impl OpenApi {
             };
             let text = text.ok_or_else(ApiError::unknown_resource)?;
             let document = compress(&text)?;
-            let mut kept = this.kept.lock();
-            if kept.fingerprint == fingerprint {
-                kept.documents.insert(name, document.clone());
+            // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
+            if this.fingerprint(&name).as_ref() == Some(&fingerprint) {
+                this.kept.lock().insert(name, fingerprint, document.clone());
             }
             Ok(document)
         })
@@ -305,12 +359,17 @@ mod tests {
     struct Fixed(&'static str);
 
     impl Source for Fixed {
-        fn fingerprint(&self) -> Vec<u8> {
-            self.0.as_bytes().to_vec()
-        }
-
         fn paths(&self) -> Vec<String> {
             vec!["apis/apps/v1".to_owned(), "api/v1".to_owned()]
+        }
+
+        fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>> {
+            let known = self.paths().iter().any(|known| known == path);
+            known.then(|| self.fingerprint_2())
+        }
+
+        fn fingerprint_2(&self) -> Vec<u8> {
+            self.0.as_bytes().to_vec()
         }
 
         fn version_3(&self, path: &str) -> Option<Vec<u8>> {
@@ -401,5 +460,18 @@ mod tests {
             assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
             assert!(text(refused).await.is_empty());
         }
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
+        let mut kept = Kept::default();
+        let document = Bytes::from(vec![0; MOST_KEPT / 2]);
+        kept.insert("a".to_owned(), vec![1], document.clone());
+        kept.insert("b".to_owned(), Vec::new(), document.slice(1..));
+        assert!(kept.get("a", &[1]).is_some());
+        kept.insert("c".to_owned(), Vec::new(), document.slice(2..));
+        assert!(kept.get("b", &[]).is_none() && kept.get("a", &[1]).is_some() && kept.get("c", &[]).is_some());
+        assert!(kept.get("a", &[2]).is_none(), "of an older state");
+        assert_eq!(kept.size, document.len() - 2);
     }
 }

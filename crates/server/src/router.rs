@@ -57,7 +57,7 @@ pub async fn serve_resource(
         && registry
             .served(&target.group, &target.version, &target.resource)
             .is_none()
-        && context.definitions.caught_up().await
+        && context.definitions.caught_up(context).await
     {
         registry = context.registry();
     }

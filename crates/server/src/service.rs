@@ -160,10 +160,10 @@ impl Service {
             user,
             body,
         };
-        let unserved = incoming.info.resource.is_some() && !self.paths.is_api(&incoming.info.path);
-        if unserved {
-            // The group may be that of a definition that was written a moment ago.
-            self.context.definitions.caught_up().await;
+        let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
+        if !is_api {
+            // The group may be that of a definition that was written a moment ago, and documents tell of all that is served.
+            self.context.definitions.caught_up(&self.context).await;
         }
         let Some(target) = incoming
             .info

@@ -15,7 +15,6 @@ pub(super) async fn delete(client: &Client, namespace: &str) -> Findings {
     let registry = client.registry();
     let (pods, others): (Vec<_>, Vec<_>) = registry
         .resources()
-        .iter()
         .filter(|resource| is_content(resource))
         .partition(|resource| resource.group.is_empty() && resource.plural == "pods");
     for resources in [pods, others] {

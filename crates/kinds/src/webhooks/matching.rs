@@ -1,5 +1,7 @@
 //! Which webhooks hear of a write.
 
+use std::sync::Arc;
+
 use holdfast_resource::{Field, GroupVersionKind, Registry, Resource, ResourceVersion};
 use holdfast_value::{SmolStr, Value};
 
@@ -139,11 +141,10 @@ fn equivalent(
         return None;
     }
     let prefix = resource.storage.as_ref().map(|storage| &storage.prefix);
-    let shares = |other: &Resource| {
-        let own = other.group == resource.group && other.plural == resource.plural;
-        own || prefix.is_some() && other.storage.as_ref().map(|storage| &storage.prefix) == prefix
-    };
-    let others = registry.resources().iter().filter(|other| shares(other));
+    let others = prefix.map_or(&[][..], |prefix| registry.stored_at(prefix));
+    let others = others.iter().map(Arc::as_ref);
+    let own = std::iter::once(resource).filter(|_| prefix.is_none());
+    let others = others.chain(own);
     let mut versions = others.flat_map(|other| other.versions.iter().map(move |version| (other, version)));
     versions.find_map(|(other, version)| {
         let found = Attributes {

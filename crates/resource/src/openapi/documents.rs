@@ -8,7 +8,7 @@ use super::operations::{Answer, Body, PATCH, PathItem};
 use super::schemas::{SchemaWriter, closure};
 use super::{Descriptions, Form, custom, object, paths};
 use crate::schema::{TypeId, TypeTable};
-use crate::{GroupVersion, Registry};
+use crate::{GroupVersion, Registry, Resource};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
@@ -54,9 +54,29 @@ impl<'a> Publication<'a> {
         subjects(registry).into_iter().map(|(name, _)| name).collect()
     }
 
+    /// What changes whenever the v3 document of that name does, as long as what is built in stays the same. `None` where
+    /// there is no such document.
+    pub fn v3_fingerprint(registry: &Registry, name: &str) -> Option<Vec<u8>> {
+        let mut print = name.as_bytes().to_vec();
+        if let Subject::GroupVersion(group_version) = subject(registry, name)? {
+            let served = registry.served_in(&group_version);
+            served.for_each(|served| add_fingerprint(&mut print, &served.resource));
+        }
+        Some(print)
+    }
+
+    /// The same of the v2 document.
+    pub fn v2_fingerprint(registry: &Registry) -> Vec<u8> {
+        let mut print = Vec::new();
+        for resource in registry.resources() {
+            add_fingerprint(&mut print, resource);
+        }
+        print
+    }
+
     /// The v3 document of that name in the index, such as `apis/apps/v1`.
     pub fn v3(&self, name: &str) -> Option<Value> {
-        let (_, subject) = subjects(self.registry).into_iter().find(|(known, _)| known == name)?;
+        let subject = subject(self.registry, name)?;
         let items = self.paths(&subject);
         let types = closure(self.types, self.named_types(&items));
         let told = match subject {
@@ -196,6 +216,34 @@ impl<'a> Publication<'a> {
         });
         Value::Map(entries.collect())
     }
+}
+
+fn add_fingerprint(print: &mut Vec<u8>, resource: &Resource) {
+    if let Some(definition) = &resource.definition {
+        print.push(b'\n');
+        print.extend_from_slice(definition.name.as_bytes());
+        print.push(b' ');
+        print.extend_from_slice(&definition.fingerprint);
+    }
+}
+
+/// What the v3 document of that name tells of, if there is one.
+fn subject(registry: &Registry, name: &str) -> Option<Subject> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let group_version = match parts[..] {
+        ["api"] => return Some(Subject::Roots("api")),
+        ["apis"] => return Some(Subject::Roots("apis")),
+        ["version"] => return Some(Subject::Version),
+        ["apis", group] => {
+            let known = !group.is_empty() && registry.serves_group(group);
+            return known.then(|| Subject::Group(group.into()));
+        }
+        ["api", version] => GroupVersion::new("", version),
+        ["apis", group, version] if !group.is_empty() => GroupVersion::new(group, version),
+        _ => return None,
+    };
+    let known = registry.lists(&group_version);
+    known.then_some(Subject::GroupVersion(group_version))
 }
 
 /// The v3 documents, by their names in the index.

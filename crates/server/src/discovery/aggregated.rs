@@ -1,12 +1,13 @@
 //! Discovery in the newer form: one document for all of `/api` and one for all of `/apis`
 //! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>).
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use holdfast_proto::Messages;
-use holdfast_resource::{GroupVersion, Registry};
+use holdfast_resource::{DefinedGroup, GroupVersion, Registry};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
 use serde::Serialize;
@@ -45,8 +46,16 @@ pub struct Documents(ArcSwapOption<Made>);
 
 struct Made {
     registry: Arc<Registry>,
+    parts: HashMap<SmolStr, Part>,
     core: Document,
     groups: Document,
+}
+
+/// What is said of one group. What is built in stays as it is, so that a part holds until definitions change in its group.
+#[derive(Clone)]
+struct Part {
+    defined: Option<Arc<DefinedGroup>>,
+    json: Bytes,
 }
 
 struct Document {
@@ -105,9 +114,26 @@ impl Documents {
         if let Some(made) = self.0.load_full().filter(|made| Arc::ptr_eq(&made.registry, &registry)) {
             return made;
         }
+        let before = self.0.load_full();
+        let mut parts = HashMap::new();
+        let mut part = |group: &SmolStr, versions: &[SmolStr]| -> Bytes {
+            let known = before.as_ref().and_then(|before| before.parts.get(group));
+            let part = match known.filter(|part| part.holds(&registry, group)) {
+                Some(part) => part.clone(),
+                None => Part::new(&registry, group, versions),
+            };
+            let json = part.json.clone();
+            parts.insert(group.clone(), part);
+            json
+        };
+        let core = vec![part(&SmolStr::default(), &core_versions(&registry))];
+        let groups = groups(&registry);
+        let groups = groups.iter().map(|(group, versions)| part(group, versions));
+        let groups: Vec<Bytes> = groups.collect();
         let made = Arc::new(Made {
-            core: Document::new(&registry, &[(SmolStr::default(), core_versions(&registry))]),
-            groups: Document::new(&registry, &groups(&registry)),
+            core: Document::new(&core),
+            groups: Document::new(&groups),
+            parts,
             registry,
         });
         self.0.store(Some(Arc::clone(&made)));
@@ -116,26 +142,21 @@ impl Documents {
 }
 
 fn core_versions(registry: &Registry) -> Vec<SmolStr> {
-    let core = registry
-        .group_versions()
-        .iter()
-        .filter(|served| served.group.is_empty());
+    let core = registry.group_versions().filter(|served| served.group.is_empty());
     core.map(|served| served.version.clone()).collect()
 }
 
 impl Document {
-    fn new(registry: &Registry, groups: &[(SmolStr, Vec<SmolStr>)]) -> Self {
-        let list = GroupDiscoveryList {
-            kind: "APIGroupDiscoveryList",
-            api_version: "apidiscovery.k8s.io/v2",
-            metadata: Metadata::default(),
-            items: groups
-                .iter()
-                .map(|(group, versions)| group_discovery(registry, group, versions))
-                .collect(),
-        };
-        let mut json = serde_json::to_vec(&list).unwrap_or_default();
-        json.push(b'\n');
+    fn new(parts: &[Bytes]) -> Self {
+        let head = br#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":["#;
+        let mut json = head.to_vec();
+        for (at, part) in parts.iter().enumerate() {
+            if at > 0 {
+                json.push(b',');
+            }
+            json.extend_from_slice(part);
+        }
+        json.extend_from_slice(b"]}\n");
         let mut etag = String::from("\"");
         for byte in Sha512::digest(&json) {
             etag.push_str(&format!("{byte:02X}"));
@@ -172,16 +193,22 @@ impl Document {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupDiscoveryList {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: Metadata,
-    items: Vec<GroupDiscovery>,
+impl Part {
+    fn new(registry: &Registry, group: &SmolStr, versions: &[SmolStr]) -> Self {
+        let said = group_discovery(registry, group, versions);
+        Self {
+            defined: registry.defined_group(group).cloned(),
+            json: serde_json::to_vec(&said).unwrap_or_default().into(),
+        }
+    }
+
+    fn holds(&self, registry: &Registry, group: &str) -> bool {
+        let defined = registry.defined_group(group).map(Arc::as_ptr);
+        self.defined.as_ref().map(Arc::as_ptr) == defined
+    }
 }
 
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct Metadata {
     #[serde(skip_serializing_if = "SmolStr::is_empty")]
     name: SmolStr,

@@ -27,10 +27,7 @@ struct ServerAddress {
 impl ApiVersions {
     /// The versions of the core group, served at `address` (host and port).
     pub fn new(registry: &Registry, address: &str) -> Self {
-        let core = registry
-            .group_versions()
-            .iter()
-            .filter(|served| served.group.is_empty());
+        let core = registry.group_versions().filter(|served| served.group.is_empty());
         Self {
             kind: "APIVersions",
             versions: core.map(|served| served.version.clone()).collect(),
@@ -145,7 +142,7 @@ impl ApiResourceList {
     /// The resources of a group version, if it is served.
     pub fn new(registry: &Registry, group: &str, version: &str) -> Option<Self> {
         let group_version = GroupVersion::new(group, version);
-        if !registry.group_versions().contains(&group_version) {
+        if !registry.lists(&group_version) {
             return None;
         }
         let mut resources = Vec::new();

@@ -6,6 +6,8 @@
 pub mod aggregated;
 pub mod legacy;
 
+use std::collections::HashMap;
+
 use holdfast_resource::{Registry, Resource, Served, Verb};
 use smol_str::SmolStr;
 
@@ -29,15 +31,17 @@ fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
 /// The groups other than the core group, each with its versions, in the order of discovery.
 fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let mut groups: Vec<(SmolStr, Vec<SmolStr>)> = Vec::new();
+    let mut places: HashMap<SmolStr, usize> = HashMap::new();
     for group_version in registry.group_versions() {
         if group_version.group.is_empty() {
             continue;
         }
         let version = group_version.version.clone();
-        match groups.iter_mut().find(|(group, _)| *group == group_version.group) {
-            Some((_, versions)) => versions.push(version),
-            None => groups.push((group_version.group.clone(), vec![version])),
-        }
+        let at = *places.entry(group_version.group.clone()).or_insert_with(|| {
+            groups.push((group_version.group.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].1.push(version);
     }
     groups
 }

@@ -397,10 +397,13 @@ async fn commit_object(
     transaction: Transaction<Objects>,
     outcome: Outcome,
 ) -> Result<Committed<Objects>, Failure> {
-    let committed = commit(context, transaction, outcome).await?;
-    if target.shown.resource.strategy.defines() {
-        context.definitions.committed(committed.revision).await;
+    if !target.shown.resource.strategy.defines() {
+        return commit(context, transaction, outcome).await;
     }
+    let under_way = context.definitions.begin_write();
+    let committed = commit(context, transaction, outcome).await?;
+    context.definitions.committed(committed.revision).await;
+    drop(under_way);
     Ok(committed)
 }
 

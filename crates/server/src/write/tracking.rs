@@ -1,11 +1,11 @@
 //! Who owns what: the field managers of the addresses that are written to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
-use holdfast_resource::{Registry, Resource};
+use holdfast_resource::{GroupResource, Resource};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
@@ -19,16 +19,29 @@ pub(super) use holdfast_ownership::{keep_times, manager_name};
 /// The field managers of all addresses that were written to; made when first needed.
 pub struct FieldManagers {
     types: Arc<Types>,
-    managers: RwLock<HashMap<Address, Arc<FieldManager>>>,
+    managers: RwLock<HashMap<GroupResource, OfResource>>,
+}
+
+/// The field managers of one resource.
+struct OfResource {
+    /// The state of the definition; 0 for built-in resources.
+    serial: u64,
+    managers: HashMap<Address, Arc<FieldManager>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Address {
-    resource: SmolStr,
     api_version: SmolStr,
     subresource: SmolStr,
-    /// The state of the definition; 0 for built-in resources.
-    serial: u64,
+}
+
+impl OfResource {
+    fn new(serial: u64) -> Self {
+        Self {
+            serial,
+            managers: HashMap::new(),
+        }
+    }
 }
 
 impl FieldManagers {
@@ -40,15 +53,9 @@ impl FieldManagers {
         }
     }
 
-    /// Forgets the addresses of resources that are served no more, or otherwise than they were.
-    pub(crate) fn retain(&self, registry: &Registry) {
-        let definitions = registry
-            .resources()
-            .iter()
-            .filter_map(|resource| resource.definition.as_ref());
-        let serials: HashSet<u64> = definitions.map(|definition| definition.serial).collect();
-        let mut managers = self.managers.write();
-        managers.retain(|address, _| address.serial == 0 || serials.contains(&address.serial));
+    /// Forgets the addresses of a resource that is served no more, or otherwise than it was.
+    pub(crate) fn forget(&self, resource: &Resource) {
+        self.managers.write().remove(&resource.group_resource());
     }
 
     /// The types.
@@ -58,17 +65,20 @@ impl FieldManagers {
 
     fn of(&self, target: &Target) -> Option<Arc<FieldManager>> {
         let shown = &target.shown;
+        let resource = shown.resource.group_resource();
+        let definition = shown.resource.definition.as_ref();
+        let serial = definition.map_or(0, |definition| definition.serial);
         let address = Address {
-            resource: shown.resource.plural.clone(),
             api_version: shown.api_version.clone(),
             subresource: target.subresource.clone(),
-            serial: shown
-                .resource
-                .definition
-                .as_ref()
-                .map_or(0, |definition| definition.serial),
         };
-        if let Some(manager) = self.managers.read().get(&address) {
+        if let Some(known) = self
+            .managers
+            .read()
+            .get(&resource)
+            .filter(|known| known.serial == serial)
+            && let Some(manager) = known.managers.get(&address)
+        {
             return Some(Arc::clone(manager));
         }
         let manager = if target.body_kind != shown.resource.kind {
@@ -77,7 +87,15 @@ impl FieldManagers {
             self.make(&shown.resource, &shown.api_version, &target.subresource)
         };
         let manager = Arc::new(manager);
-        self.managers.write().insert(address, Arc::clone(&manager));
+        let mut managers = self.managers.write();
+        let known = managers.entry(resource).or_insert_with(|| OfResource::new(serial));
+        if known.serial < serial {
+            *known = OfResource::new(serial);
+        }
+        // A write that began before the definition changed has its own.
+        if known.serial == serial {
+            known.managers.insert(address, Arc::clone(&manager));
+        }
         Some(manager)
     }
 

@@ -1,0 +1,447 @@
+//! Which resources are served.
+//!
+//! What is built in is indexed once and shared by all states of a [`Registry`]. What definitions add is kept by group in
+//! maps that share what did not change: to add one resource to a thousand costs what it costs beside ten, and whoever holds
+//! an older state keeps it.
+
+mod group;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use smol_str::SmolStr;
+
+pub use self::group::DefinedGroup;
+use crate::{GroupKind, GroupResource, GroupVersion, Resource, ResourceVersion};
+
+/// All resources that the server serves: an immutable snapshot, swapped when one is added or taken away. To clone one is
+/// cheap.
+#[derive(Clone, Default)]
+pub struct Registry {
+    built_in: Arc<BuiltIn>,
+    /// What definitions add, by group.
+    groups: OrdMap<SmolStr, Arc<DefinedGroup>>,
+    /// What definitions add, by [`Storage::prefix`](crate::Storage::prefix).
+    by_prefix: OrdMap<SmolStr, Arc<Resource>>,
+}
+
+/// The resources that are there from the start.
+#[derive(Default)]
+struct BuiltIn {
+    resources: Vec<Arc<Resource>>,
+    /// The served group versions in the order of discovery.
+    group_versions: Vec<GroupVersion>,
+    listed: HashSet<GroupVersion>,
+    groups: HashSet<SmolStr>,
+    by_path: HashMap<(SmolStr, SmolStr), HashMap<SmolStr, Served>>,
+    by_group_version: HashMap<GroupVersion, Vec<Served>>,
+    by_group_resource: HashMap<GroupResource, Arc<Resource>>,
+    by_group_kind: HashMap<GroupKind, Arc<Resource>>,
+    by_prefix: HashMap<SmolStr, Vec<Arc<Resource>>>,
+}
+
+/// A resource in one of its versions.
+#[derive(Clone)]
+pub struct Served {
+    /// The resource.
+    pub resource: Arc<Resource>,
+    index: usize,
+}
+
+impl Served {
+    /// What is known of the resource in this version.
+    pub fn version(&self) -> &ResourceVersion {
+        &self.resource.versions[self.index]
+    }
+
+    /// The resource in each of its versions.
+    fn all(resource: &Arc<Resource>) -> impl Iterator<Item = Self> + '_ {
+        (0..resource.versions.len()).map(|index| Self {
+            resource: Arc::clone(resource),
+            index,
+        })
+    }
+}
+
+impl Registry {
+    /// A builder of a registry.
+    pub fn builder() -> RegistryBuilder {
+        RegistryBuilder::default()
+    }
+
+    /// The resource served at `/apis/GROUP/VERSION/…/PLURAL` (`/api/VERSION/…` for the core group). What is built in stays
+    /// what it is, whatever a definition says.
+    pub fn served(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {
+        let built_in = self
+            .built_in
+            .by_path
+            .get(&(SmolStr::new(group), SmolStr::new(version)))
+            .and_then(|served| served.get(plural));
+        built_in.or_else(|| self.groups.get(group)?.served(version, plural))
+    }
+
+    /// Whether any resource is served in this group and version.
+    pub fn serves(&self, group: &str, version: &str) -> bool {
+        self.built_in
+            .by_path
+            .contains_key(&(SmolStr::new(group), SmolStr::new(version)))
+            || self
+                .groups
+                .get(group)
+                .is_some_and(|group| group.version(version).is_some())
+    }
+
+    /// The resource of that group and plural name.
+    pub fn resource(&self, resource: &GroupResource) -> Option<&Arc<Resource>> {
+        let built_in = self.built_in.by_group_resource.get(resource);
+        built_in.or_else(|| self.groups.get(&resource.group)?.resource(&resource.resource))
+    }
+
+    /// The resource whose objects are of that kind.
+    pub fn kind(&self, kind: &GroupKind) -> Option<&Arc<Resource>> {
+        let built_in = self.built_in.by_group_kind.get(kind);
+        built_in.or_else(|| self.groups.get(&kind.group)?.kind(&kind.kind))
+    }
+
+    /// The resource whose objects are kept below `prefix` (see [`Storage::prefix`](crate::Storage::prefix)); the first that
+    /// was added where resources share one.
+    pub fn stored_below(&self, prefix: &str) -> Option<&Arc<Resource>> {
+        self.stored_at(prefix).first()
+    }
+
+    /// All resources in the order of discovery: built-in ones as they were added, then the others by group and name.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        let defined = self.groups.values().flat_map(|group| group.resources());
+        self.built_in.resources.iter().chain(defined)
+    }
+
+    /// The resources whose objects are kept below the prefix, which ends with a slash.
+    pub fn stored_at(&self, prefix: &str) -> &[Arc<Resource>] {
+        match self.built_in.by_prefix.get(prefix) {
+            Some(resources) => resources,
+            None => self.by_prefix.get(prefix).map_or(&[], std::slice::from_ref),
+        }
+    }
+
+    /// The resources whose objects are kept where `key` is.
+    pub fn stored_around(&self, key: &[u8]) -> &[Arc<Resource>] {
+        let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        // `/registry/PLURAL/…` or `/registry/GROUP/PLURAL/…`.
+        let ends = slashes.map(|(at, _)| at + 1).skip(2).take(2);
+        let prefixes = ends.filter_map(|end| std::str::from_utf8(&key[..end]).ok());
+        prefixes
+            .map(|prefix| self.stored_at(prefix))
+            .find(|resources| !resources.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// Whether anything is served in the group.
+    pub fn serves_group(&self, group: &str) -> bool {
+        self.is_built_in_group(group) || self.groups.get(group).is_some_and(|group| group.is_served())
+    }
+
+    /// Whether anything built in is served in the group, rather than defined ones alone.
+    pub fn is_built_in_group(&self, group: &str) -> bool {
+        self.built_in.groups.contains(group)
+    }
+
+    /// The served group versions in the order of discovery: built-in groups as they were added, then the others by the
+    /// alphabet, each with its preferred version first.
+    pub fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
+        let defined = self.groups.values().flat_map(|group| group.group_versions());
+        let defined = defined.filter(|listed| !self.built_in.listed.contains(*listed));
+        self.built_in.group_versions.iter().chain(defined)
+    }
+
+    /// Whether the group version is among [`group_versions`](Self::group_versions).
+    pub fn lists(&self, group_version: &GroupVersion) -> bool {
+        let group = self.groups.get(&group_version.group);
+        let defined = || group.and_then(|group| group.version(&group_version.version));
+        self.built_in.listed.contains(group_version) || defined().is_some()
+    }
+
+    /// The resources served in a group and version, in the order of discovery.
+    pub fn served_in<'a>(&'a self, group_version: &'a GroupVersion) -> impl Iterator<Item = Served> + 'a {
+        let built_in = self.built_in.by_group_version.get(group_version).into_iter().flatten();
+        let group = self.groups.get(&group_version.group);
+        let defined = group.and_then(|group| group.version(&group_version.version));
+        let defined = defined.into_iter().flatten().filter(|served| {
+            let is = self.served(&group_version.group, &group_version.version, &served.resource.plural);
+            is.is_some_and(|is| Arc::ptr_eq(&is.resource, &served.resource))
+        });
+        built_in.chain(defined).cloned()
+    }
+
+    /// What definitions add to the group. As long as it is the same `Arc`, nothing that they add was changed.
+    pub fn defined_group(&self, group: &str) -> Option<&Arc<DefinedGroup>> {
+        self.groups.get(group)
+    }
+
+    /// Serves what a definition describes, in place of what was known by its group and name.
+    pub fn define(&mut self, resource: Arc<Resource>) {
+        if let Some(storage) = &resource.storage {
+            self.by_prefix.insert(storage.prefix.clone(), Arc::clone(&resource));
+        }
+        let group = self.groups.entry(resource.group.clone()).or_default();
+        Arc::make_mut(group).insert(resource);
+    }
+
+    /// Serves what a definition described no more.
+    pub fn undefine(&mut self, name: &GroupResource) {
+        let Some(group) = self.groups.get_mut(&name.group) else {
+            return;
+        };
+        let removed = Arc::make_mut(group).remove(&name.resource);
+        if group.is_empty() {
+            self.groups.remove(&name.group);
+        }
+        if let Some(storage) = removed.as_ref().and_then(|resource| resource.storage.as_ref()) {
+            self.by_prefix.remove(&storage.prefix);
+        }
+    }
+}
+
+/// Collects built-in resources and makes a [`Registry`] of them.
+#[derive(Default)]
+pub struct RegistryBuilder {
+    resources: Vec<Arc<Resource>>,
+    group_versions: Vec<GroupVersion>,
+    listed: HashSet<GroupVersion>,
+}
+
+impl RegistryBuilder {
+    /// Lists a group version at this place of discovery, before resources that are served in it are added.
+    pub fn group_version(mut self, group_version: GroupVersion) -> Self {
+        self.list(&group_version);
+        self
+    }
+
+    /// Adds a resource; its group versions are listed where they are not yet.
+    pub fn resource(mut self, resource: Arc<Resource>) -> Self {
+        for served in &resource.versions {
+            self.list(&served.group_version);
+        }
+        self.resources.push(resource);
+        self
+    }
+
+    /// The registry of what was added.
+    pub fn build(self) -> Registry {
+        let groups = self.group_versions.iter().map(|listed| listed.group.clone());
+        let mut built_in = BuiltIn {
+            groups: groups.collect(),
+            group_versions: self.group_versions,
+            listed: self.listed,
+            ..BuiltIn::default()
+        };
+        for resource in self.resources {
+            for served in Served::all(&resource) {
+                let listed = served.version().group_version.clone();
+                let GroupVersion { group, version } = listed.clone();
+                let all = built_in.by_group_version.entry(listed).or_default();
+                all.push(served.clone());
+                let at = built_in.by_path.entry((group, version)).or_default();
+                at.entry(resource.plural.clone()).or_insert(served);
+            }
+            let names = built_in.by_group_resource.entry(resource.group_resource());
+            names.or_insert_with(|| Arc::clone(&resource));
+            let kinds = built_in.by_group_kind.entry(resource.group_kind());
+            kinds.or_insert_with(|| Arc::clone(&resource));
+            if let Some(storage) = &resource.storage {
+                let stored = built_in.by_prefix.entry(storage.prefix.clone()).or_default();
+                stored.push(Arc::clone(&resource));
+            }
+            built_in.resources.push(resource);
+        }
+        Registry {
+            built_in: Arc::new(built_in),
+            ..Registry::default()
+        }
+    }
+
+    fn list(&mut self, group_version: &GroupVersion) {
+        if self.listed.insert(group_version.clone()) {
+            self.group_versions.push(group_version.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use smol_str::format_smolstr;
+
+    use super::*;
+    use crate::{
+        Definition, GarbageCollection, Generation, NameRule, Refusal, ResourceRules, Scope, Storage, Strategy,
+        WriteContext,
+    };
+
+    struct Plain;
+
+    impl Strategy for Plain {
+        fn prepare_for_create(&self, _: &WriteContext<'_>, _: &mut holdfast_value::Value) -> Result<(), Refusal> {
+            Ok(())
+        }
+    }
+
+    /// A resource `plural` in `group` with these versions; from a definition if it has a serial.
+    fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {
+        let version = |version: &&str| {
+            let group_version = GroupVersion::new(group, *version);
+            ResourceVersion {
+                api_version: group_version.api_version(),
+                group_version,
+                list_kind: format_smolstr!("{kind}List"),
+                storage_version_hash: SmolStr::default(),
+                verbs: Vec::new(),
+                subresources: Vec::new(),
+                reset_fields: Vec::new(),
+                columns: Vec::new(),
+                field_selectors: Vec::new(),
+            }
+        };
+        let definition = Definition {
+            name: format_smolstr!("{plural}.{group}"),
+            serial,
+            terminating: false,
+            fingerprint: [0; 32],
+            schemas: Vec::new(),
+        };
+        Arc::new(Resource {
+            group: group.into(),
+            plural: plural.into(),
+            singular: kind.to_lowercase().into(),
+            kind: kind.into(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            scope: Scope::Namespaced,
+            versions: versions.iter().map(version).collect(),
+            storage: Some(Storage {
+                prefix: format_smolstr!("/registry/{group}/{plural}/"),
+                api_version: format_smolstr!("{group}/v1"),
+            }),
+            rules: ResourceRules {
+                create_on_update: false,
+                unconditional_update: false,
+                graceful_deletion: false,
+                delete_returns_object: false,
+                garbage_collection: GarbageCollection::Background,
+                generation: Generation::Unmanaged,
+                name: NameRule::Subdomain,
+                field_selectors: Vec::new(),
+                namespace_selector: true,
+                initial_status: None,
+            },
+            strategy: Arc::new(Plain),
+            definition: (serial > 0).then_some(definition),
+        })
+    }
+
+    fn registry() -> Registry {
+        let apps = resource("apps", "deployments", "Deployment", &["v1"], 0);
+        Registry::builder().resource(apps).build()
+    }
+
+    fn listed(registry: &Registry) -> Vec<String> {
+        registry
+            .group_versions()
+            .map(|of| of.api_version().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn a_defined_resource_is_found_by_all_its_names_until_it_goes() {
+        let mut registry = registry();
+        registry.define(resource("a.example.com", "widgets", "Widget", &["v1", "v1beta1"], 7));
+        let name = GroupResource {
+            group: "a.example.com".into(),
+            resource: "widgets".into(),
+        };
+        let kind = GroupKind {
+            group: "a.example.com".into(),
+            kind: "Widget".into(),
+        };
+        let served = registry.served("a.example.com", "v1beta1", "widgets").unwrap();
+        assert_eq!(served.version().api_version, "a.example.com/v1beta1");
+        assert!(registry.serves("a.example.com", "v1") && registry.serves_group("a.example.com"));
+        assert!(!registry.is_built_in_group("a.example.com"));
+        assert_eq!(registry.resource(&name).unwrap().kind, "Widget");
+        assert_eq!(registry.kind(&kind).unwrap().plural, "widgets");
+        let around = registry.stored_around(b"/registry/a.example.com/widgets/default/a");
+        assert_eq!(around.len(), 1);
+        assert_eq!(registry.resources().count(), 2);
+
+        let before = registry.clone();
+        registry.undefine(&name);
+        assert!(registry.served("a.example.com", "v1", "widgets").is_none() && registry.resource(&name).is_none());
+        assert!(registry.kind(&kind).is_none() && !registry.serves_group("a.example.com"));
+        assert!(registry.stored_at("/registry/a.example.com/widgets/").is_empty());
+        assert_eq!(listed(&registry), ["apps/v1"]);
+        assert!(before.resource(&name).is_some(), "an older state stays what it was");
+    }
+
+    #[test]
+    fn groups_are_listed_by_the_alphabet_and_versions_by_how_stable_they_are() {
+        let mut registry = registry();
+        registry.define(resource("b.example.com", "bs", "B", &["v1alpha1", "v2"], 1));
+        registry.define(resource("a.example.com", "zs", "Z", &["v1beta1"], 2));
+        registry.define(resource("a.example.com", "ys", "Y", &["v1"], 3));
+        let all = [
+            "apps/v1",
+            "a.example.com/v1",
+            "a.example.com/v1beta1",
+            "b.example.com/v2",
+            "b.example.com/v1alpha1",
+        ];
+        assert_eq!(listed(&registry), all);
+        let group_version = GroupVersion::new("a.example.com", "v1");
+        let served: Vec<_> = registry.served_in(&group_version).collect();
+        assert_eq!((served.len(), served[0].resource.plural.as_str()), (1, "ys"));
+        // A version that is served no more leaves with the last resource that had it.
+        registry.define(resource("a.example.com", "zs", "Z", &["v1"], 4));
+        assert_eq!(registry.served_in(&group_version).count(), 2);
+        assert!(!registry.lists(&GroupVersion::new("a.example.com", "v1beta1")));
+    }
+
+    #[test]
+    fn what_is_built_in_stays_what_it_is() {
+        let mut registry = registry();
+        registry.define(resource("apps", "deployments", "Deployment", &["v1", "v2"], 1));
+        let served = registry.served("apps", "v1", "deployments").unwrap();
+        assert!(served.resource.definition.is_none());
+        assert!(
+            registry
+                .served("apps", "v2", "deployments")
+                .unwrap()
+                .resource
+                .definition
+                .is_some()
+        );
+        assert_eq!(listed(&registry), ["apps/v1", "apps/v2"]);
+        assert_eq!(registry.served_in(&GroupVersion::new("apps", "v1")).count(), 1);
+    }
+
+    #[test]
+    fn a_group_in_which_nothing_changed_is_the_same() {
+        let mut registry = registry();
+        registry.define(resource("a.example.com", "as", "A", &["v1"], 1));
+        registry.define(resource("b.example.com", "bs", "B", &["v1"], 2));
+        let mut next = registry.clone();
+        next.define(resource("b.example.com", "bs", "B", &["v1"], 3));
+        let same = |group: &str| {
+            let (a, b) = (registry.defined_group(group), next.defined_group(group));
+            Arc::ptr_eq(a.unwrap(), b.unwrap())
+        };
+        assert!(same("a.example.com") && !same("b.example.com"));
+    }
+
+    #[test]
+    fn a_resource_without_served_versions_keeps_its_objects_and_names() {
+        let mut registry = registry();
+        registry.define(resource("a.example.com", "as", "A", &[], 1));
+        assert!(!registry.serves_group("a.example.com"));
+        assert_eq!(registry.stored_at("/registry/a.example.com/as/").len(), 1);
+    }
+}
