@@ -146,6 +146,7 @@ impl Estimator<'_> {
                 if let Some(origin) = self.ident_origin(expr.id, name) {
                     self.origins.insert(expr.id, origin);
                 }
+                self.size_type_name(expr.id);
                 ONE
             }
             ExprKind::Select { operand, field, test } => self.select(expr.id, operand, field, *test),
@@ -201,8 +202,23 @@ impl Estimator<'_> {
         }
     }
 
+    /// The name of a type is as large as `self` may be: the reference takes any name for that of the variable that rules have.
+    fn size_type_name(&mut self, id: Id) {
+        let of_rules = self
+            .environment
+            .variables
+            .iter()
+            .find(|variable| variable.name == "self");
+        if let (Some(Reference::TypeName(_)), Some(variable)) = (self.checked.references.get(&id), of_rules)
+            && let Some(decl) = &variable.decl
+        {
+            self.sizes.insert(id, Range::up_to(decl.max_elements));
+        }
+    }
+
     fn select(&mut self, id: Id, operand: &Expr, field: &str, test: bool) -> Range {
         if let Some(Reference::TypeName(_)) = self.checked.references.get(&id) {
+            self.size_type_name(id);
             return ONE;
         }
         let cost = self.cost(operand);

@@ -26,6 +26,9 @@ pub fn excess(cost: u64, limit: u64) -> Option<String> {
     let factor = cost as f64 / limit as f64;
     Some(if factor > 100.0 {
         "more than 100x".to_owned()
+    } else if factor < 1.5 {
+        // Rounded, it could read as if nothing were exceeded.
+        format!("{factor:.6}x")
     } else {
         format!("{factor:.1}x")
     })
@@ -38,6 +41,7 @@ mod tests {
     #[test]
     fn an_excess_is_told_by_its_factor_up_to_a_hundred() {
         assert_eq!(excess(10_000_000, ESTIMATED_RULE), None);
+        assert_eq!(excess(10_400_000, ESTIMATED_RULE).as_deref(), Some("1.040000x"));
         assert_eq!(excess(405_006_003, ESTIMATED_RULE).as_deref(), Some("40.5x"));
         assert_eq!(excess(u64::MAX, ESTIMATED_RULE).as_deref(), Some("more than 100x"));
     }

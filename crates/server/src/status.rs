@@ -475,7 +475,7 @@ impl ApiError {
     /// The same error for a client that is warned besides.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
-        self.0.warnings = warnings;
+        self.0.warnings.splice(0..0, warnings);
         self
     }
 

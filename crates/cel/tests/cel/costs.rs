@@ -54,6 +54,24 @@ fn an_unbounded_text_costs_what_fits_a_request() {
 }
 
 #[test]
+fn a_type_that_is_asked_for_costs_what_self_may_be_long() {
+    let own = |decl: DeclType, rule: &str| {
+        let environment = Environment::new().with_object("self", Arc::new(decl));
+        let program = environment.compile(rule, &[]);
+        program.map(|program| program.estimate_cost().max).unwrap_or_default()
+    };
+    let rule = "type(self) == int ? self < 100 : self.endsWith('%')";
+    assert!(own(DeclType::int_or_string(None), rule) < limits::ESTIMATED_RULE);
+    assert!(own(DeclType::int_or_string(Some(10)), rule) < 20);
+    assert!(
+        own(
+            fields([("n", DeclType::dyn_())]),
+            "type(self.n) == google.protobuf.Timestamp"
+        ) < 10
+    );
+}
+
+#[test]
 fn a_message_that_joins_a_list_for_each_element_is_too_dear() {
     let cost = estimate(&list_of_texts(None, None), "self.l.map(x, self.l.join(x)).join('')");
     assert_eq!(

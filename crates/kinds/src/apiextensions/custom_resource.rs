@@ -91,11 +91,13 @@ impl Strategy for CustomResource {
         Self::validate_identity(self, object)
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         self.check(object, |version, of| {
             let mut errors = of.validate_schema(object, None);
             check_scale(version, object, [true, true], &mut errors);
             of.validate_rest(object, None, &mut errors);
+            let warnings = of.validate_rules(object, None, &mut errors);
+            warnings.into_iter().for_each(|text| context.warn(text));
             errors
         })
     }
@@ -110,6 +112,8 @@ impl Strategy for CustomResource {
             };
             check_scale(version, object, [!of_status, true], &mut errors);
             of.validate_rest(object, Some(old), &mut errors);
+            let warnings = of.validate_rules(object, Some(old), &mut errors);
+            warnings.into_iter().for_each(|text| context.warn(text));
             errors
         })
     }

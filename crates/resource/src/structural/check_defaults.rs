@@ -2,6 +2,7 @@
 
 use super::Node;
 use super::prune::Dropped;
+use super::{RuleBudget, Rules};
 use crate::{FieldError, FieldPath};
 
 /// How deep defaults are looked for.
@@ -9,12 +10,12 @@ const MAX_DEPTH: usize = 130;
 
 impl Node {
     /// What is wrong with the defaults of the schema at `field` and of all below it: they must hold nothing that is not
-    /// specified, and satisfy the schema that they are the default of.
+    /// specified, and satisfy the schema that they are the default of, its rules included.
     pub fn validate_defaults(&self, field: &FieldPath, errors: &mut Vec<FieldError>) {
-        self.defaults_at(field, 0, errors);
+        self.defaults_at(field, 0, &mut RuleBudget::default(), errors);
     }
 
-    fn defaults_at(&self, field: &FieldPath, depth: usize, errors: &mut Vec<FieldError>) {
+    fn defaults_at(&self, field: &FieldPath, depth: usize, budget: &mut RuleBudget, errors: &mut Vec<FieldError>) {
         if !self.within.defaults || depth > MAX_DEPTH {
             return;
         }
@@ -32,12 +33,19 @@ impl Node {
             if errors.len() == before {
                 errors.extend(self.validate(default, None, &field));
             }
+            if errors.len() == before
+                && let Some(rules) = Rules::new(self, self.embedded)
+            {
+                // A default comes in the place of itself.
+                let found = rules.validate(self, default, Some(default), false, &field, budget);
+                errors.extend(found.errors);
+            }
         }
         if let Some(items) = &self.items {
-            items.defaults_at(&field.child("items"), depth + 1, errors);
+            items.defaults_at(&field.child("items"), depth + 1, budget, errors);
         }
         for (name, below) in &self.properties {
-            below.defaults_at(&field.child("properties").key(name), depth + 1, errors);
+            below.defaults_at(&field.child("properties").key(name), depth + 1, budget, errors);
         }
     }
 }
@@ -63,6 +71,19 @@ mod tests {
             (
                 r#"{"type":"object","properties":{"b":{"type":"string"}},"required":["b"],"default":{}}"#,
                 vec!["s.properties[a].default.b: Required value"],
+            ),
+            (
+                r#"{"type":"string","default":"b","x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#,
+                vec![r#"s.properties[a].default: Invalid value: "b": failed rule: self == 'a'"#],
+            ),
+            (
+                r#"{"type":"object","default":{"b":"c"},"properties":{"b":{"type":"string","x-kubernetes-validations":[{"rule":
+                "self == oldSelf"},{"rule":"self.size() > 1","message":"too short"}]}}}"#,
+                vec![r#"s.properties[a].default.b: Invalid value: "c": too short"#],
+            ),
+            (
+                r#"{"type":"string","default":"long","maxLength":2,"x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#,
+                vec!["s.properties[a].default: Too long: may not be more than 2 bytes"],
             ),
         ] {
             let text = format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#);

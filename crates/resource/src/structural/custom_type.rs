@@ -7,9 +7,9 @@ use holdfast_value::Value;
 
 use super::embedded::Metadata;
 use super::prune::Dropped;
-use super::{Node, Ratchet, merge};
+use super::{Node, Ratchet, RuleBudget, Rules, merge};
 use crate::schema::{TypeId, TypeTable};
-use crate::{FieldError, FieldPath};
+use crate::{FieldError, FieldErrorKind, FieldPath};
 
 /// The definition name of the type of metadata.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -55,6 +55,7 @@ pub struct CustomType {
     metadata: Option<TypeId>,
     root: Node,
     merge: OnceLock<(Arc<Schema>, TypeRef)>,
+    rules: OnceLock<Option<Rules>>,
 }
 
 /// A custom object as it is read.
@@ -81,6 +82,7 @@ impl CustomType {
             types,
             root,
             merge: OnceLock::new(),
+            rules: OnceLock::new(),
         }
     }
 
@@ -187,4 +189,31 @@ impl CustomType {
             self.root.list_duplicates(object, &root, errors);
         }
     }
+
+    /// What is wrong with an object by the rules of its schema in CEL, in addition to `errors`; rules cannot be asked while
+    /// some of those are there. Gives what is to be warned of: rules that did not hold before where nothing changed since.
+    pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) -> Vec<String> {
+        let rules = self.rules.get_or_init(|| Rules::new(&self.root, true));
+        let Some(rules) = rules else {
+            return Vec::new();
+        };
+        let root = FieldPath::default();
+        if errors.iter().any(|error| BLOCKING.contains(&error.kind)) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            errors.push(FieldError::invalid(&root, Value::Null, why));
+            return Vec::new();
+        }
+        let findings = rules.validate(&self.root, object, old, true, &root, &mut RuleBudget::default());
+        errors.extend(findings.errors);
+        findings.warnings
+    }
 }
+
+/// The errors after which a rule could meet what it does not expect.
+const BLOCKING: [FieldErrorKind; 5] = [
+    FieldErrorKind::NotSupported,
+    FieldErrorKind::Required,
+    FieldErrorKind::TooLong,
+    FieldErrorKind::TooMany,
+    FieldErrorKind::TypeInvalid,
+];

@@ -11,6 +11,7 @@
 //! walks and not one.
 
 mod check_defaults;
+mod correlation;
 mod custom_type;
 mod declare;
 mod defaults;
@@ -20,12 +21,15 @@ mod formats;
 mod merge;
 mod node;
 mod pattern;
+mod place;
 mod prune;
 mod result;
+mod rules;
 mod validate;
 
 pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource};
 pub use formats::is_known_format;
-pub use node::{Additional, Checks, JsonType, Limit, Node, Rule};
+pub use node::{Additional, Checks, JsonType, Limit, Node};
 pub use pattern::{Pattern, PatternError};
+pub use rules::{CompiledRule, Findings, Rule, RuleBudget, RuleEnvironment, Rules};
 pub use validate::Ratchet;

@@ -2,6 +2,7 @@ use holdfast_value::{SmolStr, Value};
 
 use super::formats::is_known_format;
 use super::pattern::Pattern;
+use super::rules::Rule;
 use crate::schema::{ListType, MapType};
 
 /// How deep schemas may lie within each other; what lies deeper says nothing.
@@ -51,6 +52,8 @@ pub(super) struct Within {
     pub(super) keyed_lists: bool,
     /// An embedded object.
     pub(super) embedded: bool,
+    /// A rule in CEL.
+    pub(super) rules: bool,
 }
 
 /// What a schema says of fields that it does not name.
@@ -159,10 +162,6 @@ pub struct Limit {
     pub exclusive: bool,
 }
 
-/// A rule in CEL (`x-kubernetes-validations`), as it is written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rule(pub Value);
-
 impl Node {
     /// Reads a JSON schema. What does not fit is passed over: definitions are validated before they are served.
     pub fn read(schema: &Value) -> Self {
@@ -200,8 +199,7 @@ impl Node {
             checks: Checks::read(schema, depth).map(Box::new),
             rules: list(schema.get("x-kubernetes-validations"))
                 .iter()
-                .cloned()
-                .map(Rule)
+                .map(Rule::read)
                 .collect(),
             within: Within::default(),
         };
@@ -214,11 +212,13 @@ impl Node {
             defaults: self.default.is_some(),
             keyed_lists: matches!(self.list_type, Some(ListType::Set | ListType::Map)),
             embedded: self.embedded,
+            rules: !self.rules.is_empty(),
         };
         for child in self.children() {
             within.defaults |= child.within.defaults;
             within.keyed_lists |= child.within.keyed_lists;
             within.embedded |= child.within.embedded;
+            within.rules |= child.within.rules;
         }
         within
     }
@@ -231,6 +231,11 @@ impl Node {
         };
         let named = self.properties.iter().map(|(_, node)| node);
         named.chain(additional).chain(self.items.as_deref())
+    }
+
+    /// Whether the schema or any below it has rules in CEL.
+    pub fn leads_to_rules(&self) -> bool {
+        self.within.rules
     }
 
     /// The schema of the field `name`, if it is specified.

@@ -3,10 +3,11 @@
 use holdfast_value::{List, Map, Value};
 
 use super::Node;
+use super::correlation::Correlation;
 use super::formats::has_form;
 use super::node::{Additional, Checks, JsonType, Limit, float};
+use super::place::{Place, Step};
 use super::result::Outcome;
-use crate::schema::ListType;
 use crate::{FieldError, FieldErrorKind, FieldPath};
 
 /// No more errors are told of one object.
@@ -17,59 +18,11 @@ const MAX_ERRORS: usize = 1000;
 #[derive(Clone, Copy, Debug)]
 pub struct Ratchet<'v>(pub &'v Value);
 
-/// Where a value stands; text is made of it only for what is wrong.
-#[derive(Clone, Copy)]
-struct Place<'p> {
-    above: Option<&'p Place<'p>>,
-    step: Step<'p>,
-}
-
-#[derive(Clone, Copy)]
-enum Step<'p> {
-    Root,
-    Field(&'p str),
-    /// A field that no schema names.
-    Other(&'p str),
-    Item(usize),
-}
-
-impl Place<'_> {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        self.write(&mut text);
-        text
-    }
-
-    fn write(&self, out: &mut String) {
-        if let Some(above) = self.above {
-            above.write(out);
-        }
-        match self.step {
-            Step::Root => {}
-            Step::Field(name) => {
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(name);
-            }
-            Step::Other(name) => {
-                out.push('.');
-                out.push_str(name);
-            }
-            Step::Item(at) => out.push_str(&format!("[{at}]")),
-        }
-    }
-}
-
 impl Node {
     /// What is wrong with a value. `root` is where it stands in its object; the words of messages begin below it. With the
     /// value that was there before, only what changed is told.
     pub fn validate(&self, value: &Value, old: Option<Ratchet<'_>>, root: &FieldPath) -> Vec<FieldError> {
-        let place = Place {
-            above: None,
-            step: Step::Root,
-        };
-        let mut errors = Validation { root }.value(self, value, old, &place).errors;
+        let mut errors = Validation { root }.value(self, value, old, &Place::ROOT).errors;
         errors.truncate(MAX_ERRORS);
         errors
     }
@@ -83,7 +36,7 @@ impl Validation<'_> {
     /// A value that has a place of its own: what is wrong with it is forgiven if it is as it was.
     fn value(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
         let mut outcome = self.schema(node, value, old, place);
-        if !outcome.is_valid() && old.is_some_and(|old| old.0 == value) {
+        if !outcome.is_valid() && old.is_some_and(|old| node.is_same(value, old.0)) {
             outcome.errors.clear();
         }
         outcome
@@ -358,11 +311,8 @@ impl Validation<'_> {
                 if outcome.errors.len() >= MAX_ERRORS {
                     break;
                 }
-                let below = Place {
-                    above: Some(place),
-                    step: Step::Item(at),
-                };
-                let old = before.as_ref().and_then(|before| before.of(item));
+                let below = place.below(Step::Item(at));
+                let old = before.as_ref().and_then(|before| before.of(item)).map(Ratchet);
                 outcome.merge(self.value(of, item, old, &below));
             }
         }
@@ -446,10 +396,7 @@ impl Validation<'_> {
                 }
                 (None, _) => continue,
             };
-            let below = Place {
-                above: Some(place),
-                step,
-            };
+            let below = place.below(step);
             let identity = is_root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata");
             let before = old.filter(|_| !identity).and_then(|old| old.0.get(name)).map(Ratchet);
             outcome.merge(self.value(of, value, before, &below));
@@ -461,28 +408,6 @@ impl Validation<'_> {
             }
         }
         outcome
-    }
-}
-
-/// Which items of a list are those of the list before: for lists by key, those of the same key.
-struct Correlation<'v> {
-    keys: &'v [holdfast_value::SmolStr],
-    items: &'v [Value],
-}
-
-impl<'v> Correlation<'v> {
-    fn new(node: &'v Node, old: &'v Value) -> Option<Self> {
-        let by_key = node.list_type == Some(ListType::Map);
-        let items = old.as_list().filter(|_| by_key)?;
-        Some(Self {
-            keys: &node.list_map_keys,
-            items,
-        })
-    }
-
-    fn of(&self, item: &Value) -> Option<Ratchet<'v>> {
-        let same = |other: &&Value| self.keys.iter().all(|key| other.get(key) == item.get(key));
-        self.items.iter().find(same).map(Ratchet)
     }
 }
 

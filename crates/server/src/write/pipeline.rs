@@ -171,7 +171,10 @@ impl<'a> Pipeline<'a> {
         self.refuse_unidentified(&name, &object)?;
         let mut errors = validate_metadata_update(&object, stored, resource.has_strict_finalizers());
         errors.extend(strategy.validate_update(&call, &object, stored));
-        self.refuse_invalid(&name, errors)?;
+        if let Err(refused) = self.refuse_invalid(&name, errors) {
+            let warnings = std::mem::take(&mut call.beside.borrow_mut().warnings);
+            return Err(refused.with_warnings(warnings));
+        }
         admission
             .validate(&call, resource, Some(&object), Some(stored))
             .map_err(refuse)?;

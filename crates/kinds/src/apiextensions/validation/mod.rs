@@ -3,6 +3,7 @@
 //! The reference keeps what all versions have in common above the versions, and names it there: the schema of a definition
 //! with one version stands at `spec.validation`, though its writer put it into `spec.versions[0]`.
 
+mod rules;
 mod schema;
 mod structural;
 #[cfg(test)]
@@ -31,7 +32,7 @@ pub(super) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
     }
     let null = Value::Null;
     let spec = definition.get("spec").unwrap_or(&null);
-    validate_spec(spec, &mut errors);
+    validate_spec(spec, &Unchanged::of(old), &mut errors);
     if let Some(old) = old {
         immutable(definition, old, &mut errors);
     }
@@ -82,7 +83,7 @@ fn joined(faults: &Faults) -> String {
     faults.join(",")
 }
 
-fn validate_spec(spec: &Value, errors: &mut Errors) {
+fn validate_spec(spec: &Value, unchanged: &Unchanged<'_>, errors: &mut Errors) {
     let root = FieldPath::new("spec");
     let (group, field) = (text(spec, "group"), root.child("group"));
     let faults = dns_subdomain(group);
@@ -104,7 +105,7 @@ fn validate_spec(spec: &Value, errors: &mut Errors) {
         other => errors.push(FieldError::not_supported(&field, other, &["Cluster", "Namespaced"])),
     }
     let shared = Shared::of(items(spec, "versions"));
-    versions(spec, &root, &shared, errors);
+    versions(spec, &root, &shared, unchanged, errors);
     for required in ["plural", "singular", "kind", "listKind"] {
         if spec.str_at(&["names", required]).unwrap_or_default().is_empty() {
             errors.push(FieldError::required(&root.child("names").child(required), ""));
@@ -114,7 +115,7 @@ fn validate_spec(spec: &Value, errors: &mut Errors) {
         names(found, &root.child("names"), errors);
     }
     if let Some(first) = items(spec, "versions").first() {
-        shared.validate_above(first, &root, errors);
+        shared.validate_above(first, &root, unchanged, errors);
     }
     conversion(spec, &root.child("conversion"), errors);
 }
@@ -138,16 +139,16 @@ impl Shared {
         }
     }
 
-    fn validate_above(&self, version: &Value, root: &FieldPath, errors: &mut Errors) {
+    fn validate_above(&self, version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, errors: &mut Errors) {
         if self.schema {
-            validation(version, &root.child("validation"), errors);
+            validation(version, &root.child("validation"), unchanged, errors);
         }
         self.validate_parts(version, root, true, errors);
     }
 
-    fn validate_within(&self, version: &Value, root: &FieldPath, errors: &mut Errors) {
+    fn validate_within(&self, version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, errors: &mut Errors) {
         if !self.schema {
-            validation(version, &root.child("schema"), errors);
+            validation(version, &root.child("schema"), unchanged, errors);
         }
         self.validate_parts(version, root, false, errors);
     }
@@ -165,7 +166,7 @@ impl Shared {
     }
 }
 
-fn versions(spec: &Value, root: &FieldPath, shared: &Shared, errors: &mut Errors) {
+fn versions(spec: &Value, root: &FieldPath, shared: &Shared, unchanged: &Unchanged<'_>, errors: &mut Errors) {
     let field = root.child("versions");
     let versions = items(spec, "versions");
     for (at, version) in versions.iter().enumerate() {
@@ -185,7 +186,7 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, errors: &mut Errors
             errors.push(FieldError::invalid(&field.child("name"), name, joined(&faults)));
         }
         deprecation(version, &field.child("deprecationWarning"), errors);
-        shared.validate_within(version, &field, errors);
+        shared.validate_within(version, &field, unchanged, errors);
     }
     let found = || spec.get("versions").cloned().unwrap_or_default();
     if !unique {
@@ -266,8 +267,27 @@ fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
     labels("categories", errors);
 }
 
+/// The versions of the definition before, by which is known which schemas are as they were.
+struct Unchanged<'v>(&'v [Value]);
+
+impl<'v> Unchanged<'v> {
+    fn of(old: Option<&'v Value>) -> Self {
+        let versions = old.and_then(|old| old.get("spec"));
+        Self(versions.map_or(&[], |spec| items(spec, "versions")))
+    }
+
+    /// Whether the version had the same schema before.
+    fn has(&self, version: &Value) -> bool {
+        let before = self
+            .0
+            .iter()
+            .find(|before| text(before, "name") == text(version, "name"));
+        before.is_some_and(|before| before.get("schema") == version.get("schema"))
+    }
+}
+
 /// The schema of a version.
-fn validation(version: &Value, root: &FieldPath, errors: &mut Errors) {
+fn validation(version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, errors: &mut Errors) {
     let Some(schema) = version
         .at(&["schema", "openAPIV3Schema"])
         .filter(|schema| !schema.is_null())
@@ -282,12 +302,21 @@ fn validation(version: &Value, root: &FieldPath, errors: &mut Errors) {
         let field = root.child("openAPIV3Schema.nullable");
         errors.push(FieldError::forbidden(&field, "nullable cannot be true at the root"));
     }
+    let walked = errors.len();
     schema::validate(schema, &field, errors);
+    let wrong = errors[walked..].to_vec();
     let found = structural::validate(schema, &field);
     if !found.is_empty() {
         errors.extend(found);
-    } else if errors.len() == before {
-        Node::read(schema).validate_defaults(&field, errors);
+        return;
+    }
+    let node = Node::read(schema);
+    let defaults = errors.len();
+    if errors.len() == before {
+        node.validate_defaults(&field, errors);
+    }
+    if errors.len() == defaults {
+        errors.extend(rules::expressions(&node, &field, &wrong, unchanged.has(version)));
     }
 }
 

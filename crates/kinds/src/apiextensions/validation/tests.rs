@@ -192,3 +192,211 @@ fn a_protected_group_says_whether_it_was_reviewed() {
     );
     assert!(validate(&definition, None).is_empty());
 }
+
+/// What is told of the rules of the spec of widgets, where `schema` is that of the spec.
+fn told_of_rules(schema: &str) -> Vec<String> {
+    let found = told("version.schema.openAPIV3Schema.properties.spec", schema);
+    let place = "spec.validation.openAPIV3Schema.properties[spec]";
+    found.into_iter().map(|error| error.replace(place, "SPEC")).collect()
+}
+
+/// The schema of a spec with one rule.
+fn with_rule(rule: &str) -> String {
+    format!(
+        r#"{{"type":"object","properties":{{"a":{{"type":"string"}},"n":{{"type":"integer"}}}},"x-kubernetes-validations":[{rule}]}}"#
+    )
+}
+
+#[test]
+fn the_words_of_a_rule_are_checked() {
+    for (rule, errors) in [
+        (
+            r#"{"rule":"self.n > 0","message":"odd","reason":"FieldValueInvalid","fieldPath":".n"}"#,
+            vec![],
+        ),
+        (r#"{"rule":"  "}"#, vec!["rule: Required value: rule is not specified"]),
+        (
+            r#"{"rule":"true","message":" "}"#,
+            vec![r#"message: Invalid value: " ": message must be non-empty if specified"#],
+        ),
+        (
+            r#"{"rule":"true","message":"a\nb"}"#,
+            vec![r#"message: Invalid value: "a\nb": message must not contain line breaks"#],
+        ),
+        (
+            r#"{"rule":"true ||\nfalse"}"#,
+            vec!["message: Required value: message must be specified if rule contains line breaks"],
+        ),
+        (
+            r#"{"rule":"true","messageExpression":" "}"#,
+            vec!["messageExpression: Required value: messageExpression must be non-empty if specified"],
+        ),
+        (
+            r#"{"rule":"true","reason":"Odd"}"#,
+            vec![
+                r#"reason: Unsupported value: "Odd": supported values: "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired""#,
+            ],
+        ),
+        (
+            r#"{"rule":"true","fieldPath":".b"}"#,
+            vec![r#"fieldPath: Invalid value: ".b": fieldPath must be a valid path"#],
+        ),
+    ] {
+        let errors: Vec<String> = errors
+            .iter()
+            .map(|error| format!("SPEC.x-kubernetes-validations[0].{error}"))
+            .collect();
+        assert_eq!(told_of_rules(&with_rule(rule)), errors, "{rule}");
+    }
+}
+
+#[test]
+fn expressions_are_compiled_where_a_definition_is_written() {
+    let shown = |rule: &str, message: &str| {
+        format!(
+            r#"Invalid value: {{"Rule":"{rule}","Message":"","MessageExpression":"{message}","Reason":null,"FieldPath":"","OptionalOldSelf":null}}"#
+        )
+    };
+    for (rule, field, error) in [
+        (
+            r#"{"rule":"self.b == 'x'"}"#,
+            "rule",
+            format!(
+                "{}: compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b == 'x'\n | ....^",
+                shown("self.b == 'x'", "")
+            ),
+        ),
+        (
+            r#"{"rule":"self.a"}"#,
+            "rule",
+            format!("{}: cel expression must evaluate to a bool", shown("self.a", "")),
+        ),
+        (
+            r#"{"rule":"self.n > 0","messageExpression":"self.n"}"#,
+            "messageExpression",
+            format!(
+                "{}: messageExpression must evaluate to a string",
+                shown(r"self.n \u003e 0", "self.n")
+            ),
+        ),
+        (
+            r#"{"rule":"true","messageExpression":"nothing"}"#,
+            "messageExpression",
+            format!(
+                "{}: messageExpression compilation failed: ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')\n | nothing\n | ^",
+                shown("true", "nothing")
+            ),
+        ),
+        (
+            r#"{"rule":"self.n > 0","optionalOldSelf":true}"#,
+            "optionalOldSelf",
+            "Invalid value: true: may not be set if oldSelf is not used in rule".to_owned(),
+        ),
+    ] {
+        assert_eq!(
+            told_of_rules(&with_rule(rule)),
+            [format!("SPEC.x-kubernetes-validations[0].{field}: {error}")]
+        );
+    }
+    let optional = r#"{"rule":"!oldSelf.hasValue() || self.n == oldSelf.value().n","optionalOldSelf":true}"#;
+    assert!(told_of_rules(&with_rule(optional)).is_empty());
+}
+
+#[test]
+fn a_rule_about_changes_needs_to_know_what_was_there() {
+    let list = |marks: &str| {
+        format!(
+            r#"{{"type":"object","properties":{{"l":{{"type":"array","maxItems":5{marks},"items":{{"type":"object","required":["k"],
+            "properties":{{"k":{{"type":"string"}},"n":{{"type":"integer","x-kubernetes-validations":[{{"rule":"self >= oldSelf"}}]}}}}}}}}}}}}"#
+        )
+    };
+    let by_key = r#","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]"#;
+    assert!(told_of_rules(&list(by_key)).is_empty());
+    assert_eq!(
+        told_of_rules(&list("")),
+        [
+            r#"SPEC.properties[l].items.properties[n].x-kubernetes-validations[0].rule: Invalid value: "self >= oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within SPEC.properties[l]"#
+        ]
+    );
+}
+
+/// The schema of a spec with a list whose items and length have these bounds, and a rule that compares all with all.
+fn quadratic(bounds: [&str; 2]) -> String {
+    let [length, items] = bounds;
+    format!(
+        r#"{{"type":"object","properties":{{"l":{{"type":"array"{items},"items":{{"type":"string"{length}}}}}}},
+        "x-kubernetes-validations":[{{"rule":"self.l.all(x, self.l.all(y, x == y))"}}]}}"#
+    )
+}
+
+#[test]
+fn rules_that_may_cost_too_much_are_refused() {
+    let advice = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
+    let dear = |rule: &str, all: &str| {
+        vec![
+            format!("SPEC.x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of {rule} {advice}"),
+            "SPEC.x-kubernetes-validations[0].rule: Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema".to_owned(),
+            format!(
+                "spec.validation.openAPIV3Schema: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of {all} {advice}"
+            ),
+        ]
+    };
+    let bounded = [r#","maxLength":1000"#, r#","maxItems":1000"#];
+    assert_eq!(told_of_rules(&quadratic(bounded)), dear("40.5x", "4.1x"));
+    assert_eq!(
+        told_of_rules(&quadratic(["", ""])),
+        dear("more than 100x", "more than 100x")
+    );
+    assert!(told_of_rules(&quadratic([r#","maxLength":10"#, r#","maxItems":10"#])).is_empty());
+    // Below a list a rule counts as often as there may be items: by the bound of the list, or by what fits a request.
+    let below = |bound: &str| {
+        told_of_rules(&format!(
+            r#"{{"type":"object","properties":{{"l":{{"type":"array"{bound},"items":{{"type":"string","maxLength":1000,
+            "x-kubernetes-validations":[{{"rule":"self.contains('x')"}}]}}}}}}}}"#
+        ))
+    };
+    assert!(below(r#","maxItems":100"#).is_empty());
+    assert_eq!(below("").len(), 3);
+}
+
+#[test]
+fn an_unchanged_schema_may_cost_what_it_costs() {
+    let mut old = value(WIDGETS);
+    let mut version = old.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
+    // Beyond what one rule may cost, and within what all may.
+    let dear = quadratic([r#","maxLength":1000"#, r#","maxItems":300"#]);
+    version.set_at(&["schema", "openAPIV3Schema", "properties", "spec"], value(&dear));
+    old.set_at(&["spec", "versions"], vec![version.clone()].into());
+    assert_eq!(validate(&old, None).len(), 1);
+    let mut labelled = old.clone();
+    labelled.set_at(&["metadata", "labels", "a"], "b".into());
+    assert!(validate(&labelled, Some(&old)).is_empty());
+    let mut changed = old.clone();
+    version.set_at(&["schema", "openAPIV3Schema", "description"], "new".into());
+    changed.set_at(&["spec", "versions"], vec![version].into());
+    assert_eq!(validate(&changed, Some(&old)).len(), 1);
+}
+
+#[test]
+fn rules_above_what_is_wrong_otherwise_wait() {
+    let errors = told_of_rules(
+        r#"{"type":"object","properties":{"a":{"type":"string","uniqueItems":true},"b":{"type":"string",
+        "x-kubernetes-validations":[{"rule":"nothing"}]}},"x-kubernetes-validations":[{"rule":"nothing"}]}"#,
+    );
+    let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
+    assert_eq!(
+        fields,
+        [
+            "SPEC.properties[a].uniqueItems",
+            "SPEC.properties[b].x-kubernetes-validations[0].rule"
+        ]
+    );
+}
+
+#[test]
+fn a_default_satisfies_the_rules_of_its_schema() {
+    assert_eq!(
+        told_of_rules(r#"{"type":"string","default":"b","x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#),
+        [r#"SPEC.default: Invalid value: "b": failed rule: self == 'a'"#]
+    );
+}

@@ -1,0 +1,284 @@
+//! What the rules of a definition may say, whether they compile, and what they may cost.
+
+use std::sync::Arc;
+
+use holdfast_cel::limits::{ESTIMATED_RULE, ESTIMATED_SCHEMA, excess};
+use holdfast_cel::{DeclType, Environment, Program};
+use holdfast_resource::schema::ListType;
+use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment};
+use holdfast_resource::{FieldError, FieldErrorKind, FieldPath};
+use holdfast_value::Value;
+
+use crate::validation::Errors;
+
+/// How many of the dearest rules are told where all together are too dear.
+const TOLD: usize = 4;
+
+/// The keyword of schemas that rules stand under.
+const RULES: &str = "x-kubernetes-validations";
+
+/// What is wrong with the words of the rules of one schema.
+pub(super) fn words(schema: &Value, field: &FieldPath, errors: &mut Errors) {
+    let rules = super::items(schema, RULES);
+    if rules.is_empty() {
+        return;
+    }
+    let node = Node::read(schema);
+    for (at, rule) in node.rules.iter().enumerate() {
+        let field = field.child(RULES).index(at);
+        message(rule, &field, errors);
+        let expression = &rule.message_expression;
+        if !expression.is_empty() && expression.trim().is_empty() {
+            let why = "messageExpression must be non-empty if specified";
+            errors.push(FieldError::required(&field.child("messageExpression"), why));
+        }
+        if let Some(reason) = rule
+            .reason
+            .as_deref()
+            .filter(|reason| !Rule::reasons().contains(reason))
+        {
+            let error = FieldError::not_supported(&field.child("reason"), reason, Rule::reasons());
+            errors.push(error);
+        }
+        let path = rule.field_path.as_str();
+        let mut invalid = |why| errors.push(FieldError::invalid(&field.child("fieldPath"), path, why));
+        if path.is_empty() {
+            continue;
+        }
+        if path.trim().is_empty() {
+            invalid("fieldPath must be non-empty if specified");
+        }
+        if has_breaks(path) {
+            invalid("fieldPath must not contain line breaks");
+        }
+        if node.field_path(path).is_err() {
+            invalid("fieldPath must be a valid path");
+        }
+    }
+}
+
+fn message(rule: &Rule, field: &FieldPath, errors: &mut Errors) {
+    let (text, message) = (rule.rule.trim(), rule.message.as_str());
+    let invalid = |why: &str| FieldError::invalid(&field.child("message"), message, why);
+    let error = if text.is_empty() {
+        FieldError::required(&field.child("rule"), "rule is not specified")
+    } else if !message.is_empty() && message.trim().is_empty() {
+        invalid("message must be non-empty if specified")
+    } else if has_breaks(message.trim()) {
+        invalid("message must not contain line breaks")
+    } else if has_breaks(text) && message.trim().is_empty() {
+        let why = "message must be specified if rule contains line breaks";
+        FieldError::required(&field.child("message"), why)
+    } else {
+        return;
+    };
+    errors.push(error);
+}
+
+fn has_breaks(text: &str) -> bool {
+    text.contains(['\n', '\r'])
+}
+
+/// What is wrong with the expressions of a structural schema, whose defaults are right. `wrong` is what else is wrong with
+/// it: rules above that are not looked at. Where the schema is `unchanged` each of them may cost what it costs.
+pub(super) fn expressions(schema: &Node, field: &FieldPath, wrong: &[FieldError], unchanged: bool) -> Errors {
+    let mut walk = Walk {
+        wrong,
+        unchanged,
+        base: Environment::new(),
+        errors: Errors::new(),
+        total: 0,
+        dearest: Vec::new(),
+    };
+    if schema.leads_to_rules() {
+        let root = Level {
+            node: schema,
+            decl: schema.decl_type(true).map(Arc::new),
+            cardinality: Some(1),
+            uncorrelatable: None,
+        };
+        walk.level(&root, field);
+    }
+    walk.finish(field)
+}
+
+/// A schema on the way down.
+struct Level<'n> {
+    node: &'n Node,
+    decl: Option<Arc<DeclType>>,
+    /// How many values of it there may be in an object; `None` where nothing bounds them.
+    cardinality: Option<u64>,
+    /// The highest list above whose items cannot be told to be those before.
+    uncorrelatable: Option<FieldPath>,
+}
+
+impl<'n> Level<'n> {
+    /// The level of `node`, which lies below and is declared there as `decl`.
+    fn below(&self, node: &'n Node, decl: Option<Arc<DeclType>>) -> Level<'n> {
+        Level {
+            node,
+            decl: decl.or_else(|| node.decl_type(node.embedded).map(Arc::new)),
+            cardinality: self.most_below(),
+            uncorrelatable: self.uncorrelatable.clone(),
+        }
+    }
+
+    fn most_below(&self) -> Option<u64> {
+        let checks = self.node.checks.as_deref();
+        let most = match (self.node.kind, &self.node.additional) {
+            (Some(JsonType::Object), Additional::Unsaid) => Some(1),
+            (Some(JsonType::Object), _) => checks?.max_properties.map(at_least_zero),
+            (Some(JsonType::Array), _) => checks?.max_items.map(at_least_zero),
+            _ => Some(1),
+        };
+        Some(self.cardinality?.saturating_mul(most?))
+    }
+}
+
+fn at_least_zero(bound: i64) -> u64 {
+    u64::try_from(bound).unwrap_or_default()
+}
+
+struct Walk<'w> {
+    wrong: &'w [FieldError],
+    unchanged: bool,
+    base: Environment,
+    errors: Errors,
+    /// What all expressions may cost.
+    total: u64,
+    /// The dearest of them, the dearest first.
+    dearest: Vec<(u64, FieldPath)>,
+}
+
+impl Walk<'_> {
+    fn level(&mut self, level: &Level<'_>, field: &FieldPath) {
+        let (node, decl) = (level.node, level.decl.as_ref());
+        if let Additional::Schema(of) = &node.additional
+            && of.leads_to_rules()
+        {
+            let decl = decl.and_then(|decl| decl.property("")).cloned();
+            self.level(&level.below(of, decl), &field.child("additionalProperties"));
+        }
+        for (name, of) in &node.properties {
+            if of.leads_to_rules() {
+                let decl = decl.and_then(|decl| decl.property(name)).cloned();
+                self.level(&level.below(of, decl), &field.child("properties").key(name));
+            }
+        }
+        if let Some(of) = node.items.as_deref().filter(|of| of.leads_to_rules()) {
+            let mut below = level.below(of, decl.and_then(|decl| decl.items()).cloned());
+            if node.list_type != Some(ListType::Map) && below.uncorrelatable.is_none() {
+                below.uncorrelatable = Some(field.clone());
+            }
+            self.level(&below, &field.child("items"));
+        }
+        if !node.rules.is_empty() && !self.is_wrong(field) {
+            self.rules(level, field);
+        }
+    }
+
+    /// Whether anything else is wrong at a schema or below it.
+    fn is_wrong(&self, field: &FieldPath) -> bool {
+        self.wrong.iter().any(|error| {
+            let below = error.field.as_str().strip_prefix(field.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+        })
+    }
+
+    fn rules(&mut self, level: &Level<'_>, field: &FieldPath) {
+        let field = field.child(RULES);
+        let Some(decl) = &level.decl else {
+            let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
+            self.errors.push(FieldError {
+                kind: FieldErrorKind::Internal,
+                field,
+                value: None,
+                detail: why.to_owned(),
+            });
+            return;
+        };
+        let times = level.cardinality.unwrap_or_else(|| decl.max_cardinality());
+        let environment = RuleEnvironment::new(&self.base, Arc::clone(decl));
+        for (at, rule) in level.node.rules.iter().enumerate() {
+            let field = field.index(at);
+            let compiled = environment.compile(rule);
+            match &compiled.program {
+                Ok(Some(program)) => self.cost(program, times, "estimated rule cost", field.child("rule")),
+                Ok(None) => {}
+                Err(error) => self.errors.push(refused(&field.child("rule"), rule, error)),
+            }
+            match &compiled.message {
+                Some(Ok(program)) => {
+                    let field = field.child("messageExpression");
+                    self.cost(program, 1, "estimated messageExpression cost", field);
+                }
+                Some(Err(error)) => {
+                    let error = refused(&field.child("messageExpression"), rule, error);
+                    self.errors.push(error);
+                }
+                None => {}
+            }
+            match (&level.uncorrelatable, compiled.uses_old_self, rule.optional_old_self) {
+                (Some(place), true, _) => {
+                    let why =
+                        format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {place}");
+                    let error = FieldError::invalid(&field.child("rule"), rule.rule.clone(), why);
+                    self.errors.push(error);
+                }
+                (_, false, Some(optional)) => {
+                    let (field, why) = (
+                        field.child("optionalOldSelf"),
+                        "may not be set if oldSelf is not used in rule",
+                    );
+                    self.errors.push(FieldError::invalid(&field, optional, why));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Counts an expression that is evaluated up to so many times.
+    fn cost(&mut self, program: &Program, times: u64, what: &str, field: FieldPath) {
+        let cost = program.estimate_cost().max.saturating_mul(times);
+        if !self.unchanged
+            && let Some(why) = too_dear(what, cost, ESTIMATED_RULE)
+        {
+            self.errors.push(FieldError::forbidden(&field, why));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= ESTIMATED_SCHEMA / 100 {
+            let at = self.dearest.partition_point(|(other, _)| *other >= cost);
+            self.dearest.insert(at, (cost, field));
+            self.dearest.truncate(TOLD);
+        }
+    }
+
+    fn finish(mut self, field: &FieldPath) -> Errors {
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        if let Some(total) = too_dear(what, self.total, ESTIMATED_SCHEMA) {
+            let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            let dearest = self.dearest.iter();
+            self.errors
+                .extend(dearest.map(|(_, field)| FieldError::forbidden(field, why)));
+            self.errors.push(FieldError::forbidden(field, total));
+        }
+        self.errors
+    }
+}
+
+/// A rule that does not compile. The whole of it is shown.
+fn refused(field: &FieldPath, rule: &Rule, why: &str) -> FieldError {
+    FieldError {
+        kind: FieldErrorKind::Invalid,
+        field: field.clone(),
+        value: None,
+        detail: format!("{}: {why}", rule.shown()),
+    }
+}
+
+fn too_dear(what: &str, cost: u64, limit: u64) -> Option<String> {
+    let factor = excess(cost, limit)?;
+    Some(format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    ))
+}

@@ -1,0 +1,145 @@
+//! Which values of an object are those of the object before.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use holdfast_value::{SmolStr, Value, json};
+
+use super::Node;
+use crate::schema::ListType;
+
+/// From how many items on those of a list are looked up by their keys rather than one by one.
+const MANY: usize = 16;
+
+/// Which items of a list are those of the list before: for lists by key, those of the same key.
+pub(super) struct Correlation<'v> {
+    keys: &'v [SmolStr],
+    items: &'v [Value],
+    /// The items by the text of their keys, for long lists.
+    by_key: OnceCell<HashMap<String, &'v Value>>,
+}
+
+impl<'v> Correlation<'v> {
+    /// That of a list of the schema `node` with the list `old` before; `None` where the items are not told apart by keys.
+    pub(super) fn new(node: &'v Node, old: &'v Value) -> Option<Self> {
+        let by_key = node.list_type == Some(ListType::Map);
+        let items = old.as_list().filter(|_| by_key)?;
+        Some(Self {
+            keys: &node.list_map_keys,
+            items,
+            by_key: OnceCell::new(),
+        })
+    }
+
+    /// The item that `item` was before.
+    pub(super) fn of(&self, item: &Value) -> Option<&'v Value> {
+        if self.items.len() < MANY {
+            let same = |other: &&Value| self.keys.iter().all(|key| other.get(key) == item.get(key));
+            return self.items.iter().find(same);
+        }
+        let by_key = self.by_key.get_or_init(|| {
+            let mut by_key = HashMap::with_capacity(self.items.len());
+            for item in self.items {
+                by_key.entry(self.key_of(item)).or_insert(item);
+            }
+            by_key
+        });
+        by_key.get(&self.key_of(item)).copied()
+    }
+
+    /// The text of the keys of an item; it tells values apart as their equality does.
+    fn key_of(&self, item: &Value) -> String {
+        let mut text = String::new();
+        for key in self.keys {
+            if let Some(value) = item.get(key) {
+                text.push_str(&json::to_string(value));
+            }
+            text.push('\0');
+        }
+        text
+    }
+}
+
+impl Node {
+    /// Whether a value of this schema is as it was; the order of lists by key does not count.
+    pub(super) fn is_same(&self, value: &Value, old: &Value) -> bool {
+        if !self.within.keyed_lists {
+            return value == old;
+        }
+        match (value, old) {
+            (Value::Map(new), Value::Map(before)) => {
+                new.same(before)
+                    || new.len() == before.len()
+                        && new.iter().all(|(name, value)| {
+                            let old = before.get(name);
+                            old.is_some_and(|old| match self.field(name) {
+                                Some(of) => of.is_same(value, old),
+                                None => value == old,
+                            })
+                        })
+            }
+            (Value::List(new), Value::List(before)) => {
+                if new.same(before) || new.len() != before.len() {
+                    return new.same(before);
+                }
+                let (Some(items), Some(correlation)) = (self.items.as_deref(), Correlation::new(self, old)) else {
+                    return value == old;
+                };
+                new.iter()
+                    .all(|item| correlation.of(item).is_some_and(|old| items.is_same(item, old)))
+            }
+            _ => value == old,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::Limits;
+
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    #[test]
+    fn order_counts_but_in_lists_by_key() {
+        let node = Node::read(&value(
+            r#"{"type":"object","properties":{"map":{"type":"array","items":{"type":"object","properties":{"k":{"type":"string"}}},
+            "x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]},"atom":{"type":"array","items":{}}}}"#,
+        ));
+        for (new, old, same) in [
+            (
+                r#"{"map":[{"k":"a"},{"k":"b"}]}"#,
+                r#"{"map":[{"k":"b"},{"k":"a"}]}"#,
+                true,
+            ),
+            (r#"{"map":[{"k":"a","v":1}]}"#, r#"{"map":[{"k":"a","v":2}]}"#, false),
+            (r#"{"map":[{"k":"a"}]}"#, r#"{"map":[{"k":"b"}]}"#, false),
+            (r#"{"map":[{"k":"a"}]}"#, r#"{"map":[]}"#, false),
+            (r#"{"atom":[1,2]}"#, r#"{"atom":[2,1]}"#, false),
+            (r#"{"atom":[1,2]}"#, r#"{"atom":[1,2]}"#, true),
+        ] {
+            assert_eq!(node.is_same(&value(new), &value(old)), same, "{new} {old}");
+        }
+    }
+
+    #[test]
+    fn items_of_long_lists_are_found_as_those_of_short_ones() {
+        let node = Node::read(&value(
+            r#"{"type":"array","items":{},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k","p"]}"#,
+        ));
+        for many in [3, 100] {
+            let items: Vec<Value> = (0..many)
+                .map(|at| value(&format!(r#"{{"k":{at},"v":{at}}}"#)))
+                .collect();
+            let old = Value::from(items);
+            let correlation = Correlation::new(&node, &old).unwrap();
+            let found = correlation.of(&value(r#"{"k":2,"v":9}"#)).unwrap();
+            assert_eq!(found.get("v"), Some(&Value::Int(2)), "{many}");
+            assert!(correlation.of(&value(r#"{"k":"2"}"#)).is_none());
+            assert!(correlation.of(&value(r#"{"k":2,"p":1}"#)).is_none());
+        }
+    }
+}

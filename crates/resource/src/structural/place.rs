@@ -1,0 +1,74 @@
+//! Where a walk over an object stands.
+
+use crate::FieldPath;
+
+/// Where a value stands; text is made of it only for what is wrong.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'p> {
+    pub(super) above: Option<&'p Place<'p>>,
+    pub(super) step: Step<'p>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Step<'p> {
+    Root,
+    Field(&'p str),
+    /// A field that no schema names.
+    Other(&'p str),
+    Item(usize),
+}
+
+impl<'p> Place<'p> {
+    pub(super) const ROOT: Place<'static> = Place {
+        above: None,
+        step: Step::Root,
+    };
+
+    /// A place right below this one.
+    pub(super) fn below(&'p self, step: Step<'p>) -> Place<'p> {
+        Place {
+            above: Some(self),
+            step,
+        }
+    }
+
+    /// As messages of schema validation name the place: the fields that no schema names are fields like others there.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
+    fn write(&self, out: &mut String) {
+        if let Some(above) = self.above {
+            above.write(out);
+        }
+        match self.step {
+            Step::Root => {}
+            Step::Field(name) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+            Step::Other(name) => {
+                out.push('.');
+                out.push_str(name);
+            }
+            Step::Item(at) => out.push_str(&format!("[{at}]")),
+        }
+    }
+
+    /// The path of the place, where `root` is that of the value that the walk began at: the fields that no schema names are
+    /// keys there.
+    pub(super) fn path(&self, root: &FieldPath) -> FieldPath {
+        let Some(above) = self.above else { return root.clone() };
+        let above = above.path(root);
+        match self.step {
+            Step::Root => above,
+            Step::Field(name) => above.child(name),
+            Step::Other(name) => above.key(name),
+            Step::Item(at) => above.index(at),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+use std::sync::Arc;
+
+use holdfast_cel::{Activation, CelValue, CompileError, DeclType, Environment, Program, Type, escape};
+use holdfast_value::SmolStr;
+
+use super::super::Node;
+use super::super::node::{Additional, JsonType};
+use super::Rule;
+
+/// What the rules of one schema may name: `self`, and `oldSelf`, which is what stood there before.
+#[derive(Debug)]
+pub struct RuleEnvironment {
+    decl: Arc<DeclType>,
+    plain: Environment,
+    optional: Environment,
+}
+
+/// A rule that can be run.
+#[derive(Debug)]
+pub struct CompiledRule {
+    /// What must be true; `None` where nothing is said, and an error in the words of the reference where it does not
+    /// compile.
+    pub program: Result<Option<Program>, String>,
+    /// The text that is told where it is not, if one is said and the rule itself compiles.
+    pub message: Option<Result<Program, String>>,
+    /// Whether the rule is about a change: it names `oldSelf`.
+    pub uses_old_self: bool,
+}
+
+impl RuleEnvironment {
+    /// That of values of `decl`. Environments that are made from one `base` share compiled regular expressions.
+    pub fn new(base: &Environment, decl: Arc<DeclType>) -> Self {
+        let environment = base.clone().with_object("self", Arc::clone(&decl));
+        Self {
+            decl,
+            plain: environment.clone().with_old_self(false),
+            optional: environment.with_old_self(true),
+        }
+    }
+
+    /// How expressions see the values.
+    pub fn decl(&self) -> &Arc<DeclType> {
+        &self.decl
+    }
+
+    /// Compiles a rule.
+    pub fn compile(&self, rule: &Rule) -> CompiledRule {
+        let environment = if rule.optional_old_self == Some(true) {
+            &self.optional
+        } else {
+            &self.plain
+        };
+        let program = match rule.rule.trim() {
+            "" => Ok(None),
+            _ => environment
+                .compile(&rule.rule, &[Type::Bool])
+                .map(Some)
+                .map_err(|error| told(error, "", "cel expression must evaluate to a bool")),
+        };
+        let compiles = matches!(program, Ok(Some(_)));
+        let message = (compiles && !rule.message_expression.is_empty()).then(|| {
+            let compiled = environment.compile(&rule.message_expression, &[Type::String]);
+            compiled.map_err(|error| {
+                told(
+                    error,
+                    "messageExpression ",
+                    "messageExpression must evaluate to a string",
+                )
+            })
+        });
+        let uses_old_self = matches!(&program, Ok(Some(program)) if program.uses("oldSelf"));
+        CompiledRule {
+            program,
+            message,
+            uses_old_self,
+        }
+    }
+
+    /// The variables of rules without optional `oldSelf`, or of those with it; in both, `self` is set.
+    pub(super) fn activation(&self, optional: bool, own: CelValue) -> Activation {
+        let environment = if optional { &self.optional } else { &self.plain };
+        Activation::new(environment).with("self", own)
+    }
+}
+
+fn told(error: CompileError, what: &str, wrong_type: &str) -> String {
+    match error {
+        CompileError::Output { .. } => wrong_type.to_owned(),
+        CompileError::Issues(_) => format!("{what}{error}"),
+    }
+}
+
+/// The rules of a schema and of what lies below it, compiled. There is a node for each schema that has rules, or leads to
+/// some.
+#[derive(Debug)]
+pub struct Rules {
+    pub(super) environment: RuleEnvironment,
+    pub(super) own: Vec<OwnRule>,
+    /// The name of the type of values, as the schema has it; empty where it has none.
+    pub(super) type_name: &'static str,
+    /// Sorted by name.
+    pub(super) properties: Vec<(SmolStr, Rules)>,
+    pub(super) additional: Option<Box<Rules>>,
+    pub(super) items: Option<Box<Rules>>,
+}
+
+/// A rule of a schema.
+#[derive(Debug)]
+pub(super) struct OwnRule {
+    pub(super) rule: Rule,
+    pub(super) compiled: CompiledRule,
+    /// The field that errors name, relative to the value; empty for the value itself.
+    pub(super) field: SmolStr,
+}
+
+impl Rules {
+    /// The rules of `node`; `None` where there are none. `is_resource` says that its values are objects of their own.
+    pub fn new(node: &Node, is_resource: bool) -> Option<Self> {
+        if !node.within.rules {
+            return None;
+        }
+        let decl = Arc::new(node.decl_type(is_resource)?);
+        Self::of(node, decl, &Environment::new())
+    }
+
+    fn of(node: &Node, decl: Arc<DeclType>, base: &Environment) -> Option<Self> {
+        if !node.within.rules {
+            return None;
+        }
+        let properties = node.properties.iter().filter_map(|(name, of)| {
+            let decl = match escape(name) {
+                Some(_) => decl.property(name).cloned(),
+                // Expressions above cannot name it; those that stand there can say `self`.
+                None => of.decl_type(of.embedded).map(Arc::new),
+            };
+            Some((name.clone(), Self::of(of, decl?, base)?))
+        });
+        let properties = properties.collect();
+        let additional = match &node.additional {
+            Additional::Schema(of) => decl.property("").and_then(|decl| Self::of(of, Arc::clone(decl), base)),
+            _ => None,
+        };
+        let items = node.items.as_deref().zip(decl.items());
+        let items = items.and_then(|(of, decl)| Self::of(of, Arc::clone(decl), base));
+        let environment = RuleEnvironment::new(base, decl);
+        let own = node.rules.iter().map(|rule| OwnRule {
+            compiled: environment.compile(rule),
+            field: node.field_named(rule),
+            rule: rule.clone(),
+        });
+        Some(Self {
+            own: own.collect(),
+            environment,
+            type_name: node.kind.map(JsonType::name).unwrap_or_default(),
+            properties,
+            additional: additional.map(Box::new),
+            items: items.map(Box::new),
+        })
+    }
+}
+
+impl Node {
+    fn field_named(&self, rule: &Rule) -> SmolStr {
+        let found = self.field_path(&rule.field_path).unwrap_or_default();
+        SmolStr::new(found.as_str())
+    }
+}

@@ -1,0 +1,77 @@
+use holdfast_value::{SmolStr, Value};
+
+/// The reasons that a rule may give for a refusal, in the order of messages.
+const REASONS: [&str; 4] = [
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
+
+/// A rule as a schema says it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rule {
+    /// What must be true, in CEL.
+    pub rule: SmolStr,
+    /// What is told where it is not; empty for words made of the rule.
+    pub message: SmolStr,
+    /// A text in CEL that is told rather than the message, where it can be evaluated; empty for none.
+    pub message_expression: SmolStr,
+    /// The reason that is told, such as `FieldValueForbidden`.
+    pub reason: Option<SmolStr>,
+    /// The field below that is named where the rule does not hold, such as `.name`; empty for the value itself.
+    pub field_path: SmolStr,
+    /// Whether `oldSelf` is optional, so that the rule runs where there was no value before.
+    pub optional_old_self: Option<bool>,
+}
+
+impl Rule {
+    pub(in crate::structural) fn read(rule: &Value) -> Self {
+        let text = |name: &str| rule.str_at(&[name]).map(SmolStr::new).unwrap_or_default();
+        Self {
+            rule: text("rule"),
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            reason: rule.str_at(&["reason"]).map(SmolStr::new),
+            field_path: text("fieldPath"),
+            optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool),
+        }
+    }
+
+    /// The reasons that rules may give.
+    pub fn reasons() -> &'static [&'static str] {
+        &REASONS
+    }
+
+    /// The rule as messages of the reference show it.
+    pub fn shown(&self) -> String {
+        let quoted = |text: &SmolStr| Value::String(text.clone());
+        let optional = self.optional_old_self.map_or(Value::Null, Value::Bool);
+        format!(
+            r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{optional}}}"#,
+            quoted(&self.rule),
+            quoted(&self.message),
+            quoted(&self.message_expression),
+            self.reason.as_ref().map_or(Value::Null, quoted),
+            quoted(&self.field_path),
+        )
+    }
+
+    /// By what messages name the rule: its message, and else itself.
+    pub(super) fn name(&self) -> &str {
+        if self.message.is_empty() {
+            self.rule.trim()
+        } else {
+            self.message.trim()
+        }
+    }
+
+    /// What is told where the rule does not hold and nothing better is to be had.
+    pub(super) fn plain_message(&self) -> String {
+        if self.message.is_empty() {
+            format!("failed rule: {}", self.name())
+        } else {
+            self.message.trim().to_owned()
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Running rules on an object.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use holdfast_cel::{Activation, Budget, CelValue, EvaluationError, Program};
+use holdfast_value::{List, Map, Value};
+
+use super::super::Node;
+use super::super::correlation::Correlation;
+use super::super::node::Additional;
+use super::super::place::{Place, Step};
+use super::Rules;
+use super::compile::OwnRule;
+use crate::{FieldError, FieldPath};
+
+/// No more errors are told of one object, nor more warnings.
+const MOST: usize = 1000;
+
+/// The longest text that an expression may make for an error, in bytes.
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// What rules may cost together, so that the time for an object has an end.
+pub type RuleBudget = Budget<'static>;
+
+/// What rules find.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What is wrong.
+    pub errors: Vec<FieldError>,
+    /// What was wrong before and is as it was.
+    pub warnings: Vec<String>,
+}
+
+impl Rules {
+    /// Runs the rules on a value of the schema `node` that they were made of. `root` is the path of the value. With the value
+    /// that was there before (`old`), rules about changes run too; `ratchets` says that rules which do not hold are warned of
+    /// only, where nothing changed.
+    pub fn validate(
+        &self,
+        node: &Node,
+        value: &Value,
+        old: Option<&Value>,
+        ratchets: bool,
+        root: &FieldPath,
+        budget: &mut RuleBudget,
+    ) -> Findings {
+        let mut run = Run {
+            root,
+            budget,
+            findings: Findings::default(),
+            stopped: false,
+        };
+        let correlated = old.filter(|_| ratchets).map(|old| Correlated::new(node, value, old));
+        let ratchet = Ratchet {
+            current: correlated.as_ref(),
+            nearest: None,
+        };
+        run.value(self, node, value, old, ratchet, &Place::ROOT);
+        run.findings
+    }
+}
+
+/// A value and what it was before.
+struct Correlated<'c> {
+    node: &'c Node,
+    value: &'c Value,
+    old: &'c Value,
+    same: OnceCell<bool>,
+}
+
+impl<'c> Correlated<'c> {
+    fn new(node: &'c Node, value: &'c Value, old: &'c Value) -> Self {
+        Self {
+            node,
+            value,
+            old,
+            same: OnceCell::new(),
+        }
+    }
+
+    fn is_same(&self) -> bool {
+        *self.same.get_or_init(|| self.node.is_same(self.value, self.old))
+    }
+}
+
+/// By what is known whether anything changed: the value, and else the nearest above it, that can be told to be one that was
+/// there before.
+#[derive(Clone, Copy)]
+struct Ratchet<'c> {
+    current: Option<&'c Correlated<'c>>,
+    nearest: Option<&'c Correlated<'c>>,
+}
+
+impl<'c> Ratchet<'c> {
+    fn forgives(&self) -> bool {
+        self.current.or(self.nearest).is_some_and(Correlated::is_same)
+    }
+
+    /// For what lies below, given what is known of it.
+    fn below<'b>(&self, child: Option<&'b Correlated<'b>>) -> Ratchet<'b>
+    where
+        'c: 'b,
+    {
+        Ratchet {
+            current: child,
+            nearest: self.current.or(self.nearest),
+        }
+    }
+}
+
+struct Run<'r> {
+    root: &'r FieldPath,
+    budget: &'r mut RuleBudget,
+    findings: Findings,
+    /// Whether no further rule is run.
+    stopped: bool,
+}
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+impl Run<'_> {
+    fn value(
+        &mut self,
+        rules: &Rules,
+        node: &Node,
+        value: &Value,
+        old: Option<&Value>,
+        ratchet: Ratchet<'_>,
+        place: &Place<'_>,
+    ) {
+        if value.is_null() || self.stopped {
+            return;
+        }
+        let old = old.filter(|old| !old.is_null());
+        if !rules.own.is_empty() {
+            self.own(rules, value, old, ratchet, place);
+        }
+        match value {
+            Value::Map(map) => self.map(rules, node, map, old, ratchet, place),
+            Value::List(list) => self.list(rules, node, list, old, ratchet, place),
+            _ => {}
+        }
+    }
+
+    fn map(
+        &mut self,
+        rules: &Rules,
+        node: &Node,
+        map: &Map,
+        old: Option<&Value>,
+        ratchet: Ratchet<'_>,
+        place: &Place<'_>,
+    ) {
+        if let (Some(below), Additional::Schema(of)) = (rules.additional.as_deref(), &node.additional) {
+            for (name, value) in map {
+                self.field(below, of, (name, value), old, ratchet, &place.below(Step::Other(name)));
+            }
+        }
+        for (name, below) in &rules.properties {
+            if let (Some(value), Some(of)) = (map.get(name), node.property(name)) {
+                self.field(below, of, (name, value), old, ratchet, &place.below(Step::Field(name)));
+            }
+        }
+    }
+
+    fn field(
+        &mut self,
+        rules: &Rules,
+        node: &Node,
+        (name, value): (&str, &Value),
+        old: Option<&Value>,
+        ratchet: Ratchet<'_>,
+        place: &Place<'_>,
+    ) {
+        // Conversion makes kind and version what they are, so that nothing can be told of a change.
+        let identity = ratchet.nearest.is_none() && matches!(name, "apiVersion" | "kind");
+        let before = ratchet
+            .current
+            .filter(|_| !identity)
+            .and_then(|current| current.old.get(name));
+        let correlated = before.map(|before| Correlated::new(node, value, before));
+        let below = if identity {
+            Ratchet {
+                current: None,
+                nearest: None,
+            }
+        } else {
+            ratchet.below(correlated.as_ref())
+        };
+        let old = old.and_then(|old| old.get(name));
+        self.value(rules, node, value, old, below, place);
+    }
+
+    fn list(
+        &mut self,
+        rules: &Rules,
+        node: &Node,
+        list: &List,
+        old: Option<&Value>,
+        ratchet: Ratchet<'_>,
+        place: &Place<'_>,
+    ) {
+        let (Some(below), Some(of)) = (rules.items.as_deref(), node.items.as_deref()) else {
+            return;
+        };
+        let before = old.and_then(|old| Correlation::new(node, old));
+        for (at, item) in list.iter().enumerate() {
+            if self.stopped {
+                return;
+            }
+            let old = before.as_ref().and_then(|before| before.of(item));
+            let correlated = old
+                .filter(|_| ratchet.current.is_some())
+                .map(|old| Correlated::new(of, item, old));
+            let place = place.below(Step::Item(at));
+            self.value(below, of, item, old, ratchet.below(correlated.as_ref()), &place);
+        }
+    }
+
+    /// The rules of the schema of the value itself.
+    fn own(&mut self, rules: &Rules, value: &Value, old: Option<&Value>, ratchet: Ratchet<'_>, place: &Place<'_>) {
+        if self.budget.remaining() == 0 {
+            self.invalid(rules, place, OUT_OF_BUDGET.to_owned());
+            self.stopped = true;
+            return;
+        }
+        let variables = match Variables::new(rules, value, old) {
+            Ok(variables) => variables,
+            Err(error) => {
+                for own in &rules.own {
+                    self.invalid(rules, place, format!("{error} evaluating rule: {}", own.rule.name()));
+                }
+                return;
+            }
+        };
+        for own in &rules.own {
+            self.rule(rules, own, &variables, value, ratchet, place);
+            if self.findings.errors.len() >= MOST || self.findings.warnings.len() >= MOST {
+                self.stopped = true;
+            }
+            if self.stopped {
+                return;
+            }
+        }
+    }
+
+    fn rule(
+        &mut self,
+        rules: &Rules,
+        own: &OwnRule,
+        variables: &Variables<'_>,
+        value: &Value,
+        ratchet: Ratchet<'_>,
+        place: &Place<'_>,
+    ) {
+        let program = match &own.compiled.program {
+            Ok(Some(program)) => program,
+            Ok(None) => return,
+            Err(error) => return self.invalid(rules, place, format!("rule compile error: {error}")),
+        };
+        let optional = own.rule.optional_old_self == Some(true);
+        if own.compiled.uses_old_self {
+            match &variables.old {
+                Some(Err(error)) => {
+                    let detail = format!("{error} evaluating rule: {}", own.rule.name());
+                    return self.invalid(rules, place, detail);
+                }
+                None if !optional => return,
+                _ => {}
+            }
+        }
+        let activation = if optional {
+            variables.optional()
+        } else {
+            &variables.plain
+        };
+        let outcome = self.evaluate(program, activation);
+        if self.budget.is_exhausted() {
+            self.stopped = true;
+            return self.invalid(rules, place, OUT_OF_BUDGET.to_owned());
+        }
+        match outcome {
+            Ok(CelValue::Bool(true)) => return,
+            Ok(_) => {}
+            Err(error) => {
+                let name = own.rule.name();
+                let detail = match &error {
+                    EvaluationError::NoSuchOverload => format!(
+                        "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+                    ),
+                    EvaluationError::CostLimitExceeded => {
+                        self.stopped = true;
+                        format!(
+                            "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
+                        )
+                    }
+                    _ => format!("{error} evaluating rule: {name}"),
+                };
+                return self.invalid(rules, place, detail);
+            }
+        }
+        let path = place.path(self.root);
+        let path = if own.field.is_empty() {
+            path
+        } else {
+            path.child(&own.field)
+        };
+        let error = match self.message(own, &variables.plain) {
+            Ok(detail) => refusal(own, path, value, detail),
+            Err(stopping) => {
+                self.stopped = true;
+                FieldError::invalid(&path, rules.type_name, stopping)
+            }
+        };
+        if !own.compiled.uses_old_self && ratchet.forgives() {
+            self.findings.warnings.push(error.to_string());
+        } else {
+            self.findings.errors.push(error);
+        }
+    }
+
+    fn evaluate(&mut self, program: &Program, activation: &Activation) -> Result<CelValue, EvaluationError> {
+        program.evaluate(activation, self.budget)
+    }
+
+    /// What is told of a rule that does not hold; an error where the cost of finding it out ends everything.
+    fn message(&mut self, own: &OwnRule, activation: &Activation) -> Result<String, String> {
+        let Some(Ok(program)) = &own.compiled.message else {
+            return Ok(own.rule.plain_message());
+        };
+        let outcome = self.evaluate(program, activation);
+        if self.budget.is_exhausted() {
+            return Err(
+                "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+                    .to_owned(),
+            );
+        }
+        if matches!(outcome, Err(EvaluationError::CostLimitExceeded)) {
+            let text = own.rule.message_expression.as_str();
+            return Err(format!(
+                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {text:?}"
+            ));
+        }
+        let text = match &outcome {
+            Ok(CelValue::String(text)) => text.trim(),
+            _ => "",
+        };
+        if text.is_empty() || text.len() > MAX_MESSAGE || text.contains('\n') {
+            return Ok(own.rule.plain_message());
+        }
+        Ok(text.to_owned())
+    }
+
+    fn invalid(&mut self, rules: &Rules, place: &Place<'_>, detail: String) {
+        let path = place.path(self.root);
+        self.findings
+            .errors
+            .push(FieldError::invalid(&path, rules.type_name, detail));
+    }
+}
+
+/// The error of a rule that does not hold. Values are shown unless they have parts.
+fn refusal(own: &OwnRule, path: FieldPath, value: &Value, detail: String) -> FieldError {
+    let shown = (!matches!(value, Value::Map(_) | Value::List(_))).then(|| value.clone());
+    match own.rule.reason.as_deref() {
+        Some("FieldValueForbidden") => FieldError::forbidden(&path, detail),
+        Some("FieldValueRequired") => FieldError::required(&path, detail),
+        Some("FieldValueDuplicate") => FieldError {
+            value: shown,
+            ..FieldError::duplicate(&path, Value::Null)
+        },
+        _ => FieldError {
+            value: shown,
+            ..FieldError::invalid(&path, Value::Null, detail)
+        },
+    }
+}
+
+/// What the rules of one value name.
+struct Variables<'v> {
+    rules: &'v Rules,
+    own: CelValue,
+    /// An error where the schema of today has no use for what was there.
+    old: Option<Result<CelValue, EvaluationError>>,
+    plain: Activation,
+    /// Where `oldSelf` is optional.
+    optional: OnceCell<Activation>,
+}
+
+impl<'v> Variables<'v> {
+    fn new(rules: &'v Rules, value: &Value, old: Option<&Value>) -> Result<Self, EvaluationError> {
+        let environment = &rules.environment;
+        let own = CelValue::typed(value, environment.decl())?;
+        let uses_old = rules.own.iter().any(|own| own.compiled.uses_old_self);
+        let before = old.filter(|_| uses_old);
+        let before = before.map(|old| CelValue::typed(old, environment.decl()));
+        let mut plain = environment.activation(false, own.clone());
+        if let Some(Ok(before)) = &before {
+            plain.set("oldSelf", before.clone());
+        }
+        Ok(Self {
+            rules,
+            own,
+            old: before,
+            plain,
+            optional: OnceCell::new(),
+        })
+    }
+
+    fn optional(&self) -> &Activation {
+        self.optional.get_or_init(|| {
+            let old = self.old.as_ref().and_then(|old| old.as_ref().ok());
+            let old = CelValue::Optional(old.cloned().map(Arc::new));
+            let environment = &self.rules.environment;
+            environment.activation(true, self.own.clone()).with("oldSelf", old)
+        })
+    }
+}
