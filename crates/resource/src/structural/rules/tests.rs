@@ -317,9 +317,9 @@ fn rules_that_cost_too_much_end_the_walk() {
         ]
     );
     // All rules of an object share one budget.
-    let each = schema_of(&format!(
-        r#""l":{{"type":"array","items":{{"type":"integer","x-kubernetes-validations":[{{"rule":"self >= 0"}}]}}}}"#
-    ));
+    let each = schema_of(
+        r#""l":{"type":"array","items":{"type":"integer","x-kubernetes-validations":[{"rule":"self >= 0"}]}}"#,
+    );
     let found = run_within(&each, &object, None, &mut RuleBudget::new(PER_CALL, 30));
     let texts: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
     assert_eq!(
