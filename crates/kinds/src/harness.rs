@@ -267,6 +267,24 @@ impl Harness {
         self.told_by(plugin, &object, Some(&old))
     }
 
+    /// The usage that quotas have after the plugin of that name let an object be made, or take the place of that of `old`;
+    /// or why it refuses that.
+    pub(crate) fn charged(&self, plugin: &str, text: &str, old: Option<&str>) -> Result<Vec<String>, String> {
+        let plugins = admission::all_plugins();
+        let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
+        let (object, old) = (self.read(text), old.map(|old| self.read(old)));
+        let read = old.clone().map(|old| move || old.clone());
+        let charged = self.call(&object, old.as_ref(), None, |resource, context| {
+            let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
+            plugin.charge(context, resource, &object, old)
+        });
+        match charged {
+            Ok(charges) => Ok(charges.iter().map(|charge| at(&charge.object, "status.used")).collect()),
+            Err(Refusal::Forbidden { message, .. }) => Err(message),
+            Err(refusal) => Err(format!("{refusal:?}")),
+        }
+    }
+
     fn told_by(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
         let plugins = admission::all_plugins();
         let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();

@@ -38,6 +38,6 @@ pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, strategic_merge,
 };
 pub use strategy::{
-    AdmissionPlugin, Beside, ConversionError, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy,
-    Virtual, WriteContext,
+    AdmissionPlugin, Beside, Charge, ConversionError, DefiningObject, Lookup, Operation, OutcomeCall, Refusal,
+    Strategy, Virtual, WriteContext,
 };

@@ -417,6 +417,15 @@ impl Refusal {
     }
 }
 
+/// A status that is stored together with a write, in the server's own name: both are stored or neither is.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    /// The resource of the object whose status changes.
+    pub resource: GroupResource,
+    /// The object with its new status; the rest of it is as the lookup showed it.
+    pub object: Value,
+}
+
 /// A check or change that all writes pass through, whatever the kind; what kube-apiserver calls an admission plugin.
 pub trait AdmissionPlugin: Send + Sync {
     /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
@@ -444,5 +453,21 @@ pub trait AdmissionPlugin: Send + Sync {
     ) -> Result<(), Refusal> {
         let _ = (context, resource, object, old);
         Ok(())
+    }
+
+    /// What the write takes from what is limited, after all else agreed to it. `object` is as it will be stored; `old` reads
+    /// the object in place, for updates. Asked again where another write takes from the same objects and is faster.
+    ///
+    /// # Errors
+    /// Where too little is left.
+    fn charge(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: &Value,
+        old: Option<&dyn Fn() -> Value>,
+    ) -> Result<Vec<Charge>, Refusal> {
+        let _ = (context, resource, object, old);
+        Ok(Vec::new())
     }
 }

@@ -1,7 +1,7 @@
 //! The chain of admission plugins that every write passes through
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
 
-use holdfast_resource::{AdmissionPlugin, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Charge, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 /// Admission plugins in their order.
@@ -54,5 +54,23 @@ impl AdmissionChain {
     ) -> Result<(), Refusal> {
         let mut plugins = self.0.iter();
         plugins.try_for_each(|plugin| plugin.validate(context, resource, object, old))
+    }
+
+    /// What the write takes from what is limited, once all else agreed to it. `old` reads the object in place, for updates.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn charge(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: &Value,
+        old: Option<&dyn Fn() -> Value>,
+    ) -> Result<Vec<Charge>, Refusal> {
+        let mut charges = Vec::new();
+        for plugin in &self.0 {
+            charges.append(&mut plugin.charge(context, resource, object, old)?);
+        }
+        Ok(charges)
     }
 }

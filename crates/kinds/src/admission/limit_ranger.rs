@@ -7,7 +7,8 @@ use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, Wr
 use holdfast_value::Value;
 
 use super::group_resource;
-use super::pod_resources::{Amounts, amounts, of_containers};
+use crate::pod_resources::{amounts, of_containers};
+use crate::quota::Amounts;
 
 /// Fills in what containers leave out and refuses what does not keep to the limits of the namespace.
 pub(super) struct LimitRanger;

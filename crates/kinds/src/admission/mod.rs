@@ -8,9 +8,9 @@ mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod persistent_volume_claim_resize;
-mod pod_resources;
 mod pod_security;
 mod priority;
+mod resource_quota;
 mod runtime_class;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
@@ -42,6 +42,8 @@ pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
         Box::new(runtime_class::RuntimeClass),
         Box::new(default_class::INGRESS),
+        // Last, so that nothing is charged for what is refused.
+        Box::new(resource_quota::ResourceQuota),
     ]
 }
 

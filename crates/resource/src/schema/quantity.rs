@@ -144,12 +144,12 @@ impl Quantity {
         }
     }
 
-    /// The sum of two amounts, written as the first.
+    /// The sum of two amounts, written as the first that is not nothing.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
             nanos: self.nanos.saturating_add(other.nanos).clamp(-MOST, MOST),
-            format: self.format,
+            format: if self.is_zero() { other.format } else { self.format },
         }
     }
 
@@ -328,6 +328,7 @@ mod tests {
         assert!(of("1500m").units() == 2 && !of("1500m").is_whole());
         assert_eq!(of("1.0001").round_up_to_milli().to_string(), "1001m");
         assert_eq!(of("900m").plus(of("0.2")).to_string(), "1100m");
+        assert_eq!(of("0").plus(of("1Mi")).to_string(), "1Mi");
         assert_eq!(of("2Gi").minus(of("1Gi")).to_string(), "1Gi");
         assert_eq!(Quantity::of_units(3), of("3000m"));
         assert_eq!((of("1").ratio(of("100m")), of("1").ratio(of("0"))), (Some(10.0), None));

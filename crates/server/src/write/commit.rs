@@ -6,6 +6,7 @@ use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
 use holdfast_store::{CommitError, Committed, Revision, Transaction};
 use holdfast_value::{SmolStr, Value};
 
+use super::charges::{self, Charged};
 use super::deletion::{self, Deletion};
 use super::outcome::Outcome;
 use super::pipeline::{self, Action, Pipeline, Prepared};
@@ -69,6 +70,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
         let snapshot = context.store.snapshot();
         let object = object.clone();
         let prepared = Pipeline::new(context, &target, &snapshot)?.create(object).await?;
+        let charges = charge(context, &target, &snapshot, &prepared.object, None)?;
         let key = key_of(&target, metadata::name(&prepared.object));
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(&target, live));
@@ -77,7 +79,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
             return Ok(unstored(prepared, true));
         }
         let guard = namespace_guard(&target, &snapshot);
-        match store(context, &target, key, prepared, guard).await {
+        match store(context, &target, key, prepared, charges, guard).await {
             Ok(written) => return Ok(written),
             // Somebody made the object, which the next run tells, or the namespace is not what it was.
             Err(Failure::Lost) => {}
@@ -140,15 +142,18 @@ pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Chang
         let snapshot = context.store.snapshot();
         let prepared = Pipeline::new(context, &target, &snapshot)?.update(&change).await?;
         let created = prepared.live.is_none();
-        match (prepared.action, prepared.live.clone()) {
+        let charges = match (prepared.action, prepared.live.clone()) {
             (Action::Keep, Some(live)) => return Ok(kept(prepared, live)),
-            _ if target.dry_run => return Ok(unstored(prepared, created)),
-            _ => {}
+            (Action::Put, live) => charge(context, &target, &snapshot, &prepared.object, live.as_ref())?,
+            _ => Vec::new(),
+        };
+        if target.dry_run {
+            return Ok(unstored(prepared, created));
         }
         // An object that was made under another name than the address has is stored under that of the address.
         let key = key_of(&target, &target.name);
         let guard = namespace_guard(&target, &snapshot).filter(|_| created);
-        match store(context, &target, key, prepared, guard).await {
+        match store(context, &target, key, prepared, charges, guard).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -235,6 +240,17 @@ async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Ent
     })
 }
 
+/// What a write of `object` in the place of `live` takes from what is limited, by the state of `snapshot`.
+fn charge(
+    context: &Context,
+    target: &Target,
+    snapshot: &Snapshot,
+    object: &Value,
+    live: Option<&Arc<Entry>>,
+) -> Result<Vec<Charged>, ApiError> {
+    charges::of(&Pipeline::new(context, target, snapshot)?, object, live)
+}
+
 impl<'a> Pipeline<'a> {
     /// A run of a write to `target` over `snapshot`.
     fn new(context: &'a Context, target: &'a Target, snapshot: &'a Snapshot) -> Result<Self, ApiError> {
@@ -316,23 +332,40 @@ pub(super) enum Failure {
     Refused(ApiError),
 }
 
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::GuardFailed { .. } => Self::Lost,
+            CommitError::TooLarge { limit, .. } => Self::Refused(ApiError::too_large(limit)),
+            CommitError::Closed => Self::Refused(ApiError::unavailable("the server is shutting down")),
+            error @ (CommitError::Invalid(_) | CommitError::Storage(_)) => {
+                Self::Refused(ApiError::internal(error.to_string()))
+            }
+        }
+    }
+}
+
 /// Stores what an update or a creation came to.
 async fn store(
     context: &Arc<Context>,
     target: &Target,
     key: String,
     prepared: Prepared,
+    charges: Vec<Charged>,
     also_unchanged: Option<(String, Revision)>,
 ) -> Result<Written, Failure> {
     let created = prepared.live.is_none();
     let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
-    let mut transaction = Transaction::new().guard(key.as_str(), expected);
-    if let Some((key, revision)) = also_unchanged {
-        transaction = transaction.guard(key.as_str(), revision);
-    }
+    let guarded = || {
+        let transaction = Transaction::new().guard(key.as_str(), expected);
+        match &also_unchanged {
+            Some((key, revision)) => transaction.guard(key.as_str(), *revision),
+            None => transaction,
+        }
+    };
     if prepared.action == Action::Remove {
         // Watchers see the object as it was; the client, the one that it asked for.
-        commit_object(context, target, transaction.delete(key.as_str()), prepared.outcome).await?;
+        commit_object(context, target, guarded().delete(key.as_str()), prepared.outcome).await?;
         return Ok(Written {
             object: Shape::Tree(prepared.object),
             created,
@@ -340,25 +373,34 @@ async fn store(
             warnings: prepared.warnings,
         });
     }
-    let index = objects::index_of(
-        &target.registry,
-        &target.shown.resource,
-        &prepared.object,
-        &target.shown.api_version,
-    );
-    let transaction = transaction.put_indexed(key.as_str(), objects::encode(&prepared.object), index);
-    let committed = commit_object(context, target, transaction, prepared.outcome).await?;
+    let Prepared {
+        object,
+        live,
+        outcome,
+        warnings,
+        ..
+    } = prepared;
+    let write = || {
+        let (resource, version) = (&target.shown.resource, &target.shown.api_version);
+        let index = objects::index_of(&target.registry, resource, &object, version);
+        guarded().put_indexed(key.as_str(), objects::encode(&object), index)
+    };
+    let charge = |snapshot: &Snapshot| charge(context, target, snapshot, &object, live.as_ref());
+    let commit = async {
+        let committed = charges::commit(context, charges, write, charge).await?;
+        outcome.stored();
+        Ok(committed)
+    };
+    let committed = acknowledged(context, target, commit).await?;
     let Some(entry) = committed.entries.into_iter().next().flatten() else {
         return Err(Failure::Refused(ApiError::internal("nothing was stored")));
     };
-    context
-        .trees
-        .remember(&entry, prepared.object, prepared.live.as_deref());
+    context.trees.remember(&entry, object, live.as_deref());
     Ok(Written {
         object: Shape::Stored(entry),
         created,
         removed: false,
-        warnings: prepared.warnings,
+        warnings,
     })
 }
 
@@ -370,7 +412,7 @@ async fn remove_or_mark(
     prepared: Prepared,
 ) -> Result<Written, Failure> {
     if prepared.action == Action::Put {
-        return store(context, target, key, prepared, None).await;
+        return store(context, target, key, prepared, Vec::new(), None).await;
     }
     let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
     let last = objects::encode(&prepared.object);
@@ -390,18 +432,27 @@ async fn remove_or_mark(
     })
 }
 
-/// Commits a write to one object. One that defines a resource is acknowledged when that is served as it says.
+/// Commits a write to one object.
 async fn commit_object(
     context: &Arc<Context>,
     target: &Target,
     transaction: Transaction<Objects>,
     outcome: Outcome,
 ) -> Result<Committed<Objects>, Failure> {
+    acknowledged(context, target, commit(context, transaction, outcome)).await
+}
+
+/// Waits for a commit, and where the object defines a resource, until that is served as it says.
+async fn acknowledged(
+    context: &Context,
+    target: &Target,
+    commit: impl Future<Output = Result<Committed<Objects>, Failure>>,
+) -> Result<Committed<Objects>, Failure> {
     if !target.shown.resource.strategy.defines() {
-        return commit(context, transaction, outcome).await;
+        return commit.await;
     }
     let under_way = context.definitions.begin_write();
-    let committed = commit(context, transaction, outcome).await?;
+    let committed = commit.await?;
     context.definitions.committed(committed.revision).await;
     drop(under_way);
     Ok(committed)
@@ -418,12 +469,5 @@ pub(super) async fn commit(
     if result.is_ok() {
         outcome.stored();
     }
-    result.map_err(|error| match error {
-        CommitError::GuardFailed { .. } => Failure::Lost,
-        CommitError::TooLarge { limit, .. } => Failure::Refused(ApiError::too_large(limit)),
-        CommitError::Closed => Failure::Refused(ApiError::unavailable("the server is shutting down")),
-        error @ (CommitError::Invalid(_) | CommitError::Storage(_)) => {
-            Failure::Refused(ApiError::internal(error.to_string()))
-        }
-    })
+    result.map_err(Failure::from)
 }

@@ -3,10 +3,12 @@
 //! Next object → reset what this write does not touch → types and defaults → ownership → storage version → mutating
 //! admission → preparation → validation → validating admission → encode once → commit with a guard. Everything up to the
 //! commit is one run without a pause over one snapshot (`pipeline.rs`); the commit alone waits. When another writer was
-//! faster, the run starts over from the object as it is then.
+//! faster, the run starts over from the object as it is then. What the write takes from quotas is reckoned last and stored
+//! together with it (`charges.rs`).
 
 mod act;
 mod change;
+mod charges;
 mod commit;
 pub(crate) mod decode;
 pub(crate) mod deletion;

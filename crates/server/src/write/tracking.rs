@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
@@ -13,6 +14,7 @@ use super::Target;
 use super::pipeline::Pipeline;
 use super::typing::Types;
 use crate::ApiError;
+use crate::state::Context;
 
 pub(super) use holdfast_ownership::{keep_times, manager_name};
 
@@ -165,10 +167,14 @@ impl Versions for ResourceVersions {
 
 /// Settles `object`, which takes the place of `live`, and records who changed it.
 pub(super) fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object: &mut Value) {
-    let target = pipeline.target;
-    if let Some(manager) = pipeline.context.field_managers.of(target) {
+    update_as(pipeline.context, pipeline.target, pipeline.now, live, object);
+}
+
+/// As [`update`], for a write that is no run of its own.
+pub(super) fn update_as(context: &Context, target: &Target, now: SystemTime, live: Option<&Value>, object: &mut Value) {
+    if let Some(manager) = context.field_managers.of(target) {
         let new = target.shown.resource.strategy.settle(std::mem::take(object));
-        *object = manager.update(live, new, &target.manager, pipeline.now);
+        *object = manager.update(live, new, &target.manager, now);
     }
 }
 

@@ -1,17 +1,12 @@
 //! What a Pod asks for in all, as limit ranges and quotas count it.
 
-use std::collections::BTreeMap;
-
 use holdfast_resource::Field;
-use holdfast_resource::schema::quantity::Quantity;
 
+use crate::quota::Amounts;
 use crate::validation::resources::quantity;
 
-/// Amounts by the name of what they are amounts of.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
-
 /// The amounts in a list of resources; what is no quantity is left out.
-pub(super) fn amounts(list: &Field<'_, '_>) -> Amounts {
+pub(crate) fn amounts(list: &Field<'_, '_>) -> Amounts {
     let entries = list.entries();
     entries
         .filter_map(|(name, field)| Some((name.to_owned(), quantity(&field)?)))
@@ -19,7 +14,7 @@ pub(super) fn amounts(list: &Field<'_, '_>) -> Amounts {
 }
 
 /// Adds `more` to `to`.
-pub(super) fn add(to: &mut Amounts, more: &Amounts) {
+pub(crate) fn add(to: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         to.entry(name.clone())
             .and_modify(|sum| *sum = sum.plus(*amount))
@@ -29,7 +24,7 @@ pub(super) fn add(to: &mut Amounts, more: &Amounts) {
 
 /// The `part` (`requests` or `limits`) that the containers of a Pod come to at once: those that run side by side, or an
 /// init container with the sidecars that were started before it, whichever is more.
-pub(super) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
+pub(crate) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
     let mut running = Amounts::new();
     for container in spec.child("containers").items() {
         add(&mut running, &amounts(&container.child("resources").child(part)));
@@ -50,6 +45,23 @@ pub(super) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
     }
     raise(&mut running, starting);
     running
+}
+
+/// The `part` that a Pod comes to: what it states for itself as a whole, for the rest what its containers come to, and its
+/// overhead (which counts towards limits only where there is one).
+pub(crate) fn of_pod(spec: &Field<'_, '_>, part: &str) -> Amounts {
+    let mut total = of_containers(spec, part);
+    total.extend(amounts(&spec.child("resources").child(part)));
+    for (name, overhead) in amounts(&spec.child("overhead")) {
+        match total.get_mut(&name) {
+            Some(sum) => *sum = sum.plus(overhead),
+            None if part == "requests" => {
+                total.insert(name, overhead);
+            }
+            None => {}
+        }
+    }
+    total
 }
 
 fn raise(to: &mut Amounts, others: Amounts) {

@@ -1,0 +1,356 @@
+//! Quotas at work: <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
+//!
+//! What a write takes is added to the usage in the status of each quota that counts it, together with the write: both are
+//! stored or neither is, so that of two writes that run for the last place one finds it taken. What is given back is counted
+//! by the controller of quotas.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use holdfast_resource::{AdmissionPlugin, Charge, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::group_resource;
+use crate::pod_resources::amounts;
+use crate::quota::{Amounts, Counted, Measure, named_as_in_quotas};
+
+/// Refuses what would take more than a quota of the namespace allows.
+pub(super) struct ResourceQuota;
+
+/// What each container must state where a quota counts it.
+const DEMANDED: [&str; 6] = [
+    "cpu",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+];
+
+impl AdmissionPlugin for ResourceQuota {
+    fn name(&self) -> &'static str {
+        "ResourceQuota"
+    }
+
+    fn charge(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: &Value,
+        old: Option<&dyn Fn() -> Value>,
+    ) -> Result<Vec<Charge>, Refusal> {
+        let Some(counted) = Counted::of(resource).filter(|counted| takes(context, counted.measure())) else {
+            return Ok(Vec::new());
+        };
+        let of = group_resource("", "resourcequotas");
+        let mut quotas = Vec::new();
+        context.lookup.list(&of, context.namespace, &mut |quota| {
+            if counts(quota, &counted, object) {
+                quotas.push(quota.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        if quotas.is_empty() {
+            return Ok(Vec::new());
+        }
+        for quota in &quotas {
+            check_status(quota, &counted, object)?;
+        }
+        let taken = counted.usage(object, context.now);
+        let before = old.map(|read| read());
+        let growth = before
+            .as_ref()
+            .map(|old| growth(&taken, &counted.usage(old, context.now)));
+        let mut charges = Vec::new();
+        for quota in quotas {
+            let more = match (&before, &growth) {
+                (Some(old), Some(growth)) if counts(&quota, &counted, old) => growth,
+                _ => &taken,
+            };
+            charges.extend(charged(quota, more)?.map(|object| Charge {
+                resource: of.clone(),
+                object,
+            }));
+        }
+        Ok(charges)
+    }
+}
+
+/// Whether a write can take anything. What updates of other kinds change is not counted.
+fn takes(context: &WriteContext<'_>, measure: Measure) -> bool {
+    match (context.operation, context.subresource) {
+        (Operation::Create, None) => true,
+        (Operation::Update, None) => matches!(measure, Measure::Service | Measure::Claim | Measure::DeviceClaim),
+        (Operation::Update, Some("resize")) => measure == Measure::Pod,
+        _ => false,
+    }
+}
+
+/// Whether a quota, as far as its limits are in force, counts the object.
+fn counts(quota: &Value, counted: &Counted<'_>, object: &Value) -> bool {
+    let root = Field::root(quota);
+    let status = root.child("status");
+    status.child("hard").entries().any(|(name, _)| counted.takes(name)) && counted.is_within_scopes_of(quota, object)
+}
+
+/// Refuses a Pod that does not state what the quota counts, and any object while nobody has counted what is there.
+fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<(), Refusal> {
+    let root = Field::root(quota);
+    let status = root.child("status");
+    let (hard, used) = (status.child("hard"), status.child("used"));
+    let mut taken: Vec<&str> = hard
+        .entries()
+        .map(|(name, _)| name)
+        .filter(|name| counted.takes(name))
+        .collect();
+    let name = quota.str_at(&["metadata", "name"]).unwrap_or_default();
+    if counted.measure() == Measure::Pod
+        && let Some(missing) = missing(&taken, object)
+    {
+        return Err(Refusal::forbidden(format!(
+            "failed quota: {name}: must specify {missing}"
+        )));
+    }
+    if taken.iter().any(|resource| !used.entry(resource).is_set()) {
+        taken.sort_unstable();
+        return Err(Refusal::forbidden(format!(
+            "status unknown for quota: {name}, resources: {}",
+            taken.join(",")
+        )));
+    }
+    Ok(())
+}
+
+/// What containers do not state and the quota counts, with the names of the containers, in words.
+fn missing(counted: &[&str], pod: &Value) -> Option<String> {
+    let root = Field::root(pod);
+    let spec = root.child("spec");
+    let stated = |resources: &Field<'_, '_>| {
+        let (requests, limits) = (resources.child("requests"), resources.child("limits"));
+        named_as_in_quotas(&amounts(&requests), &amounts(&limits))
+    };
+    let by_pod = stated(&spec.child("resources"));
+    let mut missing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for list in ["containers", "initContainers"] {
+        for container in spec.child(list).items() {
+            let stated = stated(&container.child("resources"));
+            for name in counted.iter().filter(|name| DEMANDED.contains(name)) {
+                if !stated.contains_key(*name) && !by_pod.contains_key(*name) {
+                    missing
+                        .entry(name)
+                        .or_default()
+                        .push(container.child("name").text().to_owned());
+                }
+            }
+        }
+    }
+    let texts: Vec<String> = missing
+        .into_iter()
+        .map(|(name, mut containers)| {
+            containers.sort();
+            containers.dedup();
+            format!("{name} for: {}", containers.join(","))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// What is taken now beyond what was taken before; what is given back is for the controller to count.
+fn growth(now: &Amounts, before: &Amounts) -> Amounts {
+    let grown = now.iter().filter_map(|(name, amount)| {
+        let more = before.get(name).map_or(*amount, |before| amount.minus(*before));
+        more.is_positive().then(|| (name.clone(), more))
+    });
+    grown.collect()
+}
+
+/// The quota with `more` added to its usage; `None` where it counts nothing of it.
+fn charged(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
+    let root = Field::root(&quota);
+    let status = root.child("status");
+    let (hard, used) = (amounts(&status.child("hard")), amounts(&status.child("used")));
+    let (mut now, mut exceeded) = (Amounts::new(), Vec::new());
+    for (name, more) in more
+        .iter()
+        .filter(|(name, more)| hard.contains_key(*name) && !more.is_zero())
+    {
+        let sum = used.get(name).map_or(*more, |used| used.plus(*more));
+        if hard.get(name).is_some_and(|hard| sum > *hard) {
+            exceeded.push(name);
+        }
+        now.insert(name.clone(), sum);
+    }
+    if !exceeded.is_empty() {
+        let told = |list: &Amounts| {
+            let of = exceeded
+                .iter()
+                .filter_map(|name| Some(format!("{name}={}", list.get(*name)?)));
+            of.collect::<Vec<_>>().join(",")
+        };
+        return Err(Refusal::forbidden(format!(
+            "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+            quota.str_at(&["metadata", "name"]).unwrap_or_default(),
+            told(more),
+            told(&used),
+            told(&hard)
+        )));
+    }
+    if now.is_empty() {
+        return Ok(None);
+    }
+    for (name, sum) in now {
+        quota.set_at(&["status", "used", &name], sum.to_string().into());
+    }
+    Ok(Some(quota))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const PLUGIN: &str = "ResourceQuota";
+
+    fn quota(spec: &str, hard: &str, used: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: default}}, spec: {{{spec}}}, status: \
+             {{hard: {{{hard}}}, used: {{{used}}}}}}}"
+        )
+    }
+
+    fn refusal(quota: &str, text: &str) -> String {
+        let charged = Harness::new().with(quota).charged(PLUGIN, text, None);
+        charged.map(|_| String::new()).unwrap_or_else(|refusal| refusal)
+    }
+
+    fn pod(spec: &str, resources: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{{spec} containers: [{{name: c, image: i, resources: \
+             {{{resources}}}}}]}}, status: {{qosClass: Burstable}}}}"
+        )
+    }
+
+    const CONFIG_MAP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}";
+
+    #[test]
+    fn objects_are_counted_by_either_name() {
+        for name in ["configmaps", "count/configmaps"] {
+            let full = quota("", &format!("{name}: '2'"), &format!("{name}: '2'"));
+            assert_eq!(
+                refusal(&full, CONFIG_MAP),
+                format!("exceeded quota: q, requested: {name}=1, used: {name}=2, limited: {name}=2")
+            );
+            let room = quota("", &format!("{name}: '2'"), &format!("{name}: '1'"));
+            let charged = Harness::new().with(&room).charged(PLUGIN, CONFIG_MAP, None).unwrap();
+            assert_eq!(charged, [format!(r#"{{"{name}":"2"}}"#)]);
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_counted_is_not_given_away() {
+        assert_eq!(
+            refusal(&quota("", "configmaps: '2'", ""), CONFIG_MAP),
+            "status unknown for quota: q, resources: configmaps"
+        );
+        // What is limited in the specification alone is not in force yet.
+        assert_eq!(refusal(&quota("hard: {configmaps: '0'}", "", ""), CONFIG_MAP), "");
+    }
+
+    #[test]
+    fn pods_state_and_take_what_is_counted() {
+        let quota = quota(
+            "",
+            "requests.cpu: '1', limits.memory: 1Gi, pods: '5'",
+            "requests.cpu: 900m, limits.memory: '0', pods: '0'",
+        );
+        assert_eq!(
+            refusal(&quota, &pod("", "")),
+            "failed quota: q: must specify limits.memory for: c; requests.cpu for: c"
+        );
+        assert_eq!(
+            refusal(&quota, &pod("", "requests: {cpu: 200m}, limits: {memory: 1Mi}")),
+            "exceeded quota: q, requested: requests.cpu=200m, used: requests.cpu=900m, limited: requests.cpu=1"
+        );
+        let fits = pod("", "requests: {cpu: 50m}, limits: {memory: 1Mi}");
+        assert_eq!(
+            Harness::new().with(&quota).charged(PLUGIN, &fits, None).unwrap(),
+            [r#"{"limits.memory":"1Mi","pods":"1","requests.cpu":"950m"}"#]
+        );
+    }
+
+    #[test]
+    fn quotas_count_within_their_scopes() {
+        let full = |spec: &str| quota(spec, "pods: '0'", "pods: '0'");
+        for (scope, spec, counts) in [
+            ("scopes: [NotBestEffort]", "", true),
+            ("scopes: [BestEffort]", "", false),
+            ("scopes: [Terminating]", "activeDeadlineSeconds: 5,", true),
+            ("scopes: [Terminating]", "", false),
+            ("scopes: [PriorityClass]", "priorityClassName: high,", true),
+            (
+                "scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [low]}]}",
+                "priorityClassName: high,",
+                false,
+            ),
+        ] {
+            assert_eq!(
+                !refusal(&full(scope), &pod(spec, "")).is_empty(),
+                counts,
+                "{scope} {spec}"
+            );
+        }
+        assert_eq!(refusal(&full("scopes: [BestEffort]"), CONFIG_MAP), "");
+    }
+
+    #[test]
+    fn services_and_claims_are_measured_too() {
+        let balancer = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: LoadBalancer, ports: [{port: 1}, \
+                        {name: b, port: 2}]}}";
+        let quota_of_services = quota(
+            "",
+            "services.nodeports: '2', services.loadbalancers: '1'",
+            "services.nodeports: '0', services.loadbalancers: '0'",
+        );
+        assert_eq!(
+            Harness::new()
+                .with(&quota_of_services)
+                .charged(PLUGIN, balancer, None)
+                .unwrap(),
+            [r#"{"services.loadbalancers":"1","services.nodeports":"2"}"#]
+        );
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: v}, spec: {storageClassName: fast, \
+                     resources: {requests: {storage: 3Gi}}}}";
+        let name = "fast.storageclass.storage.k8s.io/requests.storage";
+        assert_eq!(
+            refusal(&quota("", &format!("{name}: 2Gi"), &format!("{name}: '0'")), claim),
+            format!("exceeded quota: q, requested: {name}=3Gi, used: {name}=0, limited: {name}=2Gi")
+        );
+    }
+
+    #[test]
+    fn an_update_takes_what_it_adds() {
+        let quota = quota(
+            "",
+            "services: '1', services.nodeports: '2'",
+            "services: '1', services.nodeports: '1'",
+        );
+        let service = |ports: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Service, metadata: {{name: s}}, spec: {{type: NodePort, ports: [{ports}]}}}}"
+            )
+        };
+        let (one, two) = (service("{port: 1}"), service("{port: 1}, {name: b, port: 2}"));
+        let three = service("{port: 1}, {name: b, port: 2}, {name: c, port: 3}");
+        let harness = Harness::new().with(&quota);
+        let updated = |old: &str, new: &str| harness.charged(PLUGIN, new, Some(old));
+        assert_eq!(
+            updated(&one, &two).unwrap(),
+            [r#"{"services":"1","services.nodeports":"2"}"#]
+        );
+        assert_eq!(
+            updated(&one, &three).unwrap_err(),
+            "exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=1, limited: services.nodeports=2"
+        );
+        // What is given back is counted by the controller.
+        assert!(updated(&two, &one).unwrap().is_empty());
+    }
+}
