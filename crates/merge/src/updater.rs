@@ -83,6 +83,12 @@ pub enum ApplyError {
         /// What is wrong with the object.
         source: ValidationErrors,
     },
+    /// The live object has no place in the version in which one of its managers was recorded.
+    #[error(transparent)]
+    Live(ConvertError),
+    /// The sets of the managers do not fit the types of the live object.
+    #[error(transparent)]
+    Sets(ValidationErrors),
     /// An object could not be converted.
     #[error("failed to {step}: {source}")]
     Convert {
@@ -220,11 +226,11 @@ impl<C: Converter> Updater<C> {
                 Ok(converted) => converted,
                 // Managers of versions that are gone are dropped.
                 Err(ConvertError::MissingVersion(_)) => continue,
-                Err(error) => return Err(conversion("convert live object")(error)),
+                Err(error) => return Err(ApplyError::Live(error)),
             };
             let changed = converted
                 .reconcile_field_set_with_schema(&owned.set)
-                .map_err(invalid("reconcile field set"))?;
+                .map_err(ApplyError::Sets)?;
             if let Some(set) = changed {
                 owned.set = set;
             }

@@ -81,7 +81,7 @@ fn a_conversion_that_fails_fails_the_write() {
         },
     );
     let error = state.refused("alice", "{text: b}");
-    assert_eq!(error.to_string(), "failed to convert live object: cannot convert");
+    assert_eq!(error.to_string(), "cannot convert");
 }
 
 #[test]

@@ -1,49 +1,25 @@
-//! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both of
-//! its ways, the reflector, and a controller with finalizers whose objects go with their owner.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "what fails here is the test"
-)]
+//! Built-in kinds: written, applied, watched, held by a reflector, and kept by a controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::{Binary, Server};
-use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, PropagationPolicy,
     WatchEvent, WatchParams,
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::runtime::controller::Action;
 use kube::runtime::finalizer::{Event as Finalizer, finalizer};
 use kube::runtime::watcher::{Config as WatcherConfig, Event};
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
-use kube::{Client, Config, Error, Resource as _, ResourceExt as _};
+use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-/// How long anything that the server or a controller does in its own time may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A server of its own and a client that is set up by the kubeconfig the server wrote.
-async fn start() -> (Server, Client) {
-    let server = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap())
-        .await
-        .unwrap();
-    let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .unwrap();
-    config.cluster_url = format!("https://{}", server.address).parse().unwrap();
-    (server, Client::try_from(config).unwrap())
-}
+use crate::{PATIENCE, next, refusal, start, until};
 
 fn config_map(name: &str, value: &str) -> ConfigMap {
     serde_json::from_value(json!({
@@ -69,35 +45,6 @@ fn deployment(name: &str) -> serde_json::Value {
             },
         },
     })
-}
-
-/// The code and reason of a refusal.
-fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
-    match answer {
-        Err(Error::Api(status)) => (status.code, status.reason.clone()),
-        other => panic!("not refused by the API: {other:?}"),
-    }
-}
-
-/// The next item of a stream that does not end, in good time.
-async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
-    tokio::time::timeout(PATIENCE, stream.next())
-        .await
-        .expect("nothing came in time")
-        .expect("the stream ended")
-}
-
-/// Asks until the answer is yes.
-async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
-    let asking = async {
-        while !ask().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    assert!(
-        tokio::time::timeout(PATIENCE, asking).await.is_ok(),
-        "not in time: {what}"
-    );
 }
 
 #[tokio::test]

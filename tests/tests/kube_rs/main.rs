@@ -1,0 +1,64 @@
+//! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both of
+//! its ways, the reflector, controllers with finalizers whose objects go with their owner, and resources defined by deriving.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what fails here is the test"
+)]
+
+mod derived;
+mod objects;
+
+use std::time::Duration;
+
+use conformance::{Binary, Server};
+use futures_util::{Stream, StreamExt as _};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, Error};
+
+/// How long anything that the server or a controller does in its own time may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server of its own and a client that is set up by the kubeconfig the server wrote.
+async fn start() -> (Server, Client) {
+    let server = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap())
+        .await
+        .unwrap();
+    let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    config.cluster_url = format!("https://{}", server.address).parse().unwrap();
+    (server, Client::try_from(config).unwrap())
+}
+
+/// The code and reason of a refusal.
+fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
+    match answer {
+        Err(Error::Api(status)) => (status.code, status.reason.clone()),
+        other => panic!("not refused by the API: {other:?}"),
+    }
+}
+
+/// The next item of a stream that does not end, in good time.
+async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
+    tokio::time::timeout(PATIENCE, stream.next())
+        .await
+        .expect("nothing came in time")
+        .expect("the stream ended")
+}
+
+/// Asks until the answer is yes.
+async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
+    let asking = async {
+        while !ask().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(
+        tokio::time::timeout(PATIENCE, asking).await.is_ok(),
+        "not in time: {what}"
+    );
+}
