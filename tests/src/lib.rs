@@ -1,7 +1,9 @@
 #![forbid(unsafe_code)]
-//! What the tests that start the real binary share, and the benchmark with them: a server of their own and a client of it.
+//! What the tests that start the real binary share, and the benchmark with them: a server of their own, a client
+//! of it, and definitions like those of well-known operators.
 
 mod client;
+pub mod operators;
 mod server;
 
 pub use client::{Connection, Http2, Target};

@@ -1,4 +1,4 @@
-// The official JavaScript client against a server: objects, Server-Side Apply, and the informer. Its one argument is a
+// The official JavaScript client against a server: objects, Server-Side Apply, the informer, and custom objects. Its one argument is a
 // kubeconfig; the server's address comes in HOLDFAST_SERVER. It prints the name of each check that held.
 
 import assert from 'node:assert/strict';
@@ -75,6 +75,95 @@ async function informer() {
   await core.deleteNamespacedConfigMap({ name: 'before', namespace: NAMESPACE });
 }
 
+const sensors = {
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'CustomResourceDefinition',
+  metadata: { name: 'sensors.javascript.example.com' },
+  spec: {
+    group: 'javascript.example.com',
+    scope: 'Namespaced',
+    names: { plural: 'sensors', kind: 'Sensor' },
+    versions: [{
+      name: 'v1',
+      served: true,
+      storage: true,
+      schema: {
+        openAPIV3Schema: {
+          type: 'object',
+          properties: {
+            spec: {
+              type: 'object',
+              required: ['place'],
+              properties: { place: { type: 'string', _enum: ['roof', 'door'] }, replicas: { type: 'integer', _default: 1 } },
+            },
+            status: { type: 'object', properties: { replicas: { type: 'integer' } } },
+          },
+        },
+      },
+      subresources: { status: {}, scale: { specReplicasPath: '.spec.replicas', statusReplicasPath: '.status.replicas' } },
+    }],
+  },
+};
+
+async function customObjects() {
+  const definitions = kubeconfig.makeApiClient(k8s.ApiextensionsV1Api);
+  const definition = { name: sensors.metadata.name };
+  await definitions.createCustomResourceDefinition({ body: sensors });
+  await until('the definition is established', async () => {
+    const { status } = await definitions.readCustomResourceDefinition(definition);
+    return status?.conditions?.some((condition) => condition.type === 'Established' && condition.status === 'True');
+  });
+
+  const objects = kubeconfig.makeApiClient(k8s.CustomObjectsApi);
+  const place = { group: 'javascript.example.com', version: 'v1', namespace: NAMESPACE, plural: 'sensors' };
+  const sensor = (name, at) => ({
+    apiVersion: 'javascript.example.com/v1', kind: 'Sensor', metadata: { name, labels: { suite: 'javascript' } }, spec: { place: at },
+  });
+  const list = () => objects.listNamespacedCustomObject({ ...place, labelSelector: 'suite=javascript' });
+  const path = `/apis/javascript.example.com/v1/namespaces/${NAMESPACE}/sensors`;
+  const informer = k8s.makeInformer(kubeconfig, path, list, 'suite=javascript');
+  const seen = [];
+  for (const verb of ['add', 'update', 'delete']) {
+    informer.on(verb, (object) => seen.push(`${verb} ${object.metadata.name} ${object.spec.replicas}`));
+  }
+  await informer.start();
+
+  const made = await objects.createNamespacedCustomObject({ ...place, body: sensor('one', 'roof') });
+  assert.deepEqual(made.spec, { place: 'roof', replicas: 1 });
+  await assert.rejects(
+    objects.createNamespacedCustomObject({ ...place, body: sensor('two', 'cellar') }),
+    (refusal) => refusal.code === 422 && /Unsupported value: \\+"cellar\\+": supported values/.test(refusal.body),
+  );
+  const merge = k8s.setHeaderOptions('Content-Type', k8s.PatchStrategy.MergePatch);
+  const one = { ...place, name: 'one' };
+  const scale = await objects.patchNamespacedCustomObjectScale({ ...one, body: { spec: { replicas: 3 } } }, merge);
+  assert.equal(scale.spec.replicas, 3);
+  const told = { spec: { place: 'door' }, status: { replicas: 3 } };
+  const status = await objects.patchNamespacedCustomObjectStatus({ ...one, body: told }, merge);
+  assert.deepEqual([status.spec.place, status.status], ['roof', { replicas: 3 }]);
+  const moved = await objects.patchNamespacedCustomObject({ ...one, body: { spec: { place: 'door' } } }, merge);
+  assert.equal(moved.metadata.generation, 3);
+  await assert.rejects(
+    objects.replaceNamespacedCustomObject({ ...one, body: made }),
+    (refusal) => refusal.code === 409 && /the object has been modified/.test(refusal.body),
+  );
+  assert.deepEqual((await list()).items.map((item) => item.metadata.name), ['one']);
+  await objects.deleteNamespacedCustomObject(one);
+  await until('the deletion is seen', () => seen.length === 5);
+  assert.deepEqual(seen, ['add one 1', 'update one 3', 'update one 3', 'update one 3', 'delete one 3']);
+  await informer.stop();
+
+  // The generic client finds the path of a kind by discovery.
+  const generic = k8s.KubernetesObjectApi.makeApiClient(kubeconfig);
+  const wish = { ...sensor('applied', 'roof'), metadata: { name: 'applied', namespace: NAMESPACE } };
+  const applied = await generic.patch(wish, undefined, undefined, 'alpha', false, k8s.PatchStrategy.ServerSideApply);
+  assert.equal(applied.spec.replicas, 1);
+  await definitions.deleteCustomResourceDefinition(definition);
+  await until('the definition is gone', () =>
+    definitions.readCustomResourceDefinition(definition).then(() => false, (refusal) => refusal.code === 404));
+  await assert.rejects(list(), (refusal) => refusal.code === 404);
+}
+
 async function access() {
   const authorization = kubeconfig.makeApiClient(k8s.AuthorizationV1Api);
   const review = await authorization.createSelfSubjectAccessReview({
@@ -83,7 +172,7 @@ async function access() {
   assert.equal(review.status.allowed, true);
 }
 
-const checks = [objects, apply, informer, access];
+const checks = [objects, apply, informer, customObjects, access];
 for (const check of checks) {
   await check();
   console.log('ok', check.name);

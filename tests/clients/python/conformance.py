@@ -142,6 +142,111 @@ def watches(api):
     assert len(ended) == 3, ended
 
 
+def sensors():
+    spec = {
+        "type": "object",
+        "required": ["place"],
+        "properties": {
+            "place": {"type": "string", "maxLength": 10},
+            "interval": {"type": "integer", "default": 30, "minimum": 1},
+            "replicas": {"type": "integer", "default": 1},
+        },
+    }
+    status = {"type": "object", "properties": {"replicas": {"type": "integer"}, "last": {"type": "string", "format": "date-time"}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "sensors.python.example.com"},
+        "spec": {
+            "group": "python.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "sensors", "kind": "Sensor", "shortNames": ["sn"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}},
+                    "subresources": {
+                        "status": {},
+                        "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def sensor(name, place):
+    return {
+        "apiVersion": "python.example.com/v1",
+        "kind": "Sensor",
+        "metadata": {"name": name, "labels": {"suite": "python"}},
+        "spec": {"place": place},
+    }
+
+
+def established(definition):
+    conditions = (definition.status and definition.status.conditions) or []
+    return any(condition.type == "Established" and condition.status == "True" for condition in conditions)
+
+
+def custom_objects(api):
+    definitions = client.ApiextensionsV1Api(api)
+    name = definitions.create_custom_resource_definition(sensors()).metadata.name
+    stream = watch.Watch()
+    listed = definitions.list_custom_resource_definition
+    for event in stream.stream(listed, field_selector=f"metadata.name={name}", timeout_seconds=PATIENCE):
+        if established(event["object"]):
+            stream.stop()
+    assert established(definitions.read_custom_resource_definition(name))
+
+    objects = client.CustomObjectsApi(api)
+    place = ("python.example.com", "v1", NAMESPACE, "sensors")
+    version = objects.list_namespaced_custom_object(*place)["metadata"]["resourceVersion"]
+    made = objects.create_namespaced_custom_object(*place, sensor("roof", "roof"))
+    assert made["spec"] == {"place": "roof", "interval": 30, "replicas": 1}, made
+    refusal = refused(422, objects.create_namespaced_custom_object, *place, sensor("long", "a place far away"))
+    assert "spec.place: Too long: may not be more than 10 bytes" in refusal.body, refusal.body
+    patched = objects.patch_namespaced_custom_object(*place, "roof", {"spec": {"interval": 5}})
+    assert patched["metadata"]["generation"] == 2, patched
+    stale = dict(made, spec={"place": "cellar"})
+    assert "the object has been modified" in refused(409, objects.replace_namespaced_custom_object, *place, "roof", stale).body
+    told = {"spec": {"place": "cellar"}, "status": {"replicas": 1, "last": "2026-01-02T03:04:05Z"}}
+    status = objects.patch_namespaced_custom_object_status(*place, "roof", told)
+    assert status["spec"]["place"] == "roof" and status["status"]["replicas"] == 1, status
+    assert objects.get_namespaced_custom_object_status(*place, "roof")["status"] == told["status"]
+    scale = objects.patch_namespaced_custom_object_scale(*place, "roof", {"spec": {"replicas": 4}})
+    assert scale["kind"] == "Scale" and scale["status"]["replicas"] == 1, scale
+    assert objects.get_namespaced_custom_object_scale(*place, "roof")["spec"]["replicas"] == 4
+    names = [item["metadata"]["name"] for item in objects.list_namespaced_custom_object(*place, label_selector="suite=python")["items"]]
+    assert names == ["roof"], names
+    objects.delete_namespaced_custom_object(*place, "roof")
+    refused(404, objects.get_namespaced_custom_object, *place, "roof")
+
+    seen = []
+    stream = watch.Watch()
+    for event in stream.stream(objects.list_namespaced_custom_object, *place, resource_version=version, timeout_seconds=PATIENCE):
+        seen.append((event["type"], event["object"]["spec"]["interval"], event["object"]["spec"]["replicas"]))
+        if event["type"] == "DELETED":
+            stream.stop()
+    changes = [("ADDED", 30, 1), ("MODIFIED", 5, 1), ("MODIFIED", 5, 1), ("MODIFIED", 5, 4), ("DELETED", 5, 4)]
+    assert seen == changes, seen
+
+    # Found by discovery, which was asked before there was such a kind.
+    resource = dynamic.DynamicClient(api).resources.get(api_version="python.example.com/v1", kind="Sensor")
+    applied = resource.server_side_apply(body=sensor("door", "door"), namespace=NAMESPACE, field_manager="alpha")
+    assert applied.spec.interval == 30
+    objects.delete_collection_namespaced_custom_object(*place)
+    assert not objects.list_namespaced_custom_object(*place)["items"]
+    definitions.delete_custom_resource_definition(name)
+    deadline = time.monotonic() + PATIENCE
+    while any(item.metadata.name == name for item in definitions.list_custom_resource_definition().items):
+        assert time.monotonic() < deadline, "the definition is not gone"
+        time.sleep(0.05)
+    refused(404, objects.list_namespaced_custom_object, *place)
+
+
 def server_facts(api):
     assert client.VersionApi(api).get_code().git_version.startswith("v1.36")
     groups = {group.name for group in client.ApisApi(api).get_api_versions().groups}
@@ -159,7 +264,7 @@ def main():
     config.load_kube_config(sys.argv[1], client_configuration=configuration)
     configuration.host = os.environ["HOLDFAST_SERVER"]
     with client.ApiClient(configuration) as api:
-        checks = [typed_objects, paged_lists, workloads_and_subresources, dynamic_objects, watches, server_facts]
+        checks = [typed_objects, paged_lists, workloads_and_subresources, dynamic_objects, watches, custom_objects, server_facts]
         for check in checks:
             check(api)
             print("ok", check.__name__, flush=True)

@@ -51,6 +51,37 @@ struct CacheSpec {
     zones: Vec<String>,
 }
 
+/// A quota of caches, which is checked by rules.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "caches.example.com",
+    version = "v1",
+    kind = "Quota",
+    namespaced,
+    validation = Rule::new("self.metadata.name.startsWith(self.spec.team)").message("a quota is named after its team")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.least <= self.most").message(Message::Expression(
+        "'at least %d is more than at most %d'.format([self.least, self.most])".into()
+    )),
+    validation = Rule::new("oldSelf.closed == false || self.most == oldSelf.most").message("a closed quota stays")
+)]
+struct QuotaSpec {
+    #[x_kube(validation = Rule::new("self == oldSelf").message("team stays").reason(Reason::FieldValueForbidden))]
+    #[schemars(length(max = 20))]
+    team: String,
+    #[serde(default)]
+    least: i64,
+    most: i64,
+    #[serde(default)]
+    closed: bool,
+    #[schemars(length(max = 10))]
+    #[x_kube(validation = "self.all(engine, engine in ['Lru', 'Lfu'])")]
+    #[serde(default)]
+    engines: Vec<String>,
+}
+
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, JsonSchema)]
 enum Engine {
     Lru,
@@ -233,6 +264,61 @@ async fn what_a_derived_schema_rules_out_is_refused_with_each_cause() {
         "{}",
         status.message
     );
+}
+
+#[tokio::test]
+async fn derived_rules_are_checked_with_their_messages() {
+    let (_server, client) = start().await;
+    define(&client, &Quota::crd()).await;
+    let quotas: Api<Quota> = Api::default_namespaced(client);
+    let spec = QuotaSpec {
+        team: "blue".into(),
+        least: 1,
+        most: 5,
+        closed: false,
+        engines: vec!["Lru".into()],
+    };
+    let refused = async |quota: Quota| match quotas.create(&PostParams::default(), &quota).await {
+        Err(Error::Api(status)) if status.code == 422 => status.message.clone(),
+        other => panic!("not refused as invalid: {other:?}"),
+    };
+    let wrong = Quota::new(
+        "red-1",
+        QuotaSpec {
+            least: 7,
+            ..spec.clone()
+        },
+    );
+    let message = refused(wrong).await;
+    assert!(message.contains("a quota is named after its team"), "{message}");
+    assert!(
+        message.contains("spec: Invalid value: at least 7 is more than at most 5"),
+        "{message}"
+    );
+    let wrong = QuotaSpec {
+        engines: vec!["Fifo".into()],
+        ..spec.clone()
+    };
+    let message = refused(Quota::new("blue-1", wrong)).await;
+    assert!(
+        message.contains("spec.engines: Invalid value: failed rule: self.all(engine, engine in ['Lru', 'Lfu'])"),
+        "{message}"
+    );
+
+    quotas
+        .create(&PostParams::default(), &Quota::new("blue-1", spec))
+        .await
+        .unwrap();
+    let merge = async |change: Value| {
+        let patch = Patch::Merge(json!({"spec": change}));
+        let patched = quotas.patch("blue-1", &PatchParams::default(), &patch).await;
+        patched.map(|_| ()).map_err(|error| error.to_string())
+    };
+    let moved = merge(json!({"team": "b"})).await.unwrap_err();
+    assert!(moved.contains("spec.team: Forbidden: team stays"), "{moved}");
+    merge(json!({"most": 6, "closed": true})).await.unwrap();
+    let changed = merge(json!({"most": 7})).await.unwrap_err();
+    assert!(changed.contains("a closed quota stays"), "{changed}");
 }
 
 #[tokio::test]

@@ -88,15 +88,7 @@ const OPEN: &str = r#"{"status":{"replicas":4,"phase":"Open","conditions":[{"typ
 fn start() -> Option<Kubectl> {
     let kubectl = Kubectl::start()?;
     kubectl.says(&["apply", "-f", "-"], DEFINITION);
-    kubectl.says(
-        &[
-            "wait",
-            "crd/shops.stable.example.com",
-            "--for=condition=Established",
-            "--timeout=20s",
-        ],
-        "",
-    );
+    kubectl.wait_for_definitions();
     Some(kubectl)
 }
 
@@ -123,6 +115,7 @@ fn what_was_defined_a_moment_ago_is_discovered() {
         "{unmatched}"
     );
     kubectl.says(&["apply", "-f", "-"], DEFINITION);
+    kubectl.wait_for_definitions();
     let wait = ["wait", "crd/shops.stable.example.com", "--for=condition=Established"];
     kubectl.says(&wait, "");
     // The cache that kubectl has just filled does not know of it.

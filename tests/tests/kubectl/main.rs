@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
 mod custom_resources;
+mod operators;
 mod workloads;
 
 use std::io::Write as _;
@@ -70,6 +71,13 @@ impl Kubectl {
             text(&output.stdout)
         );
         text(&output.stderr)
+    }
+
+    /// Waits until all definitions are established. By path, since `--for=condition` ends with an error where an object has
+    /// no conditions yet, which the reference shows of new definitions, too.
+    fn wait_for_definitions(&self) {
+        let established = r#"--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True"#;
+        self.says(&["wait", "crd", "--all", established, "--timeout=60s"], "");
     }
 
     fn field(&self, object: &str, path: &str) -> String {

@@ -3,6 +3,7 @@
 //! Server CPU is the processor time of the server's process as the kernel counts it, divided by the operations of a
 //! phase; it is what the targets are about, since it does not depend on how fast the client is.
 
+mod custom;
 mod pods;
 mod scale;
 mod workload;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use conformance::{Binary, Server, Target};
 
-use self::workload::{Figure, Phase, Workload};
+use self::workload::{DEPLOYMENTS, Figure, Phase, Workload};
 use crate::habits::say;
 
 #[derive(clap::Args)]
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// Measure only what there is much of: long lists, many watchers, large stores.
     #[arg(long)]
     scale_only: bool,
+    /// Measure only custom resources.
+    #[arg(long, conflicts_with = "scale_only")]
+    custom_only: bool,
     /// Measure a write beside a million objects as well, which takes minutes to prepare.
     #[arg(long)]
     million: bool,
@@ -50,10 +54,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .build()?;
     let rows = runtime.block_on(async {
         let mut rows = Vec::new();
-        if !arguments.scale_only {
+        if !arguments.scale_only && !arguments.custom_only {
             rows = measure(&binary, arguments).await?;
         }
-        rows.extend(scale::rows(&binary, arguments.million).await?);
+        if !arguments.custom_only {
+            rows.extend(scale::rows(&binary, arguments.million).await?);
+        }
+        if !arguments.scale_only {
+            rows.extend(custom::rows(&binary, arguments.objects, arguments.connections).await?);
+        }
         Ok::<_, anyhow::Error>(rows)
     })?;
     say("| | Holdfast | kube-apiserver 1.36.2 + etcd | target |");
@@ -78,7 +87,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     rows.push(row("memory, idle", &megabytes(server.memory()?), "322 MB", "< 25 MB"));
 
     let target = Target::of(&server)?;
-    let workload = Workload::new(target, arguments.connections);
+    let workload = Workload::new(target, arguments.connections, DEPLOYMENTS);
     let phases = [
         (Phase::Create, "2,305 µs", 2305.0 / 20.0),
         (Phase::Reapply, "3,035 µs", 3035.0 / 20.0),

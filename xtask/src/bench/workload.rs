@@ -13,7 +13,29 @@ use http_body_util::BodyExt as _;
 
 use super::quantile;
 
-const COLLECTION: &str = "/apis/apps/v1/namespaces/default/deployments";
+/// Objects that a workload makes: each has a number, and one field that an apply changes.
+#[derive(Clone, Copy)]
+pub(super) struct Objects {
+    pub(super) collection: &'static str,
+    /// The object of this number, of the name `bench-` and the number, with this many replicas.
+    pub(super) object: fn(usize, usize) -> Bytes,
+}
+
+impl Objects {
+    fn path(&self, number: usize) -> String {
+        format!("{}/bench-{number}", self.collection)
+    }
+
+    fn apply_path(&self, number: usize) -> String {
+        format!("{}?fieldManager=bench&force=true", self.path(number))
+    }
+}
+
+pub(super) const DEPLOYMENTS: Objects = Objects {
+    collection: "/apis/apps/v1/namespaces/default/deployments",
+    object: deployment,
+};
+
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// A sort of operation on single objects.
@@ -62,19 +84,24 @@ pub(super) struct ListFigure {
 pub(super) struct Workload {
     target: Target,
     connections: usize,
+    objects: Objects,
 }
 
 impl Workload {
-    pub(super) fn new(target: Target, connections: usize) -> Self {
-        Self { target, connections }
+    pub(super) fn new(target: Target, connections: usize, objects: Objects) -> Self {
+        Self {
+            target,
+            connections,
+            objects,
+        }
     }
 
-    /// Runs a phase on the first `objects` Deployments.
-    pub(super) async fn run(&self, phase: Phase, objects: usize, server: &Server) -> Result<Figure> {
-        self.run_range(phase, 0..objects, server).await
+    /// Runs a phase on the first `count` objects.
+    pub(super) async fn run(&self, phase: Phase, count: usize, server: &Server) -> Result<Figure> {
+        self.run_range(phase, 0..count, server).await
     }
 
-    /// Runs a phase on the Deployments of these numbers.
+    /// Runs a phase on the objects of these numbers.
     pub(super) async fn run_range(&self, phase: Phase, numbers: Range<usize>, server: &Server) -> Result<Figure> {
         let total = numbers.len();
         let mut connections = Vec::new();
@@ -85,7 +112,8 @@ impl Workload {
         let (cpu, begin) = (server.cpu()?, Instant::now());
         let mut tasks = Vec::new();
         for connection in connections {
-            tasks.push(tokio::spawn(drain(connection, phase, Arc::clone(&next), numbers.end)));
+            let next = Arc::clone(&next);
+            tasks.push(tokio::spawn(drain(connection, self.objects, phase, next, numbers.end)));
         }
         let mut delays = Vec::with_capacity(total);
         for task in tasks {
@@ -101,22 +129,25 @@ impl Workload {
         })
     }
 
-    /// Deletes all but the first `keep` of `of` Deployments.
+    /// Deletes all but the first `keep` of `of` objects.
     pub(super) async fn keep_only(&self, keep: usize, of: usize) -> Result<()> {
         let mut connection = self.target.connect().await?;
         for number in keep..of {
-            connection.send(Method::DELETE, &path(number), "", Bytes::new()).await?;
+            connection
+                .send(Method::DELETE, &self.objects.path(number), "", Bytes::new())
+                .await?;
         }
         Ok(())
     }
 
-    /// Lists all Deployments of the namespace.
+    /// Lists all objects of the namespace.
     pub(super) async fn list(&self, times: usize, server: &Server) -> Result<ListFigure> {
         let mut connection = self.target.connect().await?;
-        let mut bytes = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?.len();
+        let collection = self.objects.collection;
+        let mut bytes = connection.send(Method::GET, collection, "", Bytes::new()).await?.len();
         let cpu = server.cpu()?;
         for _ in 0..times {
-            bytes = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?.len();
+            bytes = connection.send(Method::GET, collection, "", Bytes::new()).await?.len();
         }
         let cpu = server.cpu()? - cpu;
         Ok(ListFigure {
@@ -129,13 +160,14 @@ impl Workload {
     pub(super) async fn watch_delays(&self, times: usize) -> Result<Vec<Duration>> {
         let mut writer = self.target.connect().await?;
         let mut watcher = self.target.connect().await?;
-        let url = format!("{COLLECTION}?watch=true&fieldSelector=metadata.name%3Dbench-0&resourceVersion=0");
+        let collection = self.objects.collection;
+        let url = format!("{collection}?watch=true&fieldSelector=metadata.name%3Dbench-0&resourceVersion=0");
         let mut events = watcher.open(Method::GET, &url, "", Bytes::new()).await?.into_body();
         events.frame().await.context("the initial event")??;
         let mut delays = Vec::with_capacity(times);
-        let path = apply_path(0);
+        let path = self.objects.apply_path(0);
         for round in 0..times {
-            let body = deployment(0, 100 + round);
+            let body = (self.objects.object)(0, 100 + round);
             let begin = Instant::now();
             let write = writer.send(Method::PATCH, &path, APPLY, body);
             let event = async {
@@ -151,7 +183,13 @@ impl Workload {
     }
 }
 
-async fn drain(mut connection: Connection, phase: Phase, next: Arc<AtomicUsize>, end: usize) -> Result<Vec<Duration>> {
+async fn drain(
+    mut connection: Connection,
+    objects: Objects,
+    phase: Phase,
+    next: Arc<AtomicUsize>,
+    end: usize,
+) -> Result<Vec<Duration>> {
     let mut delays = Vec::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -159,29 +197,20 @@ async fn drain(mut connection: Connection, phase: Phase, next: Arc<AtomicUsize>,
             return Ok(delays);
         }
         let begin = Instant::now();
+        let replicas = if phase == Phase::Change { 4 } else { 3 };
         match phase {
-            Phase::Get => connection.send(Method::GET, &path(number), "", Bytes::new()).await?,
-            Phase::Create | Phase::Reapply => {
-                connection
-                    .send(Method::PATCH, &apply_path(number), APPLY, deployment(number, 3))
-                    .await?
+            Phase::Get => {
+                let path = objects.path(number);
+                connection.send(Method::GET, &path, "", Bytes::new()).await?
             }
-            Phase::Change => {
-                connection
-                    .send(Method::PATCH, &apply_path(number), APPLY, deployment(number, 4))
-                    .await?
+            Phase::Create | Phase::Reapply | Phase::Change => {
+                let body = (objects.object)(number, replicas);
+                let path = objects.apply_path(number);
+                connection.send(Method::PATCH, &path, APPLY, body).await?
             }
         };
         delays.push(begin.elapsed());
     }
-}
-
-fn path(number: usize) -> String {
-    format!("{COLLECTION}/bench-{number}")
-}
-
-fn apply_path(number: usize) -> String {
-    format!("{COLLECTION}/bench-{number}?fieldManager=bench&force=true")
 }
 
 /// A Deployment of two containers, about 1 KB of JSON.

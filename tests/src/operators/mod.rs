@@ -1,0 +1,246 @@
+//! Definitions of the size and shape that well-known operators have, to test and to measure with: certificates, monitoring
+//! and compositions.
+//!
+//! The large ones embed pods, as those of operators do. Their schemas are made of a server's own OpenAPI document of `v1` in the
+//! way in which controller-gen makes them of Go types: references are put in place, markers that definitions do not know are
+//! left out, and quantities and ports become int-or-string.
+
+mod certificates;
+mod compositions;
+mod monitoring;
+
+use serde_json::{Map, Value, json};
+
+pub use certificates::certificates;
+pub use compositions::compositions;
+pub use monitoring::{collectors, monitoring};
+
+/// Where the OpenAPI document of the types is served.
+pub const DOCUMENT: &str = "/openapi/v3/api/v1";
+
+/// What begins a reference to another schema.
+const REFERENCE: &str = "#/components/schemas/";
+
+/// What controller-gen says of a quantity.
+const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// The types of `v1`, as a server publishes them.
+pub struct Types {
+    schemas: Map<String, Value>,
+}
+
+impl Types {
+    /// Reads the document at [`DOCUMENT`]. One that has no schemas gives no types.
+    pub fn of(document: &Value) -> Self {
+        let schemas = document["components"]["schemas"].as_object();
+        Self {
+            schemas: schemas.cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The structural schema of a type of `v1`, such as `Container`, with everything in it. A type that is not there takes
+    /// anything.
+    pub fn core(&self, name: &str) -> Value {
+        self.named(&format!("io.k8s.api.core.v1.{name}"))
+    }
+
+    fn named(&self, name: &str) -> Value {
+        match name.rsplit('.').next() {
+            Some("Quantity") => quantity(),
+            Some("IntOrString") => int_or_string(),
+            Some("ObjectMeta") => embedded_metadata(),
+            _ => self.structural(self.schemas.get(name).unwrap_or(&Value::Null)),
+        }
+    }
+
+    /// A published schema as a definition may hold it.
+    fn structural(&self, published: &Value) -> Value {
+        let Some(published) = published.as_object() else {
+            return json!({"x-kubernetes-preserve-unknown-fields": true});
+        };
+        let target = |schema: &Value| {
+            let target = schema["$ref"].as_str()?.strip_prefix(REFERENCE)?;
+            Some(self.named(target))
+        };
+        let whole = Value::Object(published.clone());
+        let inlined = target(&whole).or_else(|| target(&whole["allOf"][0]));
+        let mut schema = inlined.unwrap_or_else(|| json!({}));
+        for (keyword, value) in published {
+            let value = match keyword.as_str() {
+                "properties" => {
+                    let properties = value.as_object().into_iter().flatten();
+                    properties
+                        .map(|(name, property)| (name.clone(), self.structural(property)))
+                        .collect()
+                }
+                "items" | "additionalProperties" => self.structural(value),
+                "$ref" | "allOf" | "oneOf" | "enum" | "default" => continue,
+                "x-kubernetes-list-type" | "x-kubernetes-list-map-keys" | "x-kubernetes-map-type" => value.clone(),
+                extension if extension.starts_with("x-kubernetes-") => continue,
+                _ => value.clone(),
+            };
+            schema[keyword] = value;
+        }
+        default_keys(&mut schema);
+        schema
+    }
+}
+
+/// The keys of a list must be required, or have defaults.
+fn default_keys(list: &mut Value) {
+    let keys = list["x-kubernetes-list-map-keys"].take();
+    if keys.is_null() {
+        if let Some(list) = list.as_object_mut() {
+            list.remove("x-kubernetes-list-map-keys");
+        }
+        return;
+    }
+    for key in keys.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let required = list["items"]["required"].as_array();
+        if !required.is_some_and(|required| required.iter().any(|name| name == key)) {
+            let default = if key == "protocol" { "TCP" } else { "" };
+            list["items"]["properties"][key]["default"] = default.into();
+        }
+    }
+    list["x-kubernetes-list-map-keys"] = keys;
+}
+
+fn quantity() -> Value {
+    json!({
+        "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": QUANTITY, "x-kubernetes-int-or-string": true,
+    })
+}
+
+fn int_or_string() -> Value {
+    json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true})
+}
+
+/// What operators let users say of the metadata of what they make.
+fn embedded_metadata() -> Value {
+    object(
+        "Labels and annotations of what is made.",
+        &[],
+        json!({
+            "name": {"type": "string"},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+        }),
+    )
+}
+
+fn object(description: &str, required: &[&str], properties: Value) -> Value {
+    let mut schema = json!({"type": "object", "description": description, "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+/// A list whose items are told apart by these keys.
+fn list_map(keys: &[&str], items: Value) -> Value {
+    json!({"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys})
+}
+
+/// The conditions of a status, as `metav1.Condition` has them.
+fn conditions() -> Value {
+    let condition = object(
+        "What is known of one side of the object.",
+        &["type", "status", "lastTransitionTime", "reason", "message"],
+        json!({
+            "type": {"type": "string", "maxLength": 316},
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+            "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+            "lastTransitionTime": {"type": "string", "format": "date-time"},
+            "reason": {"type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+            "message": {"type": "string", "maxLength": 32768},
+        }),
+    );
+    list_map(&["type"], condition)
+}
+
+/// A selector of objects by their labels.
+fn label_selector() -> Value {
+    let expression = object(
+        "A requirement on the values of a key.",
+        &["key", "operator"],
+        json!({
+            "key": {"type": "string"},
+            "operator": {"type": "string"},
+            "values": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"},
+        }),
+    );
+    let mut selector = object(
+        "Which objects are meant. An empty selector means all.",
+        &[],
+        json!({
+            "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "matchExpressions": {"type": "array", "items": expression, "x-kubernetes-list-type": "atomic"},
+        }),
+    );
+    selector["x-kubernetes-map-type"] = "atomic".into();
+    selector
+}
+
+/// A key of a secret.
+fn secret_key() -> Value {
+    let mut key = object(
+        "A key of a Secret in the same namespace.",
+        &["key"],
+        json!({"name": {"type": "string", "default": ""}, "key": {"type": "string"}, "optional": {"type": "boolean"}}),
+    );
+    key["x-kubernetes-map-type"] = "atomic".into();
+    key
+}
+
+/// One version of a definition.
+struct Version {
+    name: &'static str,
+    spec: Value,
+    status: Value,
+    columns: Value,
+    scale: Value,
+}
+
+/// A definition of versions, of which the first is stored.
+fn definition(group: &str, scope: &str, names: &Value, versions: Vec<Version>) -> Value {
+    let versions: Vec<Value> = versions
+        .into_iter()
+        .enumerate()
+        .map(|(number, version)| {
+            let root = object(
+                &format!("{} of {group}.", names["kind"].as_str().unwrap_or_default()),
+                &["spec"],
+                json!({
+                    "apiVersion": text("The version of the schema of this representation."),
+                    "kind": text("The kind that this object is of."),
+                    "metadata": {"type": "object"},
+                    "spec": version.spec,
+                    "status": version.status,
+                }),
+            );
+            let mut subresources = json!({"status": {}});
+            if !version.scale.is_null() {
+                subresources["scale"] = version.scale;
+            }
+            json!({
+                "name": version.name, "served": true, "storage": number == 0,
+                "schema": {"openAPIV3Schema": root},
+                "subresources": subresources,
+                "additionalPrinterColumns": version.columns,
+            })
+        })
+        .collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{}.{group}", names["plural"].as_str().unwrap_or_default()),
+            "annotations": {"controller-gen.kubebuilder.io/version": "v0.18.0"},
+        },
+        "spec": {"group": group, "scope": scope, "names": names, "versions": versions},
+    })
+}
