@@ -45,6 +45,7 @@ pub use library::authorizer::{Authorizer, AuthorizerValue, Decision, Question, R
 pub use library::format::Format;
 pub use library::ip::Cidr;
 pub use library::quantity::Quantity;
+pub use library::regex::compile_pattern;
 pub use library::semver::Version;
 pub use library::url::Url;
 pub use program::Program;

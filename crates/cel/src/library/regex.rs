@@ -58,10 +58,18 @@ impl RegexCache {
 
 /// Compiles a pattern of Go. The error is told as Go tells it.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+    compile_pattern(pattern, PATTERN_SIZE)
+}
+
+/// Compiles a regular expression in Go's syntax, as schemas and expressions have them. It may take up to `most` bytes.
+///
+/// # Errors
+/// Why it cannot be read, in the words of Go (`error parsing regexp: …`).
+pub fn compile_pattern(pattern: &str, most: usize) -> Result<Regex, String> {
     let translated = translate(pattern)?;
     regex::RegexBuilder::new(&translated)
-        .size_limit(PATTERN_SIZE)
-        .dfa_size_limit(PATTERN_SIZE)
+        .size_limit(most)
+        .dfa_size_limit(most)
         .build()
         .map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => {
@@ -236,6 +244,10 @@ mod tests {
             (r"^[\w.]+$", "a.b", true),
             (r"^[[:alpha:]]+$", "ab", true),
             (r"^[]a]+$", "]a", true),
+            (r"^[\w-]+$", "a-b", true),
+            (r"^[^\s]+$", "a b", false),
+            (r"^[a&&b]+$", "&", true),
+            (r"b\b", "ab!", true),
             (r"^[a[]+$", "[a", true),
             (r"^\C$", "x", true),
             (r"(?i)ABC", "abc", true),

@@ -164,7 +164,7 @@ impl CustomType {
     /// What is wrong with an object by its schema; with the object that it takes the place of, what was wrong before and is
     /// as it was is left out.
     pub fn validate_schema(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        self.root.validate(object, old.map(Ratchet), &FieldPath::default())
+        validated(&self.root, object, old, &FieldPath::default())
     }
 
     /// The same of an object whose status alone is written.
@@ -172,8 +172,7 @@ impl CustomType {
         let (Some(schema), Some(status)) = (self.root.property("status"), object.get("status")) else {
             return Vec::new();
         };
-        let old = old.get("status").map(Ratchet);
-        schema.validate(status, old, &FieldPath::new("status"))
+        validated(schema, status, old.get("status"), &FieldPath::new("status"))
     }
 
     /// What is wrong with embedded objects, and with lists that are sets or maps: with the latter only where they were
@@ -181,12 +180,13 @@ impl CustomType {
     pub fn validate_rest(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let root = FieldPath::default();
         self.root.validate_embedded(object, &root, errors);
-        let mut before = Vec::new();
-        if let Some(old) = old {
+        let (mut found, mut before) = (Vec::new(), Vec::new());
+        self.root.list_duplicates(object, &root, &mut found);
+        if let Some(old) = old.filter(|_| !found.is_empty()) {
             self.root.list_duplicates(old, &root, &mut before);
         }
         if before.is_empty() {
-            self.root.list_duplicates(object, &root, errors);
+            errors.extend(found);
         }
     }
 
@@ -206,6 +206,15 @@ impl CustomType {
         let findings = rules.validate(&self.root, object, old, true, &root, &mut RuleBudget::default());
         errors.extend(findings.errors);
         findings.warnings
+    }
+}
+
+/// What is wrong with a value. What was there before is looked at where something is wrong: most updates pay nothing for it.
+fn validated(node: &Node, value: &Value, old: Option<&Value>, root: &FieldPath) -> Vec<FieldError> {
+    let errors = node.validate(value, None, root);
+    match old {
+        Some(old) if !errors.is_empty() => node.validate(value, Some(Ratchet(old)), root),
+        _ => errors,
     }
 }
 

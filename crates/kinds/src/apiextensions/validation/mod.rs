@@ -304,13 +304,14 @@ fn validation(version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, erro
     }
     let walked = errors.len();
     schema::validate(schema, &field, errors);
+    let node = Node::read(schema);
+    rules::words(&node, &field, errors);
     let wrong = errors[walked..].to_vec();
     let found = structural::validate(schema, &field);
     if !found.is_empty() {
         errors.extend(found);
         return;
     }
-    let node = Node::read(schema);
     let defaults = errors.len();
     if errors.len() == before {
         node.validate_defaults(&field, errors);

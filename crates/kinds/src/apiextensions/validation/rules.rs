@@ -7,7 +7,6 @@ use holdfast_cel::{DeclType, Environment, Program};
 use holdfast_resource::schema::ListType;
 use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment};
 use holdfast_resource::{FieldError, FieldErrorKind, FieldPath};
-use holdfast_value::Value;
 
 use crate::validation::Errors;
 
@@ -17,13 +16,20 @@ const TOLD: usize = 4;
 /// The keyword of schemas that rules stand under.
 const RULES: &str = "x-kubernetes-validations";
 
-/// What is wrong with the words of the rules of one schema.
-pub(super) fn words(schema: &Value, field: &FieldPath, errors: &mut Errors) {
-    let rules = super::items(schema, RULES);
-    if rules.is_empty() {
+/// What is wrong with the words of the rules of a schema and of those below it.
+pub(super) fn words(node: &Node, field: &FieldPath, errors: &mut Errors) {
+    if !node.leads_to_rules() {
         return;
     }
-    let node = Node::read(schema);
+    if let Additional::Schema(of) = &node.additional {
+        words(of, &field.child("additionalProperties"), errors);
+    }
+    for (name, of) in &node.properties {
+        words(of, &field.child("properties").key(name), errors);
+    }
+    if let Some(of) = node.items.as_deref() {
+        words(of, &field.child("items"), errors);
+    }
     for (at, rule) in node.rules.iter().enumerate() {
         let field = field.child(RULES).index(at);
         message(rule, &field, errors);

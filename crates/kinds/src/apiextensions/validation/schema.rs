@@ -3,7 +3,7 @@
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::Value;
 
-use super::{is_true, items, rules, text};
+use super::{is_true, items, text};
 use crate::validation::Errors;
 
 /// How deep schemas may lie within each other.
@@ -92,7 +92,6 @@ impl Walk<'_> {
         self.keywords(schema, field, no_defaults);
         self.below(schema, field, is_root, no_defaults);
         self.extensions(schema, field);
-        rules::words(schema, field, self.errors);
         self.depth -= 1;
     }
 
