@@ -90,7 +90,11 @@ fn is_established(definition: &Value) -> bool {
 
 /// Defines widgets; what is established is served, without waiting.
 async fn define(target: &Target, spec: &Value) {
-    let (code, answer) = ask(target, Method::POST, DEFINITIONS, JSON, &definition(spec)).await;
+    define_as(target, &definition(spec)).await;
+}
+
+async fn define_as(target: &Target, definition: &Value) {
+    let (code, answer) = ask(target, Method::POST, DEFINITIONS, JSON, definition).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
     until(target, DEFINITION, |_, definition| is_established(definition)).await;
     let (code, list) = get(target, WIDGETS).await;
@@ -140,6 +144,147 @@ async fn objects_are_pruned_filled_in_and_checked_as_the_definition_says() {
     )
     .await;
     assert_eq!(code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+}
+
+/// What a write is refused with.
+async fn refused(target: &Target, method: Method, path: &str, media_type: &str, body: &Value) -> String {
+    let (code, answer) = ask(target, method, path, media_type, body).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    let message = answer["message"].as_str().unwrap_or_default();
+    message
+        .split_once(" is invalid: ")
+        .map_or(message, |(_, why)| why)
+        .to_owned()
+}
+
+#[tokio::test]
+async fn rules_hold_on_every_way_of_writing() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let replicas = json!({"type": "object", "properties": {"replicas": {"type": "integer"}}});
+    let mut spec = replicas.clone();
+    spec["properties"]["fixed"] = json!({
+        "type": "string",
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed is immutable"}],
+    });
+    spec["x-kubernetes-validations"] = json!([{"rule": "!has(self.replica)"}]);
+    let broken = refused(&target, Method::POST, DEFINITIONS, JSON, &definition(&spec)).await;
+    assert!(
+        broken.contains("compilation failed: ERROR: <input>:1:5: undefined field 'replica'"),
+        "{broken}"
+    );
+
+    spec["x-kubernetes-validations"] = json!([{
+        "rule": "!has(self.replicas) || self.replicas <= 5",
+        "messageExpression": "'%d are too many'.format([self.replicas])",
+        "fieldPath": ".replicas",
+        "reason": "FieldValueForbidden",
+    }]);
+    let mut definition = definition(&spec);
+    let version = &mut definition["spec"]["versions"][0];
+    version["subresources"]["scale"] =
+        json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    let schema = &mut version["schema"]["openAPIV3Schema"];
+    schema["properties"]["status"] = replicas;
+    schema["x-kubernetes-validations"] = json!([{
+        "rule": "!has(self.status) || self.status.replicas <= self.spec.replicas",
+        "message": "status above spec",
+    }]);
+    define_as(&target, &definition).await;
+
+    const TOO_MANY: &str = "spec.replicas: Forbidden: 6 are too many";
+    let (path, too_many) = (format!("{WIDGETS}/one"), json!({"spec": {"replicas": 6}}));
+    let sent = |spec: Value| widget("one", &spec);
+    let made = refused(&target, Method::POST, WIDGETS, JSON, &sent(json!({"replicas": 6}))).await;
+    assert_eq!(made, TOO_MANY);
+    let applied = format!("{path}?fieldManager=tests");
+    let why = refused(&target, Method::PATCH, &applied, APPLY, &sent(json!({"replicas": 6}))).await;
+    assert_eq!(why, TOO_MANY);
+    let (code, _) = ask(
+        &target,
+        Method::PATCH,
+        &applied,
+        APPLY,
+        &sent(json!({"replicas": 3, "fixed": "a"})),
+    )
+    .await;
+    assert_eq!(code, StatusCode::CREATED);
+    assert_eq!(refused(&target, Method::PATCH, &path, MERGE, &too_many).await, TOO_MANY);
+    let scale = format!("{path}/scale");
+    assert_eq!(
+        refused(&target, Method::PATCH, &scale, MERGE, &too_many).await,
+        TOO_MANY
+    );
+    let (_, mut now) = get(&target, &path).await;
+    now["spec"]["fixed"] = json!("b");
+    assert_eq!(
+        refused(&target, Method::PUT, &path, JSON, &now).await,
+        r#"spec.fixed: Invalid value: "b": fixed is immutable"#
+    );
+    let status = format!("{path}/status");
+    assert_eq!(
+        refused(
+            &target,
+            Method::PATCH,
+            &status,
+            MERGE,
+            &json!({"status": {"replicas": 4}})
+        )
+        .await,
+        "<nil>: Invalid value: status above spec"
+    );
+    let (code, _) = ask(
+        &target,
+        Method::PATCH,
+        &status,
+        MERGE,
+        &json!({"status": {"replicas": 3}}),
+    )
+    .await;
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(
+        refused(&target, Method::PATCH, &scale, MERGE, &json!({"spec": {"replicas": 2}})).await,
+        "<nil>: Invalid value: status above spec"
+    );
+}
+
+#[tokio::test]
+async fn a_rule_that_comes_later_warns_of_what_is_as_it_was() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let mut spec = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
+    define(&target, &spec).await;
+    let bad = widget("one", &json!({"a": "bad"}));
+    let (code, _) = ask(&target, Method::POST, WIDGETS, JSON, &bad).await;
+    assert_eq!(code, StatusCode::CREATED);
+    spec["properties"]["a"]["x-kubernetes-validations"] = json!([{"rule": "self != 'bad'", "message": "a is bad"}]);
+    spec["properties"]["b"]["x-kubernetes-validations"] = json!([{"rule": "self != 'no'"}]);
+    let (_, mut changed) = get(&target, DEFINITION).await;
+    changed["spec"] = definition(&spec)["spec"].clone();
+    let (code, _) = ask(&target, Method::PUT, DEFINITION, JSON, &changed).await;
+    assert_eq!(code, StatusCode::OK);
+
+    const WRONG: &str = r#"spec.a: Invalid value: "bad": a is bad"#;
+    let other = widget("two", &json!({"a": "bad"}));
+    assert_eq!(refused(&target, Method::POST, WIDGETS, JSON, &other).await, WRONG);
+    let path = format!("{WIDGETS}/one");
+    let mut connection = target.connect().await.unwrap();
+    for (body, code, warned) in [
+        (json!({"spec": {"b": "1"}}), StatusCode::OK, true),
+        (json!({"spec": {"b": "no"}}), StatusCode::UNPROCESSABLE_ENTITY, true),
+        (json!({"spec": {"a": "good"}}), StatusCode::OK, false),
+        (json!({"spec": {"a": "bad"}}), StatusCode::UNPROCESSABLE_ENTITY, false),
+    ] {
+        let answer = connection
+            .open(Method::PATCH, &path, MERGE, Bytes::from(body.to_string()))
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), code, "{body}");
+        let warnings: Vec<_> = answer.headers().get_all("warning").iter().cloned().collect();
+        let expected = warned.then(|| format!("299 - {WRONG:?}"));
+        assert_eq!(warnings, Vec::from_iter(expected), "{body}");
+        answer.into_body().collect().await.unwrap();
+    }
 }
 
 #[tokio::test]

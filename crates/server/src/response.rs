@@ -120,7 +120,6 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
     if retry_after > 0 {
         response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
     }
-    add_warnings(response.headers_mut(), &error.status().warnings);
     response
 }
 
@@ -169,6 +168,14 @@ mod tests {
         add_warnings(&mut headers, &warnings);
         let all: Vec<_> = headers.get_all(header::WARNING).iter().collect();
         assert_eq!(all, [r#"299 - "unknown field \"spec.a\"""#, r#"299 - "b""#]);
+    }
+
+    #[test]
+    fn an_error_warns_once() {
+        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let refusal = ApiError::bad_request("no").with_warnings(vec!["odd".to_owned()]);
+        let response = error(&messages, &refusal, &Representation::default());
+        assert_eq!(response.headers().get_all(header::WARNING).iter().count(), 1);
     }
 
     #[test]

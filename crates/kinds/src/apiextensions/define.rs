@@ -72,6 +72,7 @@ pub(crate) fn define(defining: &DefiningObject, before: Option<&Arc<Resource>>) 
             fingerprint,
             schemas: Vec::new(),
         },
+        known.map(|(_, definition)| definition),
     )
     .map(Arc::new)
 }
@@ -98,7 +99,7 @@ pub(crate) fn condition(object: &Value, of: &str) -> bool {
     })
 }
 
-fn resource(defining: &DefiningObject, mut definition: Definition) -> Option<Resource> {
+fn resource(defining: &DefiningObject, mut definition: Definition, before: Option<&Definition>) -> Option<Resource> {
     let (object, names) = (&defining.object, defining.object.at(&["status", "acceptedNames"])?);
     let text = |value: &Value, name: &str| value.str_at(&[name]).map(SmolStr::new).unwrap_or_default();
     let texts = |name: &str| -> Vec<SmolStr> {
@@ -120,7 +121,7 @@ fn resource(defining: &DefiningObject, mut definition: Definition) -> Option<Res
     let mut all = Vec::new();
     let mut served = Vec::new();
     for (at, version) in versions.iter().enumerate() {
-        let known = version_of(defining, &group, at, version);
+        let known = version_of(defining, &group, at, version, before);
         if version.get("served").and_then(Value::as_bool) == Some(true) {
             served.push(served_version(version, &known, &group, &kind, names, &hash));
         }
@@ -175,8 +176,15 @@ fn resource(defining: &DefiningObject, mut definition: Definition) -> Option<Res
 }
 
 /// What is known of a version, whether it is served or not.
-fn version_of(defining: &DefiningObject, group: &str, at: usize, version: &Value) -> Version {
+fn version_of(
+    defining: &DefiningObject,
+    group: &str,
+    at: usize,
+    version: &Value,
+    before: Option<&Definition>,
+) -> Version {
     let name = SmolStr::new(version.str_at(&["name"]).unwrap_or_default());
+    let api_version = format_smolstr!("{group}/{name}");
     let read = Arc::clone(&defining.read);
     let source: SchemaSource = Arc::new(move || {
         let object = read();
@@ -184,9 +192,15 @@ fn version_of(defining: &DefiningObject, group: &str, at: usize, version: &Value
         versions.get(at)?.at(&["schema", "openAPIV3Schema"]).cloned()
     });
     let deprecated = version.get("deprecated").and_then(Value::as_bool) == Some(true);
+    let schema = CustomSchema::new(source, Arc::clone(&defining.types));
+    let mut known = before.into_iter().flat_map(|before| &before.schemas);
+    let known = known.find(|(known, _)| *known == api_version);
     Version {
-        api_version: format_smolstr!("{group}/{name}"),
-        schema: Arc::new(CustomSchema::new(source, Arc::clone(&defining.types))),
+        api_version,
+        schema: Arc::new(match known {
+            Some((_, before)) => schema.after(before),
+            None => schema,
+        }),
         deprecation: deprecated.then(|| version.str_at(&["deprecationWarning"]).unwrap_or_default().to_owned()),
         has_status: version.at(&["subresources", "status"]).is_some(),
         scale: version.at(&["subresources", "scale"]).map(scale_fields),

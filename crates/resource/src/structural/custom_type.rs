@@ -1,6 +1,6 @@
 //! The type of the objects of a custom resource in one version.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_value::Value;
@@ -23,6 +23,8 @@ pub struct CustomSchema {
     source: SchemaSource,
     types: Arc<TypeTable>,
     made: OnceLock<Arc<CustomType>>,
+    /// The type in the state of the definition before, until this one is made.
+    before: Mutex<Option<Arc<CustomType>>>,
 }
 
 impl CustomSchema {
@@ -32,7 +34,18 @@ impl CustomSchema {
             source,
             types,
             made: OnceLock::new(),
+            before: Mutex::new(None),
         }
+    }
+
+    /// The same, where the version was of another schema before: if it says the same, its type goes on with all that was made
+    /// of it, such as compiled rules.
+    #[must_use]
+    pub fn after(self, before: &CustomSchema) -> Self {
+        let unmade = || before.before.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = before.made.get().cloned().or_else(unmade);
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = before;
+        self
     }
 
     /// The JSON schema, made anew.
@@ -44,7 +57,11 @@ impl CustomSchema {
     pub fn get(&self) -> &Arc<CustomType> {
         self.made.get_or_init(|| {
             let schema = (self.source)();
-            Arc::new(CustomType::new(schema.as_ref(), Arc::clone(&self.types)))
+            let made = CustomType::new(schema.as_ref(), Arc::clone(&self.types));
+            let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+            before
+                .filter(|before| before.root == made.root && Arc::ptr_eq(&before.types, &made.types))
+                .unwrap_or_else(|| Arc::new(made))
         })
     }
 }
@@ -226,3 +243,53 @@ const BLOCKING: [FieldErrorKind; 5] = [
     FieldErrorKind::TooMany,
     FieldErrorKind::TypeInvalid,
 ];
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    fn schema(text: &'static str, types: &Arc<TypeTable>) -> CustomSchema {
+        let source: SchemaSource = Arc::new(move || json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
+        CustomSchema::new(source, Arc::clone(types))
+    }
+
+    #[test]
+    fn a_type_goes_on_where_its_schema_says_the_same() {
+        let types = Arc::new(TypeTable::default());
+        let text = r#"{"type":"object","properties":{"a":{"type":"string","pattern":"a","x-kubernetes-validations":[{"rule":
+            "self == 'a'"}]}}}"#;
+        let first = schema(text, &types);
+        let of = Arc::clone(first.get());
+        // A state that nobody looked at hands on what it was given.
+        let second = schema(text, &types).after(&first);
+        let third = schema(text, &types).after(&second);
+        assert!(Arc::ptr_eq(third.get(), &of));
+        let other = schema(
+            r#"{"type":"object","properties":{"a":{"type":"string","pattern":"b"}}}"#,
+            &types,
+        )
+        .after(&third);
+        assert!(!Arc::ptr_eq(other.get(), &of));
+    }
+
+    #[test]
+    fn what_was_wrong_and_is_as_it_was_is_forgiven() {
+        let text = r#"{"type":"object","properties":{"a":{"type":"integer","minimum":5},"s":{"type":"array","items":{"type":"integer"},
+            "x-kubernetes-list-type":"set"}}}"#;
+        let types = Arc::new(TypeTable::default());
+        let of = schema(text, &types);
+        let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        let told = |new: &str, old: &str| {
+            let (new, old) = (value(new), value(old));
+            let mut errors = of.get().validate_schema(&new, Some(&old));
+            of.get().validate_rest(&new, Some(&old), &mut errors);
+            errors.len()
+        };
+        assert_eq!(told(r#"{"a":1}"#, r#"{"a":1}"#), 0);
+        assert_eq!(told(r#"{"a":2}"#, r#"{"a":1}"#), 1);
+        assert_eq!(told(r#"{"s":[1,1]}"#, r#"{"s":[2,2]}"#), 0);
+        assert_eq!(told(r#"{"s":[1,1]}"#, r#"{"s":[2]}"#), 1);
+    }
+}

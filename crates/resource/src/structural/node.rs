@@ -9,7 +9,7 @@ use crate::schema::{ListType, MapType};
 const MAX_DEPTH: usize = 128;
 
 /// A schema, or a value validation within `allOf` and its like.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Node {
     /// What JSON values there are; `None` where the schema names no type.
     pub kind: Option<JsonType>,
@@ -44,7 +44,7 @@ pub struct Node {
 }
 
 /// What is found in a schema or below it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Within {
     /// A default.
     pub(super) defaults: bool,
@@ -57,7 +57,7 @@ pub(super) struct Within {
 }
 
 /// What a schema says of fields that it does not name.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub enum Additional {
     /// Nothing.
     #[default]
@@ -115,7 +115,7 @@ impl JsonType {
 }
 
 /// What values must satisfy beyond their type.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Checks {
     /// The name of the form of texts and numbers; empty for none, and where no check is known for it.
     pub format: SmolStr,

@@ -16,6 +16,12 @@ pub struct Pattern {
     compiled: OnceLock<Option<Regex>>,
 }
 
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
 /// Why a regular expression cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]

@@ -172,7 +172,7 @@ impl<'a> Pipeline<'a> {
         let mut errors = validate_metadata_update(&object, stored, resource.has_strict_finalizers());
         errors.extend(strategy.validate_update(&call, &object, stored));
         if let Err(refused) = self.refuse_invalid(&name, errors) {
-            let warnings = std::mem::take(&mut call.beside.borrow_mut().warnings);
+            warnings.append(&mut call.beside.borrow_mut().warnings);
             return Err(refused.with_warnings(warnings));
         }
         admission
