@@ -3,15 +3,10 @@
 use std::ops::ControlFlow;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_resource::{Field, FieldError, FieldPath};
 
-use super::initial::{differs_from_fixed, schemas};
-use super::{EXEMPT, validate_conditions};
+use super::EXEMPT;
 use crate::validation::{Errors, report};
-
-/// What only FlowSchemas do.
-pub(crate) struct FlowSchema;
 
 const ALL: &str = "*";
 const MOST: i64 = 10_000;
@@ -33,35 +28,8 @@ const SUBJECTS: [(&str, &str); 3] = [
     ("User", "user"),
 ];
 
-impl Strategy for FlowSchema {
-    fn initial_objects(&self) -> Vec<Value> {
-        schemas()
-    }
-
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-        let mut errors = Errors::new();
-        let spec = root.child("spec");
-        validate_spec(&spec, name, &mut errors);
-        if differs_from_fixed(object) {
-            errors.push(spec.invalid(format!("spec of '{name}' must equal the fixed value")));
-        }
-        validate_conditions(&root, &mut errors);
-        errors
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
-        if context.subresource == Some("status") {
-            let mut errors = Errors::new();
-            validate_conditions(&Field::root(object), &mut errors);
-            return errors;
-        }
-        self.validate(context, object)
-    }
-}
-
-fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
+/// Reports what is wrong with the specification of the object of that name.
+pub(super) fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     let precedence = spec.child("matchingPrecedence");
     let number = precedence.number().unwrap_or_default();
     if number <= 0 {

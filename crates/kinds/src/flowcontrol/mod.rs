@@ -8,7 +8,8 @@ mod prioritylevelconfiguration;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_resource::{Field, FieldError, Strategy};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::validation::Errors;
@@ -16,10 +17,51 @@ use crate::validation::Errors;
 /// The strategy of a kind of the group that has one.
 pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
     Some(match resource {
-        "flowschemas" => Arc::new(flowschema::FlowSchema),
-        "prioritylevelconfigurations" => Arc::new(prioritylevelconfiguration::PriorityLevelConfiguration),
+        "flowschemas" => Arc::new(FlowControl {
+            initial_objects: initial::schemas,
+            validate_spec: flowschema::validate_spec,
+        }),
+        "prioritylevelconfigurations" => Arc::new(FlowControl {
+            initial_objects: initial::levels,
+            validate_spec: prioritylevelconfiguration::validate_spec,
+        }),
         _ => return None,
     })
+}
+
+/// What the kinds of the group do alike.
+struct FlowControl {
+    initial_objects: fn() -> Vec<Value>,
+    /// Reports what is wrong with a specification, given the name of its object.
+    validate_spec: fn(&Field<'_, '_>, &str, &mut Errors),
+}
+
+impl Strategy for FlowControl {
+    fn initial_objects(&self) -> Vec<Value> {
+        (self.initial_objects)()
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+        let mut errors = Errors::new();
+        let spec = root.child("spec");
+        (self.validate_spec)(&spec, name, &mut errors);
+        if initial::differs_from_fixed(object) {
+            errors.push(spec.invalid(format!("spec of '{name}' must equal the fixed value")));
+        }
+        validate_conditions(&root, &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        if context.subresource == Some("status") {
+            let mut errors = Errors::new();
+            validate_conditions(&Field::root(object), &mut errors);
+            return errors;
+        }
+        self.validate(context, object)
+    }
 }
 
 /// The name of the schema and of the level of what is never held up.

@@ -1,14 +1,9 @@
 //! PriorityLevelConfigurations: how many requests of a level may run, and what becomes of the others.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_resource::Field;
 
-use super::initial::{differs_from_fixed, levels};
-use super::{EXEMPT, validate_conditions};
+use super::EXEMPT;
 use crate::validation::Errors;
-
-/// What only PriorityLevelConfigurations do.
-pub(crate) struct PriorityLevelConfiguration;
 
 const OF_EXEMPT: &str = "Exempt";
 const LIMITED: &str = "Limited";
@@ -16,35 +11,8 @@ const QUEUES: i64 = 10_000_000;
 /// As many bits as the hash has that deals a flow its queues.
 const HASH_BITS: f64 = 60.0;
 
-impl Strategy for PriorityLevelConfiguration {
-    fn initial_objects(&self) -> Vec<Value> {
-        levels()
-    }
-
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-        let spec = root.child("spec");
-        validate_spec(&spec, name, &mut errors);
-        if differs_from_fixed(object) {
-            errors.push(spec.invalid(format!("spec of '{name}' must equal the fixed value")));
-        }
-        validate_conditions(&root, &mut errors);
-        errors
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
-        if context.subresource == Some("status") {
-            let mut errors = Errors::new();
-            validate_conditions(&Field::root(object), &mut errors);
-            return errors;
-        }
-        self.validate(context, object)
-    }
-}
-
-fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
+/// Reports what is wrong with the specification of the object of that name.
+pub(super) fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     let (sort, limited, exempt) = (spec.child("type"), spec.child("limited"), spec.child("exempt"));
     if (name == EXEMPT) != (sort.text() == OF_EXEMPT) {
         errors.push(sort.invalid_text("must be 'Exempt' if and only if `name` is 'exempt'"));
