@@ -14,6 +14,8 @@ use crate::validation::{Errors, one_of, report, required_text, resources};
 pub(super) struct PodParts<'a, 'v> {
     pub(super) volumes: &'a Volumes<'v>,
     pub(super) rules: PodRules,
+    /// Whether its users are those of the host.
+    pub(super) host_users: bool,
     pub(super) restart_policy: &'v str,
 }
 
@@ -150,7 +152,7 @@ fn validate_container(container: &Field<'_, '_>, pod: &PodParts<'_, '_>, errors:
     );
     resources::validate_container_resources(&container.child("resources"), errors);
     validate_resize_policy(&container.child("resizePolicy"), pod.restart_policy, errors);
-    security::validate_container_security(&container.child("securityContext"), pod.rules, errors);
+    security::validate_container_security(&container.child("securityContext"), pod, errors);
 }
 
 fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {

@@ -41,6 +41,7 @@ pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules, errors: &
     let pod = containers::PodParts {
         volumes: &volumes,
         rules,
+        host_users: security::shares_users(spec),
         restart_policy: spec.child("restartPolicy").text(),
     };
     containers::validate_all(spec, &pod, errors);
@@ -221,6 +222,23 @@ mod tests {
         assert_eq!(
             of_container("securityContext: {privileged: true}"),
             ["spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy"]
+        );
+    }
+
+    #[test]
+    fn users_of_their_own_go_with_an_unmasked_proc_and_with_nothing_of_the_host() {
+        assert_eq!(
+            of_container("securityContext: {procMount: Unmasked}"),
+            [
+                "spec.containers[0].securityContext.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false to use \
+                 `Unmasked`"
+            ]
+        );
+        let own = "hostUsers: false, containers: [{name: c, image: i, securityContext: {procMount: Unmasked}}]";
+        assert!(of(own).is_empty());
+        assert_eq!(
+            of(&format!("{own}, hostPID: true")),
+            ["spec.HostPID: Forbidden: when `hostUsers` is false"]
         );
     }
 

@@ -2,7 +2,7 @@
 
 use holdfast_resource::Field;
 
-use super::PodRules;
+use super::containers::PodParts;
 use crate::validation::{Errors, numbers, optional_one_of};
 
 /// Checks the security context of a Pod and what of the host it shares.
@@ -18,6 +18,18 @@ pub(super) fn validate_pod_security(spec: &Field<'_, '_>, errors: &mut Errors) {
     if shared.is_true() && spec.child("hostPID").is_true() {
         errors.push(shared.invalid("ShareProcessNamespace and HostPID cannot both be enabled."));
     }
+    if !shares_users(spec) {
+        // Two of the fields are named as in the reference's own types.
+        for (part, shown) in [
+            ("hostNetwork", "hostNetwork"),
+            ("hostPID", "HostPID"),
+            ("hostIPC", "HostIPC"),
+        ] {
+            if spec.child(part).is_true() {
+                errors.push(spec.child(shown).forbidden("when `hostUsers` is false"));
+            }
+        }
+    }
     validate_sysctls(&context.child("sysctls"), errors);
     optional_one_of(
         &context.child("fsGroupChangePolicy"),
@@ -28,10 +40,16 @@ pub(super) fn validate_pod_security(spec: &Field<'_, '_>, errors: &mut Errors) {
     optional_one_of(&context.child("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
 }
 
+/// Whether the users in containers are those of the host.
+pub(super) fn shares_users(spec: &Field<'_, '_>) -> bool {
+    let host_users = spec.child("hostUsers");
+    !host_users.is_set() || host_users.is_true()
+}
+
 /// Checks the security context of a container.
-pub(super) fn validate_container_security(context: &Field<'_, '_>, rules: PodRules, errors: &mut Errors) {
+pub(super) fn validate_container_security(context: &Field<'_, '_>, pod: &PodParts<'_, '_>, errors: &mut Errors) {
     let privileged = context.child("privileged");
-    if privileged.is_true() && !rules.allow_privileged {
+    if privileged.is_true() && !pod.rules.allow_privileged {
         errors.push(privileged.forbidden("disallowed by cluster policy"));
     }
     numbers::id(&context.child("runAsUser"), errors);
@@ -52,7 +70,11 @@ pub(super) fn validate_container_security(context: &Field<'_, '_>, rules: PodRul
             );
         }
     }
-    optional_one_of(&context.child("procMount"), &["Default", "Unmasked"], errors);
+    let mount = context.child("procMount");
+    optional_one_of(&mount, &["Default", "Unmasked"], errors);
+    if pod.host_users && mount.text() == "Unmasked" {
+        errors.push(mount.invalid("`hostUsers` must be false to use `Unmasked`"));
+    }
     validate_profiles(context, errors);
 }
 
