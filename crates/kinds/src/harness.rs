@@ -245,6 +245,9 @@ impl Harness {
         let mut object = self.read(text);
         let shown = object.clone();
         let result = self.call(&shown, None, None, |resource, context| {
+            if !plugin.concerns(context, resource) {
+                return Ok(());
+            }
             plugin.mutate(context, resource, Some(&mut object), None)?;
             plugin.validate(context, resource, Some(&object), None)
         });
@@ -289,7 +292,9 @@ impl Harness {
         let plugins = admission::all_plugins();
         let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
         self.call(object, old, None, |resource, context| {
-            plugin.validate(context, resource, Some(object), old).unwrap();
+            if plugin.concerns(context, resource) {
+                plugin.validate(context, resource, Some(object), old).unwrap();
+            }
             std::mem::take(&mut context.beside.borrow_mut().warnings)
         })
     }

@@ -242,7 +242,7 @@ impl World {
         old: Option<&Value>,
     ) -> Result<Value, Refusal> {
         let resource = &target.resource;
-        for plugin in &self.plugins {
+        for plugin in self.plugins.iter().filter(|plugin| plugin.concerns(context, resource)) {
             plugin.mutate(context, resource, Some(&mut object), old)?;
         }
         let version = resource.version(&target.version).unwrap();
@@ -281,7 +281,7 @@ impl World {
                 invalid(errors)?;
             }
         }
-        for plugin in &self.plugins {
+        for plugin in self.plugins.iter().filter(|plugin| plugin.concerns(context, resource)) {
             plugin.validate(context, resource, Some(&object), old)?;
         }
         let api_version = resource.storage.as_ref().unwrap().api_version.clone();
@@ -678,7 +678,8 @@ fn exercise(world: &World, target: &Target, object: &Value, old: &Value) {
         };
         let mut changed = object.clone();
         strategy.default_fields("v1", &mut changed);
-        for plugin in &world.plugins {
+        let plugins = world.plugins.iter();
+        for plugin in plugins.filter(|plugin| plugin.concerns(&context, &target.resource)) {
             let _ = plugin.mutate(&context, &target.resource, Some(&mut changed), Some(old));
         }
         let _ = strategy.prepare_for_update(&context, &mut changed, old);

@@ -9,6 +9,7 @@
 
 pub mod access;
 mod action;
+mod admission;
 mod field;
 mod field_error;
 pub mod jsonpath;
@@ -26,6 +27,7 @@ pub mod table;
 pub mod version_order;
 
 pub use action::{Action, Connection, Parameter, Step};
+pub use admission::{AdmissionPlugin, Charge, Interest};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
@@ -38,6 +40,5 @@ pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, strategic_merge,
 };
 pub use strategy::{
-    AdmissionPlugin, Beside, Charge, ConversionError, DefiningObject, Lookup, Operation, OutcomeCall, Refusal,
-    Strategy, Virtual, WriteContext,
+    Beside, ConversionError, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext,
 };

@@ -331,6 +331,20 @@ pub trait Lookup: Sync {
     /// Shows each object of the resource in `namespace` (in all where it is empty) until `visit` breaks off.
     fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>);
 
+    /// As [`Lookup::list`], for those who keep what they made of an object: shows the revision at which each was written (0
+    /// where that is not known) and reads it only for those who ask.
+    fn list_revisions(
+        &self,
+        resource: &GroupResource,
+        namespace: &str,
+        visit: &mut dyn FnMut(u64, &dyn Fn() -> Value),
+    ) {
+        self.list(resource, namespace, &mut |object| {
+            visit(0, &|| object.clone());
+            ControlFlow::Continue(())
+        });
+    }
+
     /// Whether the store takes writes, as far as is known.
     ///
     /// # Errors
@@ -414,60 +428,5 @@ impl Refusal {
             message: message.into(),
             causes: Vec::new(),
         }
-    }
-}
-
-/// A status that is stored together with a write, in the server's own name: both are stored or neither is.
-#[derive(Clone, Debug)]
-pub struct Charge {
-    /// The resource of the object whose status changes.
-    pub resource: GroupResource,
-    /// The object with its new status; the rest of it is as the lookup showed it.
-    pub object: Value,
-}
-
-/// A check or change that all writes pass through, whatever the kind; what kube-apiserver calls an admission plugin.
-pub trait AdmissionPlugin: Send + Sync {
-    /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
-    fn name(&self) -> &'static str;
-
-    /// Changes the object, or refuses the write. `object` is `None` for deletions, `old` for creations.
-    fn mutate(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: Option<&mut Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
-        let _ = (context, resource, object, old);
-        Ok(())
-    }
-
-    /// Refuses the write, after all changes are made. `object` is `None` for deletions, `old` for creations.
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
-        let _ = (context, resource, object, old);
-        Ok(())
-    }
-
-    /// What the write takes from what is limited, after all else agreed to it. `object` is as it will be stored; `old` reads
-    /// the object in place, for updates. Asked again where another write takes from the same objects and is faster.
-    ///
-    /// # Errors
-    /// Where too little is left.
-    fn charge(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: &Value,
-        old: Option<&dyn Fn() -> Value>,
-    ) -> Result<Vec<Charge>, Refusal> {
-        let _ = (context, resource, object, old);
-        Ok(Vec::new())
     }
 }

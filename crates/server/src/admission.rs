@@ -1,29 +1,71 @@
 //! The chain of admission plugins that every write passes through
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
 
+use std::collections::HashMap;
+
 use holdfast_resource::{AdmissionPlugin, Charge, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-/// Admission plugins in their order.
+/// Admission plugins in their order. Each is asked about the writes alone that it has to do with.
 #[derive(Default)]
-pub struct AdmissionChain(Vec<Box<dyn AdmissionPlugin>>);
+pub struct AdmissionChain {
+    plugins: Vec<Box<dyn AdmissionPlugin>>,
+    /// The plugins, by their places, that may have to do with resources of a plural name that any of them names.
+    named: HashMap<&'static str, Vec<usize>>,
+    /// Those that have to do with resources that none of them names.
+    others: Vec<usize>,
+}
 
 impl AdmissionChain {
     /// A chain of these plugins.
     pub fn new(plugins: Vec<Box<dyn AdmissionPlugin>>) -> Self {
-        Self(plugins)
+        let wanted = |plugin: &dyn AdmissionPlugin| -> Vec<&'static str> {
+            let interests = plugin.interests().iter();
+            interests.map(|interest| interest.resource).collect()
+        };
+        let wanting = |plural: &str| -> Vec<usize> {
+            let wants = |plugin: &dyn AdmissionPlugin| {
+                let wanted = wanted(plugin);
+                wanted.contains(&ANY) || wanted.contains(&plural)
+            };
+            let all = plugins.iter().enumerate();
+            all.filter(|(_, plugin)| wants(plugin.as_ref()))
+                .map(|(at, _)| at)
+                .collect()
+        };
+        let names = plugins.iter().flat_map(|plugin| wanted(plugin.as_ref()));
+        let named = names.filter(|name| *name != ANY).map(|name| (name, wanting(name)));
+        Self {
+            named: named.collect(),
+            others: wanting(ANY),
+            plugins,
+        }
     }
 
     /// The chain with those plugins alone for the name of which `keep` says so.
     #[must_use]
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Self {
-        self.0.retain(|plugin| keep(plugin.name()));
-        self
+        self.plugins.retain(|plugin| keep(plugin.name()));
+        Self::new(self.plugins)
     }
 
     /// The names of the plugins, in their order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.0.iter().map(|plugin| plugin.name())
+        self.plugins.iter().map(|plugin| plugin.name())
+    }
+
+    /// The plugins that a write concerns.
+    fn concerned<'a>(
+        &'a self,
+        context: &'a WriteContext<'_>,
+        resource: &'a Resource,
+    ) -> impl Iterator<Item = &'a dyn AdmissionPlugin> {
+        let places = self.named.get(resource.plural.as_str()).unwrap_or(&self.others);
+        places
+            .iter()
+            .filter_map(|place| self.plugins.get(*place))
+            .map(AsRef::as_ref)
+            .filter(|plugin| plugin.concerns(context, resource))
     }
 
     /// Lets each plugin change the object. `object` is `None` for deletions, `old` for creations.
@@ -37,8 +79,8 @@ impl AdmissionChain {
         mut object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let mut plugins = self.0.iter();
-        plugins.try_for_each(|plugin| plugin.mutate(context, resource, object.as_deref_mut(), old))
+        self.concerned(context, resource)
+            .try_for_each(|plugin| plugin.mutate(context, resource, object.as_deref_mut(), old))
     }
 
     /// Lets each plugin refuse the write. `object` is `None` for deletions, `old` for creations.
@@ -52,8 +94,8 @@ impl AdmissionChain {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let mut plugins = self.0.iter();
-        plugins.try_for_each(|plugin| plugin.validate(context, resource, object, old))
+        self.concerned(context, resource)
+            .try_for_each(|plugin| plugin.validate(context, resource, object, old))
     }
 
     /// What the write takes from what is limited, once all else agreed to it. `old` reads the object in place, for updates.
@@ -68,9 +110,50 @@ impl AdmissionChain {
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
         let mut charges = Vec::new();
-        for plugin in &self.0 {
+        for plugin in self.concerned(context, resource) {
             charges.append(&mut plugin.charge(context, resource, object, old)?);
         }
         Ok(charges)
+    }
+}
+
+/// What stands for all resources in what plugins are interested in.
+const ANY: &str = "*";
+
+#[cfg(test)]
+mod tests {
+    use holdfast_resource::Interest;
+
+    use super::*;
+
+    /// A plugin of that name that wants to see new objects of that plural name.
+    struct Plugin(&'static str, [Interest; 1]);
+
+    impl AdmissionPlugin for Plugin {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn interests(&self) -> &[Interest] {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn plugins_are_found_in_their_order_by_what_they_want() {
+        let plugin = |name, plural| Box::new(Plugin(name, [Interest::in_new("", plural)])) as Box<dyn AdmissionPlugin>;
+        let plugins = vec![
+            plugin("a", "pods"),
+            plugin("b", "*"),
+            plugin("c", "pods"),
+            plugin("d", "nodes"),
+        ];
+        let chain = AdmissionChain::new(plugins);
+        assert_eq!(chain.named["pods"], [0, 1, 2]);
+        assert_eq!(chain.named["nodes"], [1, 3]);
+        assert_eq!(chain.others, [1]);
+        let fewer = chain.only(|name| name != "b");
+        assert_eq!(fewer.named["pods"], [0, 1]);
+        assert!(fewer.others.is_empty());
     }
 }

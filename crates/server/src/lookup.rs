@@ -40,6 +40,20 @@ impl Lookup for SnapshotLookup<'_> {
         }
     }
 
+    fn list_revisions(
+        &self,
+        resource: &GroupResource,
+        namespace: &str,
+        visit: &mut dyn FnMut(u64, &dyn Fn() -> Value),
+    ) {
+        let resource = self.registry.resource(resource);
+        if let Some(storage) = resource.and_then(|resource| resource.storage.as_ref()) {
+            for entry in self.snapshot.range(storage.namespace_prefix(namespace).as_bytes()) {
+                visit(entry.mod_revision(), &|| objects::tree(entry));
+            }
+        }
+    }
+
     fn storage_health(&self) -> Result<(), String> {
         if self.failing {
             return Err("the last write to the store failed".to_owned());

@@ -1,14 +1,14 @@
-use holdfast_resource::{AdmissionPlugin, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Interest, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-use super::{creates, default_class};
+use super::default_class;
 
 /// An object that names no class gets the default one, if there is one.
 pub(super) struct DefaultClass {
     /// The name of the plugin.
     name: &'static str,
-    /// Which objects have a class: their group and plural name.
-    objects: (&'static str, &'static str),
+    /// Which objects have a class.
+    objects: [Interest; 1],
     /// The field of `spec` that names it.
     field: &'static str,
     /// The annotation that named it before there was a field for it.
@@ -22,7 +22,7 @@ pub(super) struct DefaultClass {
 /// Claims get a storage class.
 pub(super) const STORAGE: DefaultClass = DefaultClass {
     name: "DefaultStorageClass",
-    objects: ("", "persistentvolumeclaims"),
+    objects: [Interest::in_new("", "persistentvolumeclaims")],
     field: "storageClassName",
     old_annotation: "volume.beta.kubernetes.io/storage-class",
     classes: ("storage.k8s.io", "storageclasses"),
@@ -32,7 +32,7 @@ pub(super) const STORAGE: DefaultClass = DefaultClass {
 /// Ingresses get an ingress class.
 pub(super) const INGRESS: DefaultClass = DefaultClass {
     name: "DefaultIngressClass",
-    objects: ("networking.k8s.io", "ingresses"),
+    objects: [Interest::in_new("networking.k8s.io", "ingresses")],
     field: "ingressClassName",
     old_annotation: "kubernetes.io/ingress.class",
     classes: ("networking.k8s.io", "ingressclasses"),
@@ -44,15 +44,18 @@ impl AdmissionPlugin for DefaultClass {
         self.name
     }
 
+    fn interests(&self) -> &[Interest] {
+        &self.objects
+    }
+
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
+        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let (group, plural) = self.objects;
-        let Some(object) = object.filter(|_| creates(context, resource, group, plural)) else {
+        let Some(object) = object else {
             return Ok(());
         };
         let named = object.at(&["spec", self.field]).is_some_and(|name| !name.is_null());

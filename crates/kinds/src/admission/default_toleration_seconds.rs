@@ -1,7 +1,5 @@
-use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
-
-use super::is_of;
 
 /// A Pod that does not say otherwise stays for five minutes on a node that is not ready or cannot be reached.
 pub(super) struct DefaultTolerationSeconds;
@@ -15,15 +13,24 @@ impl AdmissionPlugin for DefaultTolerationSeconds {
         "DefaultTolerationSeconds"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[Interest::in_objects(
+                "",
+                "pods",
+                &[Operation::Create, Operation::Update],
+            )]
+        }
+    }
+
     fn mutate(
         &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
+        _context: &WriteContext<'_>,
+        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let writes = context.operation != Operation::Delete && is_of(context, resource, "", "pods");
-        let Some(pod) = object.filter(|_| writes) else {
+        let Some(pod) = object else {
             return Ok(());
         };
         let root = Field::root(pod);

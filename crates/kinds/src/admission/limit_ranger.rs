@@ -1,26 +1,30 @@
 //! Limit ranges at work: <https://kubernetes.io/docs/concepts/policy/limit-range/>.
 
-use std::ops::ControlFlow;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use holdfast_resource::schema::quantity::Quantity;
-use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
+use parking_lot::Mutex;
 
 use super::group_resource;
 use crate::pod_resources::{amounts, of_containers};
 use crate::quota::Amounts;
 
 /// Fills in what containers leave out and refuses what does not keep to the limits of the namespace.
-pub(super) struct LimitRanger;
-
-const ANNOTATION: &str = "kubernetes.io/limit-ranger";
-
-/// What is limited.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Limited {
-    Pod,
-    Claim,
+#[derive(Default)]
+pub(super) struct LimitRanger {
+    /// What was read of limit ranges, by the revision at which each was written.
+    read: Mutex<HashMap<u64, Arc<Limits>>>,
 }
+
+/// How many limit ranges are kept as they were read. With more, all are read anew.
+const KEPT: usize = 1024;
+
+const CLAIMS: &str = "persistentvolumeclaims";
+const CONTAINER: &str = "Container";
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Both lists of containers that limits hold for, each with what it is called in the annotation.
 const CONTAINERS: [(&str, &str); 2] = [("containers", "container"), ("initContainers", "init container")];
@@ -30,6 +34,19 @@ impl AdmissionPlugin for LimitRanger {
         "LimitRanger"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[
+                Interest::in_new("", "pods"),
+                Interest {
+                    subresources: &["resize"],
+                    ..Interest::in_objects("", "pods", &[Operation::Update])
+                },
+                Interest::in_objects("", CLAIMS, &[Operation::Create, Operation::Update]),
+            ]
+        }
+    }
+
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -37,13 +54,11 @@ impl AdmissionPlugin for LimitRanger {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        if limited(context, resource, old) != Some(Limited::Pod) {
+        let Some(pod) = object.filter(|_| resource.plural != CLAIMS && !is_going(old)) else {
             return Ok(());
-        }
-        if let Some(pod) = object {
-            for range in ranges(context) {
-                fill_in(pod, &Field::root(&range));
-            }
+        };
+        for limits in self.limits(context) {
+            fill_in(pod, &limits);
         }
         Ok(())
     }
@@ -55,17 +70,17 @@ impl AdmissionPlugin for LimitRanger {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let (Some(limited), Some(object)) = (limited(context, resource, old), object) else {
+        let Some(object) = object.filter(|_| !is_going(old)) else {
             return Ok(());
         };
         let root = Field::root(object);
         let spec = root.child("spec");
-        for range in ranges(context) {
+        for limits in self.limits(context) {
             let mut faults = Vec::new();
-            for limit in Field::root(&range).child("spec").child("limits").items() {
-                match limited {
-                    Limited::Pod => check_pod(&limit, &spec, &mut faults),
-                    Limited::Claim => check_claim(&limit, &spec, &mut faults),
+            for limit in limits.iter() {
+                match resource.plural.as_str() {
+                    CLAIMS => check_claim(limit, &spec, &mut faults),
+                    _ => check_pod(limit, &spec, &mut faults),
                 }
             }
             if !faults.is_empty() {
@@ -76,29 +91,80 @@ impl AdmissionPlugin for LimitRanger {
     }
 }
 
-/// What this write is to keep to, if anything. The containers of a Pod stay as they are but for their resources, so that
-/// other updates need no look.
-fn limited(context: &WriteContext<'_>, resource: &Resource, old: Option<&Value>) -> Option<Limited> {
-    if !resource.group.is_empty() {
-        return None;
+impl LimitRanger {
+    /// What the limit ranges of the namespace say.
+    fn limits(&self, context: &WriteContext<'_>) -> Vec<Arc<Limits>> {
+        let mut found = Vec::new();
+        let of = group_resource("", "limitranges");
+        context
+            .lookup
+            .list_revisions(&of, context.namespace, &mut |revision, read| {
+                found.push(self.limits_at(revision, read));
+            });
+        found
     }
-    let limited = match (resource.plural.as_str(), context.operation, context.subresource) {
-        ("pods", Operation::Create, None) | ("pods", Operation::Update, Some("resize")) => Limited::Pod,
-        ("persistentvolumeclaims", Operation::Create | Operation::Update, None) => Limited::Claim,
-        _ => return None,
-    };
-    let going = old.is_some_and(|old| old.at(&["metadata", "deletionTimestamp"]).is_some());
-    (!going).then_some(limited)
+
+    fn limits_at(&self, revision: u64, read: &dyn Fn() -> Value) -> Arc<Limits> {
+        let known = self.read.lock().get(&revision).cloned();
+        known.unwrap_or_else(|| {
+            let limits = Arc::new(read_limits(&read()));
+            if revision != 0 {
+                let mut kept = self.read.lock();
+                if kept.len() >= KEPT {
+                    kept.clear();
+                }
+                kept.insert(revision, Arc::clone(&limits));
+            }
+            limits
+        })
+    }
 }
 
-fn ranges(context: &WriteContext<'_>) -> Vec<Value> {
-    let mut ranges = Vec::new();
-    let of = group_resource("", "limitranges");
-    context.lookup.list(&of, context.namespace, &mut |range| {
-        ranges.push(range.clone());
-        ControlFlow::Continue(())
-    });
-    ranges
+/// What a limit range says.
+type Limits = Vec<Limit>;
+
+/// Limits for one sort of things.
+struct Limit {
+    /// `Container`, `Pod` or `PersistentVolumeClaim`.
+    sort: String,
+    least: Amounts,
+    most: Amounts,
+    ratio: Amounts,
+    /// The requests that containers get that do not state them.
+    default_requests: Defaults,
+    /// The limits that containers get that do not state them.
+    default_limits: Defaults,
+}
+
+type Defaults = Vec<(String, Value)>;
+
+fn read_limits(range: &Value) -> Limits {
+    let root = Field::root(range);
+    let spec = root.child("spec");
+    let limits = spec.child("limits");
+    let read = |limit: Field<'_, '_>| {
+        let given = |part| {
+            let part = limit.child(part);
+            let entries = part.entries();
+            entries
+                .filter_map(|(name, amount)| Some((name.to_owned(), amount.value()?.clone())))
+                .collect()
+        };
+        Limit {
+            sort: limit.child("type").text().to_owned(),
+            least: amounts(&limit.child("min")),
+            most: amounts(&limit.child("max")),
+            ratio: amounts(&limit.child("maxLimitRequestRatio")),
+            default_requests: given("defaultRequest"),
+            default_limits: given("default"),
+        }
+    };
+    limits.items().map(read).collect()
+}
+
+/// What goes is not held to anything.
+fn is_going(old: Option<&Value>) -> bool {
+    old.is_some_and(|old| old.at(&["metadata", "deletionTimestamp"]).is_some())
 }
 
 /// Several faults are told in brackets, each once.
@@ -116,19 +182,10 @@ fn together(mut faults: Vec<String>) -> String {
 }
 
 /// Gives each container the requests and limits that it does not state, and says so in an annotation.
-fn fill_in(pod: &mut Value, range: &Field<'_, '_>) {
-    let (mut requests, mut limits) = (Vec::new(), Vec::new());
-    for limit in range.child("spec").child("limits").items() {
-        if limit.child("type").text() == "Container" {
-            for (list, part) in [(&mut requests, "defaultRequest"), (&mut limits, "default")] {
-                let part = limit.child(part);
-                list.extend(
-                    part.entries()
-                        .filter_map(|(name, amount)| Some((name, amount.value()?.clone()))),
-                );
-            }
-        }
-    }
+fn fill_in(pod: &mut Value, limits: &[Limit]) {
+    let of_containers = || limits.iter().filter(|limit| limit.sort == CONTAINER);
+    let requests: Vec<_> = of_containers().flat_map(|limit| &limit.default_requests).collect();
+    let limits: Vec<_> = of_containers().flat_map(|limit| &limit.default_limits).collect();
     let mut told = Vec::new();
     for (list, called) in CONTAINERS {
         let mut containers = Field::root(pod).child("spec").child(list).slice().to_vec();
@@ -137,10 +194,10 @@ fn fill_in(pod: &mut Value, range: &Field<'_, '_>) {
             for (part, called_part, defaults) in [("requests", "request", &requests), ("limits", "limit", &limits)] {
                 let mut set = Vec::new();
                 for (name, amount) in defaults {
-                    let place = ["resources", part, *name];
+                    let place = ["resources", part, name.as_str()];
                     if container.at(&place).is_none() {
                         container.set_at(&place, amount.clone());
-                        set.push(*name);
+                        set.push(name.as_str());
                     }
                 }
                 if !set.is_empty() {
@@ -160,76 +217,81 @@ fn fill_in(pod: &mut Value, range: &Field<'_, '_>) {
     }
 }
 
-fn check_pod(limit: &Field<'_, '_>, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
-    match limit.child("type").text() {
-        "Container" => {
+fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
+    match limit.sort.as_str() {
+        CONTAINER => {
             for (list, _) in CONTAINERS {
                 for container in spec.child(list).items() {
                     let resources = container.child("resources");
                     let (requests, limits) = (resources.child("requests"), resources.child("limits"));
-                    check(limit, "Container", &amounts(&requests), &amounts(&limits), faults);
+                    check(limit, &amounts(&requests), &amounts(&limits), faults);
                 }
             }
         }
         "Pod" => {
             let (requests, limits) = (of_containers(spec, "requests"), of_containers(spec, "limits"));
-            check(limit, "Pod", &requests, &limits, faults);
+            check(limit, &requests, &limits, faults);
         }
         _ => {}
     }
 }
 
-fn check(limit: &Field<'_, '_>, sort: &str, requests: &Amounts, limits: &Amounts, faults: &mut Vec<String>) {
-    for (name, least) in amounts(&limit.child("min")) {
-        let bound = format!("minimum {name} usage per {sort} is {least}");
-        match (requests.get(&name), limits.get(&name)) {
-            (None, _) => faults.push(format!("{bound}.  No request is specified")),
-            (Some(request), _) if *request < least => faults.push(format!("{bound}, but request is {request}")),
-            (_, Some(limit)) if *limit < least => faults.push(format!("{bound}, but limit is {limit}")),
+fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<String>) {
+    let sort = &limit.sort;
+    for (name, least) in &limit.least {
+        let bound = || format!("minimum {name} usage per {sort} is {least}");
+        match (requests.get(name), limits.get(name)) {
+            (None, _) => faults.push(format!("{}.  No request is specified", bound())),
+            (Some(request), _) if request < least => faults.push(format!("{}, but request is {request}", bound())),
+            (_, Some(limit)) if limit < least => faults.push(format!("{}, but limit is {limit}", bound())),
             _ => {}
         }
     }
-    for (name, most) in amounts(&limit.child("max")) {
-        let bound = format!("maximum {name} usage per {sort} is {most}");
-        match (requests.get(&name), limits.get(&name)) {
-            (_, None) => faults.push(format!("{bound}.  No limit is specified")),
-            (_, Some(limit)) if *limit > most => faults.push(format!("{bound}, but limit is {limit}")),
-            (Some(request), _) if *request > most => faults.push(format!("{bound}, but request is {request}")),
+    for (name, most) in &limit.most {
+        let bound = || format!("maximum {name} usage per {sort} is {most}");
+        match (requests.get(name), limits.get(name)) {
+            (_, None) => faults.push(format!("{}.  No limit is specified", bound())),
+            (_, Some(limit)) if limit > most => faults.push(format!("{}, but limit is {limit}", bound())),
+            (Some(request), _) if request > most => faults.push(format!("{}, but request is {request}", bound())),
             _ => {}
         }
     }
-    for (name, most) in amounts(&limit.child("maxLimitRequestRatio")) {
-        let bound = format!("{name} max limit to request ratio per {sort} is {most}");
-        let given = |list: &Amounts| list.get(&name).copied().filter(|amount| !amount.is_zero());
+    for (name, most) in &limit.ratio {
+        let bound = || format!("{name} max limit to request ratio per {sort} is {most}");
+        let given = |list: &Amounts| list.get(name).copied().filter(|amount| !amount.is_zero());
         match (given(requests), given(limits)) {
-            (None, _) => faults.push(format!("{bound}, but no request is specified or request is 0")),
-            (_, None) => faults.push(format!("{bound}, but no limit is specified or limit is 0")),
+            (None, _) => faults.push(format!("{}, but no request is specified or request is 0", bound())),
+            (_, None) => faults.push(format!("{}, but no limit is specified or limit is 0", bound())),
             (Some(request), Some(limit)) => {
                 let ratio = limit.ratio(request).unwrap_or_default();
                 if most.ratio(Quantity::of_units(1)).is_some_and(|most| ratio > most) {
-                    faults.push(format!("{bound}, but provided ratio is {ratio:.6}"));
+                    faults.push(format!("{}, but provided ratio is {ratio:.6}", bound()));
                 }
             }
         }
     }
 }
 
-fn check_claim(limit: &Field<'_, '_>, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
+fn check_claim(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
     const SORT: &str = "PersistentVolumeClaim";
-    if limit.child("type").text() != SORT {
+    if limit.sort != SORT {
         return;
     }
     let requests = amounts(&spec.child("resources").child("requests"));
-    for (bound, called, outside) in [
-        ("min", "minimum", Quantity::lt as fn(&Quantity, &Quantity) -> bool),
-        ("max", "maximum", Quantity::gt),
+    for (bounds, called, outside) in [
+        (
+            &limit.least,
+            "minimum",
+            Quantity::lt as fn(&Quantity, &Quantity) -> bool,
+        ),
+        (&limit.most, "maximum", Quantity::gt),
     ] {
-        for (name, enforced) in amounts(&limit.child(bound)) {
-            let bound = format!("{called} {name} usage per {SORT} is {enforced}");
-            match requests.get(&name) {
-                None => faults.push(format!("{bound}.  No request is specified")),
-                Some(request) if outside(request, &enforced) => {
-                    faults.push(format!("{bound}, but request is {request}"))
+        for (name, enforced) in bounds {
+            let bound = || format!("{called} {name} usage per {SORT} is {enforced}");
+            match requests.get(name) {
+                None => faults.push(format!("{}.  No request is specified", bound())),
+                Some(request) if outside(request, enforced) => {
+                    faults.push(format!("{}, but request is {request}", bound()));
                 }
                 Some(_) => {}
             }
@@ -335,5 +397,22 @@ mod tests {
             "maximum storage usage per PersistentVolumeClaim is 4Gi, but request is 5Gi"
         );
         assert!(claim("3Gi").is_ok());
+    }
+
+    #[test]
+    fn a_limit_range_is_read_once_for_each_of_its_revisions() {
+        let range = Harness::new().read(
+            "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: Pod, max: {cpu: 1}}]}}",
+        );
+        let plugin = super::LimitRanger::default();
+        let reads = std::cell::Cell::new(0);
+        let read = || {
+            reads.set(reads.get() + 1);
+            range.clone()
+        };
+        for (revision, so_far) in [(7, 1), (7, 1), (8, 2), (0, 3), (0, 4), (7, 4)] {
+            let limits = plugin.limits_at(revision, &read);
+            assert_eq!((limits.len(), reads.get()), (1, so_far), "{revision}");
+        }
     }
 }

@@ -12,12 +12,13 @@ mod pod_security;
 mod priority;
 mod resource_quota;
 mod runtime_class;
+mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, GroupResource, Operation, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, GroupResource, WriteContext};
 use holdfast_value::Value;
 
 /// The plugins that are on unless flags turn them off, in the order in which writes pass them.
@@ -32,7 +33,8 @@ pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
 pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
     vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle),
-        Box::new(limit_ranger::LimitRanger),
+        Box::new(limit_ranger::LimitRanger::default()),
+        Box::new(service_account::ServiceAccount),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(pod_security::PodSecurity),
         Box::new(priority::Priority),
@@ -48,7 +50,7 @@ pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
 }
 
 /// The names of the plugins that are off unless flags turn them on.
-pub const OFF_BY_DEFAULT: [&str; 0] = [];
+pub const OFF_BY_DEFAULT: [&str; 1] = ["ServiceAccount"];
 
 /// The names that kube-apiserver 1.36 knows, in its order. Flags may turn any of them off, but on only those that are
 /// here.
@@ -91,16 +93,6 @@ pub const KNOWN: [&str; 37] = [
     "ResourceQuota",
     "AlwaysDeny",
 ];
-
-/// Whether a write is one to objects of this resource, rather than to a part of them that has its own address.
-fn is_of(context: &WriteContext<'_>, resource: &Resource, group: &str, plural: &str) -> bool {
-    context.subresource.is_none() && resource.plural == plural && resource.group == group
-}
-
-/// Whether a write makes a new object of this resource.
-fn creates(context: &WriteContext<'_>, resource: &Resource, group: &str, plural: &str) -> bool {
-    context.operation == Operation::Create && is_of(context, resource, group, plural)
-}
 
 fn group_resource(group: &'static str, resource: &'static str) -> GroupResource {
     GroupResource {

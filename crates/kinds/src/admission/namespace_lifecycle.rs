@@ -1,4 +1,4 @@
-use holdfast_resource::{AdmissionPlugin, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Interest, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -13,6 +13,18 @@ impl AdmissionPlugin for NamespaceLifecycle {
         "NamespaceLifecycle"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[
+                Interest::in_objects("", "namespaces", &[Operation::Delete]),
+                Interest {
+                    operations: &[Operation::Create],
+                    ..Interest::EVERYTHING
+                },
+            ]
+        }
+    }
+
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -22,14 +34,14 @@ impl AdmissionPlugin for NamespaceLifecycle {
     ) -> Result<(), Refusal> {
         let of_namespaces = resource.group.is_empty() && resource.plural == "namespaces";
         if of_namespaces {
-            let deletes = context.operation == Operation::Delete && context.subresource.is_none();
+            let deletes = context.operation == Operation::Delete;
             return match deletes && UNDELETABLE.contains(&context.name) {
                 true => Err(Refusal::forbidden("this namespace may not be deleted")),
                 false => Ok(()),
             };
         }
         let asks_for_access = resource.group == "authorization.k8s.io";
-        if context.operation != Operation::Create || !resource.namespaced() || asks_for_access {
+        if !resource.namespaced() || asks_for_access {
             return Ok(());
         }
         let namespaces = group_resource("", "namespaces");

@@ -1,7 +1,7 @@
-use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-use super::{group_resource, is_of};
+use super::group_resource;
 use crate::validation::resources::quantity;
 
 /// A bound claim grows only where its class lets volumes grow.
@@ -12,15 +12,18 @@ impl AdmissionPlugin for PersistentVolumeClaimResize {
         "PersistentVolumeClaimResize"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const { &[Interest::in_objects("", "persistentvolumeclaims", &[Operation::Update])] }
+    }
+
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
+        _resource: &Resource,
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let updates = context.operation == Operation::Update && is_of(context, resource, "", "persistentvolumeclaims");
-        let (Some(claim), Some(old)) = (object.filter(|_| updates), old) else {
+        let (Some(claim), Some(old)) = (object, old) else {
             return Ok(());
         };
         let request = |claim: &Value| {

@@ -1,15 +1,16 @@
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-use super::{group_resource, is_of};
+use super::group_resource;
 use crate::defaults::{is_zero, set_missing_at};
 use crate::scheduling::SYSTEM_CLASSES;
 
 /// Gives Pods the priority of their class: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
 pub(super) struct Priority;
 
+const PODS: &str = "pods";
 const GROUP: &str = "scheduling.k8s.io";
 const PREEMPT: &str = "PreemptLowerPriority";
 
@@ -25,6 +26,15 @@ impl AdmissionPlugin for Priority {
         "Priority"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[
+                Interest::in_objects("", PODS, &[Operation::Create, Operation::Update]),
+                Interest::in_objects(GROUP, "priorityclasses", Interest::EVERYTHING.operations),
+            ]
+        }
+    }
+
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -32,7 +42,7 @@ impl AdmissionPlugin for Priority {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let Some(pod) = object.filter(|_| is_of(context, resource, "", "pods")) else {
+        let Some(pod) = object.filter(|_| resource.plural == PODS) else {
             return Ok(());
         };
         match (context.operation, old) {
@@ -56,15 +66,17 @@ impl AdmissionPlugin for Priority {
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let of_classes = is_of(context, resource, GROUP, "priorityclasses");
+        if resource.plural == PODS {
+            return Ok(());
+        }
         let of_system = SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
-        if of_classes && of_system && context.operation == Operation::Delete {
+        if of_system && context.operation == Operation::Delete {
             return Err(Refusal::forbidden(
                 "this is a system priority class and cannot be deleted",
             ));
         }
         let marked = |class: &Value| Field::root(class).child("globalDefault").is_true();
-        let Some(class) = object.filter(|class| of_classes && marked(class)) else {
+        let Some(class) = object.filter(|class| marked(class)) else {
             return Ok(());
         };
         match default_class(context) {

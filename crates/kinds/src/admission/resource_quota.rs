@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, Charge, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Charge, Field, Interest, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -30,6 +30,16 @@ const DEMANDED: [&str; 6] = [
 impl AdmissionPlugin for ResourceQuota {
     fn name(&self) -> &'static str {
         "ResourceQuota"
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[Interest {
+                subresources: &["", "resize"],
+                operations: &[Operation::Create, Operation::Update],
+                ..Interest::EVERYTHING
+            }]
+        }
     }
 
     fn charge(

@@ -1,7 +1,7 @@
-use holdfast_resource::{AdmissionPlugin, Field, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-use super::{creates, group_resource};
+use super::group_resource;
 use crate::defaults::is_zero;
 use crate::validation::same;
 
@@ -13,14 +13,18 @@ impl AdmissionPlugin for RuntimeClass {
         "RuntimeClass"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const { &[Interest::in_new("", "pods")] }
+    }
+
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
+        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let Some(pod) = object.filter(|_| creates(context, resource, "", "pods")) else {
+        let Some(pod) = object else {
             return Ok(());
         };
         let Some(class) = class_of(context, pod)? else {
@@ -33,11 +37,11 @@ impl AdmissionPlugin for RuntimeClass {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
+        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let Some(pod) = object.filter(|_| creates(context, resource, "", "pods")) else {
+        let Some(pod) = object else {
             return Ok(());
         };
         let class = class_of(context, pod)?;

@@ -1,19 +1,13 @@
-use holdfast_resource::{AdmissionPlugin, Field, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
-
-use super::creates;
 
 /// Volumes, claims and their classes stay until nobody uses them.
 pub(super) struct StorageObjectInUseProtection;
 
-const FINALIZERS: [(&str, &str, &str); 3] = [
-    ("", "persistentvolumeclaims", "kubernetes.io/pvc-protection"),
-    ("", "persistentvolumes", "kubernetes.io/pv-protection"),
-    (
-        "storage.k8s.io",
-        "volumeattributesclasses",
-        "kubernetes.io/vac-protection",
-    ),
+const FINALIZERS: [(&str, &str); 3] = [
+    ("persistentvolumeclaims", "kubernetes.io/pvc-protection"),
+    ("persistentvolumes", "kubernetes.io/pv-protection"),
+    ("volumeattributesclasses", "kubernetes.io/vac-protection"),
 ];
 
 impl AdmissionPlugin for StorageObjectInUseProtection {
@@ -21,17 +15,25 @@ impl AdmissionPlugin for StorageObjectInUseProtection {
         "StorageObjectInUseProtection"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[
+                Interest::in_new("", "persistentvolumeclaims"),
+                Interest::in_new("", "persistentvolumes"),
+                Interest::in_new("storage.k8s.io", "volumeattributesclasses"),
+            ]
+        }
+    }
+
     fn mutate(
         &self,
-        context: &WriteContext<'_>,
+        _context: &WriteContext<'_>,
         resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let of = FINALIZERS
-            .iter()
-            .find(|(group, plural, _)| creates(context, resource, group, plural));
-        let (Some((_, _, finalizer)), Some(object)) = (of, object) else {
+        let of = FINALIZERS.iter().find(|(plural, _)| resource.plural == *plural);
+        let (Some((_, finalizer)), Some(object)) = (of, object) else {
             return Ok(());
         };
         let root = Field::root(object);

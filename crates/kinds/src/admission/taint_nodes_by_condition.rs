@@ -1,7 +1,5 @@
-use holdfast_resource::{AdmissionPlugin, Field, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
-
-use super::creates;
 
 /// A new node takes no Pods until it is known to be ready.
 pub(super) struct TaintNodesByCondition;
@@ -14,14 +12,18 @@ impl AdmissionPlugin for TaintNodesByCondition {
         "TaintNodesByCondition"
     }
 
+    fn interests(&self) -> &[Interest] {
+        const { &[Interest::in_new("", "nodes")] }
+    }
+
     fn mutate(
         &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
+        _context: &WriteContext<'_>,
+        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let Some(node) = object.filter(|_| creates(context, resource, "", "nodes")) else {
+        let Some(node) = object else {
             return Ok(());
         };
         let root = Field::root(node);

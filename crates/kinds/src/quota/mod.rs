@@ -92,6 +92,11 @@ impl<'r> Counted<'r> {
         }
     }
 
+    /// Whether `name` counts all objects, whatever has become of them. `pods` counts those that are not over.
+    pub fn is_number_of_all(&self, name: &str) -> bool {
+        self.is_number(name) && (self.measure != Measure::Pod || name.starts_with("count/"))
+    }
+
     /// The names by which the number of objects is counted.
     fn numbers(&self) -> impl Iterator<Item = String> {
         let (group, plural) = (&self.resource.group, &self.resource.plural);

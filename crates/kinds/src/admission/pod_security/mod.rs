@@ -7,7 +7,7 @@ mod policy;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use self::checks::{Checked, Violation};
@@ -32,9 +32,31 @@ const TEMPLATES: [(&str, &str, &[&str]); 8] = [
     ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
 ];
 
+const WRITTEN: &[Operation] = &[Operation::Create, Operation::Update];
+
+/// Namespaces, Pods, and then all that have templates.
+static INTERESTS: [Interest; 2 + TEMPLATES.len()] = {
+    let mut interests = [Interest::in_objects("", "namespaces", WRITTEN); 2 + TEMPLATES.len()];
+    interests[1] = Interest {
+        subresources: &["", "ephemeralcontainers", "resize"],
+        ..Interest::in_objects("", "pods", WRITTEN)
+    };
+    let mut at = 0;
+    while at < TEMPLATES.len() {
+        let (group, plural, _) = TEMPLATES[at];
+        interests[2 + at] = Interest::in_objects(group, plural, WRITTEN);
+        at += 1;
+    }
+    interests
+};
+
 impl AdmissionPlugin for PodSecurity {
     fn name(&self) -> &'static str {
         "PodSecurity"
+    }
+
+    fn interests(&self) -> &[Interest] {
+        &INTERESTS
     }
 
     fn validate(
@@ -48,17 +70,16 @@ impl AdmissionPlugin for PodSecurity {
             return Ok(());
         };
         let named = (resource.group.as_str(), resource.plural.as_str());
-        match (named, context.subresource) {
-            (("", "namespaces"), None) => check_namespace(context, object, old),
-            (("", "pods"), None | Some("ephemeralcontainers" | "resize")) => check_pod(context, object, old),
-            ((group, plural), None) => {
+        match named {
+            ("", "namespaces") => check_namespace(context, object, old),
+            ("", "pods") => check_pod(context, object, old),
+            (group, plural) => {
                 let of = TEMPLATES.iter().find(|(g, p, _)| (*g, *p) == (group, plural));
                 if let Some(template) = of.and_then(|(.., way)| object.at(way)) {
                     warn_of_template(context, template);
                 }
                 Ok(())
             }
-            _ => Ok(()),
         }
     }
 }
