@@ -3,8 +3,10 @@
 //! of it, and definitions like those of well-known operators.
 
 mod client;
+mod objects;
 pub mod operators;
 mod server;
 
 pub use client::{Connection, Http2, Target};
+pub use objects::{Client, MERGE};
 pub use server::{ADMIN_TOKEN, Binary, Server, root};

@@ -3,92 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
-use std::time::{Duration, Instant};
-
-use bytes::Bytes;
-use conformance::{Binary, Connection, Server, Target};
+use conformance::{Binary, Client, Server};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-
-const MERGE: &str = "application/merge-patch+json";
-
-/// How long anything may take that happens in its own time.
-const LIMIT: Duration = Duration::from_secs(20);
-
-struct Client {
-    connection: Connection,
-}
-
-impl Client {
-    async fn of(server: &Server) -> Self {
-        Self {
-            connection: Target::of(server).unwrap().connect().await.unwrap(),
-        }
-    }
-
-    async fn ask(&mut self, method: Method, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
-        let body = if body.is_null() {
-            Bytes::new()
-        } else {
-            body.to_string().into()
-        };
-        let (status, answer) = self.connection.ask(method, path, media_type, body).await.unwrap();
-        (status, serde_json::from_slice(&answer).unwrap())
-    }
-
-    async fn make(&mut self, path: &str, object: Value) -> Value {
-        let (status, made) = self.ask(Method::POST, path, "application/json", object).await;
-        assert_eq!(status, StatusCode::CREATED, "{made}");
-        made
-    }
-
-    async fn namespace(&mut self, name: &str) {
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        self.make("/api/v1/namespaces", object).await;
-    }
-
-    /// Makes a ConfigMap with this metadata and returns its uid.
-    async fn config_map(&mut self, namespace: &str, metadata: Value) -> String {
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-        let made = self.make(&path, object).await;
-        made["metadata"]["uid"].as_str().unwrap().to_owned()
-    }
-
-    async fn get(&mut self, path: &str) -> (StatusCode, Value) {
-        self.ask(Method::GET, path, "", Value::Null).await
-    }
-
-    async fn delete(&mut self, path: &str, options: Value) -> Value {
-        let (status, answer) = self.ask(Method::DELETE, path, "application/json", options).await;
-        assert!(status.is_success(), "{answer}");
-        answer
-    }
-
-    /// Lets go of the finalizers of an object.
-    async fn release(&mut self, path: &str) {
-        let patch = json!({"metadata": {"finalizers": null}});
-        let (status, answer) = self.ask(Method::PATCH, path, MERGE, patch).await;
-        assert!(status.is_success(), "{answer}");
-    }
-
-    /// Waits until what is at `path` is as `expected` says.
-    async fn until(&mut self, path: &str, expected: impl Fn(StatusCode, &Value) -> bool) -> Value {
-        let end = Instant::now() + LIMIT;
-        loop {
-            let (status, object) = self.get(path).await;
-            if expected(status, &object) {
-                return object;
-            }
-            assert!(Instant::now() < end, "{path}: {status}: {object}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    async fn until_gone(&mut self, path: &str) {
-        self.until(path, |status, _| status == StatusCode::NOT_FOUND).await;
-    }
-}
 
 fn path(name: &str) -> String {
     format!("/api/v1/namespaces/default/configmaps/{name}")

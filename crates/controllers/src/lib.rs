@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! Controllers that an API server's promises need: a namespace that is deleted takes everything in it along, an object
-//! that is deleted takes its dependents, an aggregated role has the rules of the roles it is made of. Elsewhere they are
-//! part of kube-controller-manager.
+//! that is deleted takes its dependents, an aggregated role has the rules of the roles it is made of, a quota knows what is
+//! used of it. Elsewhere they are part of kube-controller-manager.
 //!
 //! Each controller is a client of the server's own API ([`Client`]): it knows nothing of the store, has no rights that a
 //! user of `system:masters` lacks, and can be switched off for those who run kube-controller-manager. Each is a task that
@@ -15,7 +15,9 @@ mod dangling;
 mod definitions;
 mod garbage;
 mod namespace;
+mod namespaced_default;
 mod queue;
+mod quota;
 mod reconcile;
 
 use std::sync::Arc;
@@ -28,22 +30,53 @@ use holdfast_server::service::Service;
 struct Controller {
     /// Its name, as kube-controller-manager has it.
     name: &'static str,
-    run: fn(Client) -> BoxFuture<'static, ()>,
+    /// Whether `*` stands for it too.
+    by_default: bool,
+    run: fn(Client, &Surroundings) -> BoxFuture<'static, ()>,
+}
+
+/// What controllers must be told that the API does not tell.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The authorities that vouch for the server's certificate (PEM).
+    pub root_ca: Arc<str>,
 }
 
 /// All controllers.
-const CONTROLLERS: [Controller; 3] = [
+const CONTROLLERS: [Controller; 6] = [
     Controller {
         name: namespace::NAME,
-        run: |client| Box::pin(namespace::run(client)),
+        by_default: true,
+        run: |client, _| Box::pin(namespace::run(client)),
     },
     Controller {
         name: garbage::NAME,
-        run: |client| Box::pin(garbage::run(client)),
+        by_default: true,
+        run: |client, _| Box::pin(garbage::run(client)),
     },
     Controller {
         name: aggregation::NAME,
-        run: |client| Box::pin(aggregation::run(client)),
+        by_default: true,
+        run: |client, _| Box::pin(aggregation::run(client)),
+    },
+    Controller {
+        name: quota::NAME,
+        by_default: true,
+        run: |client, _| Box::pin(quota::run(client)),
+    },
+    // These two make objects in each namespace, which belong to the admission of service accounts and are as it is: off.
+    Controller {
+        name: "serviceaccount-controller",
+        by_default: false,
+        run: |client, _| Box::pin(namespaced_default::run(client, namespaced_default::service_account())),
+    },
+    Controller {
+        name: "root-ca-certificate-publisher-controller",
+        by_default: false,
+        run: |client, surroundings| {
+            let authorities = namespaced_default::root_ca(&surroundings.root_ca);
+            Box::pin(namespaced_default::run(client, authorities))
+        },
     },
 ];
 
@@ -51,15 +84,18 @@ const CONTROLLERS: [Controller; 3] = [
 const ESSENTIAL: [Controller; 3] = [
     Controller {
         name: dangling::NAME,
-        run: |client| Box::pin(dangling::run(client)),
+        by_default: true,
+        run: |client, _| Box::pin(dangling::run(client)),
     },
     Controller {
         name: "naming-condition-controller",
-        run: |client| Box::pin(definitions::run_names(client)),
+        by_default: true,
+        run: |client, _| Box::pin(definitions::run_names(client)),
     },
     Controller {
         name: "custom-resource-cleanup",
-        run: |client| Box::pin(definitions::run_cleanup(client)),
+        by_default: true,
+        run: |client, _| Box::pin(definitions::run_cleanup(client)),
     },
 ];
 
@@ -80,8 +116,9 @@ pub enum Error {
 pub struct Selection(Vec<&'static Controller>);
 
 impl Selection {
-    /// The controllers that `words` choose, in the words of kube-controller-manager's `--controllers`: `*` for all, `NAME`
-    /// for one, `-NAME` to leave one out. Controllers that exist there alone may be left out, but not chosen.
+    /// The controllers that `words` choose, in the words of kube-controller-manager's `--controllers`: `*` for all that are
+    /// on by default, `NAME` for one, `-NAME` to leave one out. Controllers that exist there alone may be left out, but not
+    /// chosen.
     ///
     /// # Errors
     /// [`Error::Unknown`]
@@ -98,7 +135,8 @@ impl Selection {
         }
         let chosen = CONTROLLERS
             .iter()
-            .filter(|controller| !has(&format!("-{}", controller.name)) && (has(controller.name) || has("*")));
+            .filter(|controller| !has(&format!("-{}", controller.name)))
+            .filter(|controller| has(controller.name) || controller.by_default && has("*"));
         Ok(Self(chosen.collect()))
     }
 
@@ -108,10 +146,10 @@ impl Selection {
     }
 
     /// Runs the chosen controllers, and those that the server is nothing without, each as a task of its own, until the server ends.
-    pub fn run(&self, service: &Arc<Service>) {
+    pub fn run(&self, service: &Arc<Service>, surroundings: &Surroundings) {
         for controller in self.0.iter().copied().chain(&ESSENTIAL) {
             let client = Client::new(Arc::clone(service), controller.name);
-            tokio::spawn((controller.run)(client));
+            tokio::spawn((controller.run)(client, surroundings));
         }
     }
 }
@@ -127,9 +165,11 @@ mod tests {
 
     #[test]
     fn controllers_are_chosen_in_the_words_of_kube_controller_manager() {
-        let all = CONTROLLERS.map(|controller| controller.name);
+        let by_default = CONTROLLERS.iter().filter(|controller| controller.by_default);
+        let all: Vec<&str> = by_default.map(|controller| controller.name).collect();
         assert_eq!(names(&["*"]), all);
         assert_eq!(names(&["*", "-namespace-controller"]), all[1..]);
+        assert_eq!(names(&["*", "serviceaccount-controller"]).len(), all.len() + 1);
         assert_eq!(names(&["namespace-controller"]), ["namespace-controller"]);
         assert_eq!(names(&["*", "-deployment-controller"]), all);
         assert!(names(&[""]).is_empty());

@@ -124,7 +124,9 @@ pub(crate) struct Serve {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) allow_privileged: bool,
 
-    /// Admission plugins to switch on besides those that are on anyway
+    /// Admission plugins to switch on besides those that are on anyway. Pods get tokens of their service accounts with
+    /// ServiceAccount, which needs --controllers=*,serviceaccount-controller,root-ca-certificate-publisher-controller, or
+    /// others who make these accounts
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) enable_admission_plugins: Vec<String>,
 
@@ -132,7 +134,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
-    /// The controllers to run: * for all, NAME for one, -NAME to leave one out
+    /// The controllers to run: * for all but the last two, NAME for one, -NAME to leave one out. There are
+    /// namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller, resourcequota-controller,
+    /// serviceaccount-controller and root-ca-certificate-publisher-controller
     #[arg(
         long,
         value_name = "NAMES",

@@ -144,7 +144,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     }
 
     // Nobody waits for controllers, so they begin when all else is done.
-    controllers.run(&service);
+    let surroundings = holdfast_controllers::Surroundings {
+        root_ca: root_ca(flags, &pki)?,
+    };
+    controllers.run(&service, &surroundings);
     drop(service);
 
     let name = tokio::select! {
@@ -220,6 +223,13 @@ fn tls_files(flags: &Serve, pki: &Pki) -> TlsFiles {
         key: server.key,
         client_authorities,
     }
+}
+
+/// What clients know the server by: the authority of its own certificate, or the certificate of the flags.
+fn root_ca(flags: &Serve, pki: &Pki) -> Result<Arc<str>> {
+    let path = flags.tls_cert_file.as_ref().unwrap_or(&pki.authority.certificate);
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text.into())
 }
 
 fn open_store(folder: &Path, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<Store>> {

@@ -9,6 +9,7 @@ mod changes;
 mod object;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use holdfast_resource::{GroupResource, Registry, Resource};
@@ -96,9 +97,14 @@ impl Client {
         self.registry().resource(&name).cloned()
     }
 
+    /// The time of day.
+    pub fn time(&self) -> SystemTime {
+        self.service.context.clock.now()
+    }
+
     /// The time of day, as `metadata` and conditions write it.
     pub fn now(&self) -> String {
-        crate::write::metadata::rfc3339(self.service.context.clock.now()).to_string()
+        crate::write::metadata::rfc3339(self.time()).to_string()
     }
 
     /// Creates `object` in the collection at `path`.

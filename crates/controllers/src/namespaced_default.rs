@@ -1,0 +1,144 @@
+//! What each namespace has without anybody making it: the service account `default`, and the authorities by which pods know
+//! the server.
+
+use std::sync::Arc;
+
+use holdfast_resource::Resource;
+use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_value::{SmolStr, Value};
+
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+
+/// An object that each namespace is to have.
+#[derive(Clone)]
+pub(crate) struct NamespacedDefault {
+    /// The core resource.
+    plural: &'static str,
+    name: &'static str,
+    /// What is made where it is missing.
+    object: Value,
+    /// A field that is put right where somebody changed it.
+    kept: Option<&'static str>,
+}
+
+/// The account of pods that name none: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
+pub(crate) fn service_account() -> NamespacedDefault {
+    let mut object = Value::empty_map();
+    object.set_at(&["apiVersion"], "v1".into());
+    object.set_at(&["kind"], "ServiceAccount".into());
+    object.set_at(&["metadata", "name"], "default".into());
+    NamespacedDefault {
+        plural: "serviceaccounts",
+        name: "default",
+        object,
+        kept: None,
+    }
+}
+
+/// The authorities that vouch for the server, as the volumes of tokens bring them to pods.
+pub(crate) fn root_ca(authorities: &str) -> NamespacedDefault {
+    const NAME: &str = "kube-root-ca.crt";
+    let mut object = Value::empty_map();
+    object.set_at(&["apiVersion"], "v1".into());
+    object.set_at(&["kind"], "ConfigMap".into());
+    object.set_at(&["metadata", "name"], NAME.into());
+    object.set_at(
+        &["metadata", "annotations", "kubernetes.io/description"],
+        "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \
+         internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
+         clusters."
+            .into(),
+    );
+    object.set_at(&["data", "ca.crt"], authorities.into());
+    NamespacedDefault {
+        plural: "configmaps",
+        name: NAME,
+        object,
+        kept: Some("data"),
+    }
+}
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client, wanted: NamespacedDefault) {
+    let (Some(namespaces), Some(resource)) = (client.resource("", "namespaces"), client.resource("", wanted.plural))
+    else {
+        return;
+    };
+    let controller = Provider {
+        client: client.clone(),
+        namespaces,
+        resource,
+        wanted,
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Provider {
+    client: Client,
+    namespaces: Arc<Resource>,
+    resource: Arc<Resource>,
+    wanted: NamespacedDefault,
+}
+
+impl Reconcile for Provider {
+    /// The name of a namespace.
+    type Item = SmolStr;
+    type Outcome = ();
+
+    const NAME: &'static str = "namespaced-default";
+    const PARALLEL: usize = 10;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        let (_, changes) = client.watch_everything()?;
+        // Of what is there already the namespaces alone matter. They are read after the watch began, so none is missed.
+        Ok((client.list(&self.namespaces, ""), changes))
+    }
+
+    fn seen(&mut self, namespace: &Object, queue: &mut Queue<SmolStr>) {
+        queue.push(namespace.name().into());
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        let object = change.current();
+        if object.is_of(&self.namespaces) {
+            if !change.is_removal() {
+                queue.push(object.name().into());
+            }
+        } else if object.is_of(&self.resource) && object.name() == self.wanted.name {
+            queue.push(object.namespace(&self.resource).into());
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
+        let namespace = self.client.get(&self.namespaces, "", name)?.tree();
+        if namespace.at(&["metadata", "deletionTimestamp"]).is_some() {
+            return None;
+        }
+        let Some(there) = self.client.get(&self.resource, name, self.wanted.name) else {
+            let (client, object) = (self.client.clone(), self.wanted.object.clone());
+            let path = path_of(&self.resource, name, "")?;
+            return Some(Box::pin(
+                async move { told_or_moot(client.create(&path, &object).await) },
+            ));
+        };
+        let (mut there, kept) = (there.tree(), self.wanted.kept?);
+        let right = self.wanted.object.at(&[kept])?;
+        if there.at(&[kept]) == Some(right) {
+            return None;
+        }
+        there.set_at(&[kept], right.clone());
+        let (client, path) = (self.client.clone(), path_of(&self.resource, name, self.wanted.name)?);
+        Some(Box::pin(
+            async move { told_or_moot(client.update(&path, &there).await) },
+        ))
+    }
+}
+
+/// That others made the object, or that the namespace goes, is no failure; what changes after that is seen.
+fn told_or_moot(outcome: Result<Value, RequestError>) -> Result<(), RequestError> {
+    match outcome {
+        Err(error) if !error.is_not_found() && error.reason != "AlreadyExists" && error.code != 403 => Err(error),
+        _ => Ok(()),
+    }
+}

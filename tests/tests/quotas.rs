@@ -1,0 +1,92 @@
+//! Quotas from end to end: what is made is charged at once, and what goes is given back.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+use conformance::{Binary, Client, MERGE, Server};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+async fn quota(client: &mut Client, spec: Value) {
+    let object = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec});
+    client.make("/api/v1/namespaces/default/resourcequotas", object).await;
+}
+
+/// Waits until so much is used.
+async fn until_used(client: &mut Client, used: Value) {
+    client.until(QUOTA, |_, quota| quota["status"]["used"] == used).await;
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container],
+        "terminationGracePeriodSeconds": 0}})
+}
+
+#[tokio::test]
+async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::of(&server).await;
+    client.config_map("default", json!({"name": "early"})).await;
+    client.make(PODS, pod("a", "300m")).await;
+    let hard = json!({"count/configmaps": "2", "requests.cpu": "500m", "pods": "9", "count/nothings.example.com": "1"});
+    quota(&mut client, json!({"hard": hard})).await;
+    until_used(
+        &mut client,
+        json!({"count/configmaps": "1", "requests.cpu": "300m", "pods": "1"}),
+    )
+    .await;
+
+    client.config_map("default", json!({"name": "late"})).await;
+    let (_, now) = client.get(QUOTA).await;
+    assert_eq!(
+        now["status"]["used"]["count/configmaps"], "2",
+        "charged with the object"
+    );
+    let (status, refused) = client
+        .ask(Method::POST, PODS, "application/json", pod("b", "201m"))
+        .await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert_eq!(
+        refused["message"],
+        "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=201m, used: requests.cpu=300m, limited: \
+         requests.cpu=500m"
+    );
+
+    client
+        .delete("/api/v1/namespaces/default/configmaps/early", Value::Null)
+        .await;
+    // A pod that is over holds nothing but its name.
+    let over = json!({"status": {"phase": "Succeeded"}});
+    let (status, _) = client
+        .ask(Method::PATCH, &format!("{PODS}/a/status"), MERGE, over)
+        .await;
+    assert_eq!(status, StatusCode::OK);
+    until_used(
+        &mut client,
+        json!({"count/configmaps": "1", "requests.cpu": "0", "pods": "0"}),
+    )
+    .await;
+    client.make(PODS, pod("b", "500m")).await;
+}
+
+#[tokio::test]
+async fn limits_that_change_are_counted_anew_and_scopes_tell_what_counts() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::of(&server).await;
+    quota(&mut client, json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]})).await;
+    until_used(&mut client, json!({"pods": "0"})).await;
+    let mut ends = pod("ends", "1");
+    ends["spec"]["activeDeadlineSeconds"] = json!(60);
+    client.make(PODS, ends).await;
+    client.make(PODS, pod("lasts", "1")).await;
+    until_used(&mut client, json!({"pods": "1"})).await;
+    let more = json!({"spec": {"hard": {"pods": "3", "requests.cpu": "4"}}});
+    let (status, _) = client.ask(Method::PATCH, QUOTA, MERGE, more).await;
+    assert_eq!(status, StatusCode::OK);
+    until_used(&mut client, json!({"pods": "1", "requests.cpu": "1"})).await;
+    let (_, now) = client.get(QUOTA).await;
+    assert_eq!(now["status"]["hard"], json!({"pods": "3", "requests.cpu": "4"}));
+}
