@@ -34,6 +34,8 @@ pub(crate) enum DeclKind {
     Date,
     DateTime,
     IntOrString,
+    /// Text that is a quantity.
+    Quantity,
     /// Known to be there, typed as anything.
     Dyn,
     List {
@@ -157,6 +159,11 @@ impl DeclType {
         Self::new(DeclKind::IntOrString, max, MIN_NUMBER)
     }
 
+    /// A quantity such as `10Gi`: the capacity of a device.
+    pub fn quantity() -> Self {
+        Self::new(DeclKind::Quantity, 0, MIN_STRING)
+    }
+
     /// Anything, unchecked: `object` of an admission policy.
     pub fn dyn_() -> Self {
         Self::new(DeclKind::Dyn, MAX_REQUEST_SIZE - 2, 1)
@@ -223,6 +230,13 @@ impl DeclType {
     pub fn with_unnamed_property(mut self, property: &str, decl: &DeclType) -> Self {
         let taken = property.len() as u64 + decl.min_serialized + 4;
         self.min_serialized = self.min_serialized.saturating_add(taken);
+        self
+    }
+
+    /// The same with a size of its own: the most characters, bytes, elements or entries.
+    #[must_use]
+    pub fn with_max_elements(mut self, most: u64) -> Self {
+        self.max_elements = most;
         self
     }
 

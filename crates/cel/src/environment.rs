@@ -80,6 +80,13 @@ impl Environment {
         self.with(name, ty, Some(decl))
     }
 
+    /// The same, where objects in it are named `type_name` in errors, then by their path.
+    #[must_use]
+    pub fn with_named_object(self, name: &str, type_name: &str, decl: Arc<DeclType>) -> Self {
+        let ty = Type::declared(&decl, type_name);
+        self.with(name, ty, Some(decl))
+    }
+
     /// Adds `oldSelf` beside `self`: of the same type, or optional (`optionalOldSelf: true`).
     #[must_use]
     pub fn with_old_self(self, optional: bool) -> Self {

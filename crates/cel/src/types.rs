@@ -129,6 +129,7 @@ impl Type {
             DeclKind::Duration => Type::Duration,
             DeclKind::Date | DeclKind::DateTime => Type::Timestamp,
             DeclKind::IntOrString | DeclKind::Dyn => Type::Dyn,
+            DeclKind::Quantity => Type::Named("kubernetes.Quantity"),
             DeclKind::List { items, .. } => Type::list(Type::declared(items, &format!("{name}.@idx"))),
             DeclKind::Map(values) => Type::map(Type::String, Type::declared(values, &format!("{name}.@elem"))),
             DeclKind::Object(_) | DeclKind::Opaque => Type::Object(ObjectType {

@@ -200,6 +200,9 @@ impl CelValue {
                 Timestamp::parse(text)
                     .ok_or_else(|| EvaluationError::failed(format!("Invalid date-time formatted string {text}")))?,
             ),
+            (DeclKind::Quantity, Value::String(text)) => {
+                CelValue::Quantity(Quantity::parse(text).map_err(EvaluationError::failed)?.into())
+            }
             (DeclKind::Object(_) | DeclKind::Map(_) | DeclKind::Opaque, _) => return expected("a map"),
             (DeclKind::List { .. }, _) => return expected("an array"),
             (DeclKind::Int, _) => return expected("int"),

@@ -75,6 +75,19 @@ fn object() -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default()
 }
 
+/// A list and ten rules that together cost nearly all that the rules of an object may.
+fn dearest() -> (Value, Value) {
+    let rule = r#"{"rule":"self.all(x, self.all(y, x + y >= 0))"}"#;
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"l":{{"type":"array","items":{{"type":"integer"}},"x-kubernetes-validations":[{}]}}}}}}"#,
+        [rule; 10].join(",")
+    );
+    let items: Vec<String> = (0..370).map(|at| at.to_string()).collect();
+    let object = format!(r#"{{"l":[{}]}}"#, items.join(","));
+    let parse = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+    (parse(&schema), parse(&object))
+}
+
 fn rules(criterion: &mut Criterion) {
     let types = Arc::new(TypeTable::default());
     let (plain, ruled) = (schema(false), schema(true));
@@ -96,6 +109,16 @@ fn rules(criterion: &mut Criterion) {
         criterion.bench_function(&format!("validate an update: {name}"), |bench| {
             bench.iter(|| check(black_box(Some(&object))));
         });
+    }
+    let (schema, object) = dearest();
+    let of = CustomType::new(Some(&schema), types);
+    let check = || {
+        let mut errors = Vec::new();
+        of.validate_rules(&object, None, &mut errors);
+        errors
+    };
+    if check().is_empty() {
+        criterion.bench_function("the dearest rules that are let through", |bench| bench.iter(check));
     }
     let node = Node::read(&ruled);
     criterion.bench_function("compile 50 rules", |bench| {

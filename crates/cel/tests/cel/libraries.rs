@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{all_true, evaluate, evaluate_in};
-use holdfast_cel::{Authorizer, CelValue, Decision, Environment, Question, ResourceSubject, Subject, Type};
+use crate::support::{all_true, evaluate, evaluate_in, evaluate_on, fields};
+use holdfast_cel::{Authorizer, CelValue, Decision, DeclType, Environment, Question, ResourceSubject, Subject, Type};
 
 #[test]
 fn texts_have_their_extended_functions() {
@@ -204,4 +204,15 @@ fn mutations_build_objects_and_patches() {
         Some("must evaluate to list(JSONPatch) but got string")
     );
     assert!(Environment::new().compile("Object{}", &[]).is_err());
+}
+
+#[test]
+fn a_declared_quantity_is_read_as_one() {
+    let schema = fields([("memory", DeclType::quantity())]);
+    let rule = "self.memory.compareTo(quantity('10Gi')) >= 0";
+    let outcome = |object: &str| evaluate_on(&schema, object, rule).map(|value| value.as_bool());
+    assert_eq!(outcome(r#"{"memory": "12Gi"}"#), Ok(Some(true)));
+    assert_eq!(outcome(r#"{"memory": "12G"}"#), Ok(Some(true)));
+    assert_eq!(outcome(r#"{"memory": "1G"}"#), Ok(Some(false)));
+    assert!(outcome(r#"{"memory": "much"}"#).is_err());
 }

@@ -6,6 +6,7 @@ mod requests;
 mod resourceclaim;
 mod resourceclaimtemplate;
 mod resourceslice;
+mod selectors;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_value::{SmolStr, Value};
 
+use super::selectors::validate_selectors;
 use crate::defaults::{change_items, is_zero, set_missing};
 use crate::validation::{Errors, report, required_text};
 
@@ -14,10 +15,7 @@ use crate::validation::{Errors, report, required_text};
 const REQUESTS: usize = 32;
 const CONSTRAINTS: usize = 32;
 const CONFIGURATIONS: usize = 32;
-const SELECTORS: usize = 32;
 const ALTERNATIVES: usize = 8;
-/// The longest expression of a selector, in bytes.
-const EXPRESSION: usize = 10 * 1024;
 /// The largest opaque parameters, in bytes.
 const PARAMETERS: usize = 10 * 1024;
 const DRIVER_NAME: usize = 63;
@@ -149,24 +147,6 @@ fn validate_one_request(request: &Field<'_, '_>, errors: &mut Errors) {
         EXACT if number <= 0 => errors.push(count.invalid_as(number, "must be greater than zero")),
         EXACT => {}
         _ => errors.push(mode.not_supported(&[ALL, EXACT])),
-    }
-}
-
-/// Reports what is wrong with the selectors of devices.
-pub(super) fn validate_selectors(selectors: &Field<'_, '_>, errors: &mut Errors) {
-    bounded(selectors, SELECTORS, errors);
-    for selector in selectors.items() {
-        let cel = selector.child("cel");
-        if !cel.is_set() {
-            errors.push(cel.required(""));
-            continue;
-        }
-        let expression = cel.child("expression");
-        if expression.text().is_empty() {
-            errors.push(expression.required(""));
-        } else if expression.text().len() > EXPRESSION {
-            errors.push(expression.too_long(EXPRESSION));
-        }
     }
 }
 
