@@ -86,6 +86,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         service_cidr: flags.service_cluster_ip_range,
         node_ports: flags.service_node_port_range.clone(),
         secure_port: reached.port(),
+        advertise_address: Some(reached.ip()).filter(|address| !address.is_loopback()),
         allow_privileged: flags.allow_privileged,
         policy: Arc::default(),
         webhooks: Arc::default(),

@@ -1,3 +1,4 @@
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ pub struct Config {
     pub node_ports: RangeInclusive<u16>,
     /// Where the server listens: `--secure-port`.
     pub secure_port: u16,
+    /// The address that those inside of the cluster reach the server at; `None` where it is reached from its own machine
+    /// alone: `--advertise-address`.
+    pub advertise_address: Option<IpAddr>,
     /// Whether containers may be privileged: `--allow-privileged`.
     pub allow_privileged: bool,
     /// What roles and bindings come to, which the kinds of RBAC keep up to date.
@@ -29,9 +33,18 @@ impl Default for Config {
             service_cidr: Block::DEFAULT_SERVICES,
             node_ports: 30000..=32767,
             secure_port: 6443,
+            advertise_address: None,
             allow_privileged: false,
             policy: Arc::default(),
             webhooks: Arc::default(),
         }
+    }
+}
+
+impl Config {
+    /// Where those inside of the cluster reach the server.
+    pub(crate) fn server(&self) -> Option<SocketAddr> {
+        let address = self.advertise_address?;
+        Some(SocketAddr::new(address, self.secure_port))
     }
 }

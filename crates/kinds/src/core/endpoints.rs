@@ -1,6 +1,7 @@
 //! Endpoints, which EndpointSlices replace: <https://kubernetes.io/docs/concepts/services-networking/service/#endpoints>.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
@@ -11,9 +12,40 @@ use crate::validation::ports::{PROTOCOLS, port_number};
 use crate::validation::{Errors, one_of, optional_text, report};
 
 /// What only Endpoints do.
-pub(crate) struct Endpoints;
+pub(crate) struct Endpoints {
+    /// Where those inside of the cluster reach the server.
+    pub(crate) server: Option<SocketAddr>,
+}
 
 impl Strategy for Endpoints {
+    /// What stands behind the service `kubernetes`: the server itself.
+    fn initial_objects(&self) -> Vec<Value> {
+        let behind = |server: SocketAddr| {
+            let mut address = Value::empty_map();
+            address.set_at(&["ip"], server.ip().to_string().into());
+            let mut subset = Value::empty_map();
+            subset.set_at(&["addresses"], vec![address].into());
+            subset.set_at(&["ports"], vec![port_of_server(server)].into());
+            let mut object = Value::empty_map();
+            object.set_at(&["apiVersion"], "v1".into());
+            object.set_at(&["kind"], "Endpoints".into());
+            object.set_at(&["metadata", "name"], "kubernetes".into());
+            object.set_at(&["metadata", "namespace"], "default".into());
+            // Its slice is made beside it, and is not a mirror.
+            object.set_at(
+                &["metadata", "labels", "endpointslice.kubernetes.io/skip-mirror"],
+                "true".into(),
+            );
+            object.set_at(&["subsets"], vec![subset].into());
+            object
+        };
+        self.server.map(behind).into_iter().collect()
+    }
+
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        with_parts_of(stored, initial, &["subsets"])
+    }
+
     fn deprecation(&self, _version: &str) -> Option<Cow<'_, str>> {
         Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into())
     }
@@ -36,6 +68,26 @@ impl Strategy for Endpoints {
         }
         errors
     }
+}
+
+/// The port of the server, as what stands behind its service names it.
+pub(crate) fn port_of_server(server: SocketAddr) -> Value {
+    let mut port = Value::empty_map();
+    port.set_at(&["name"], "https".into());
+    port.set_at(&["port"], Value::Int(server.port().into()));
+    port.set_at(&["protocol"], "TCP".into());
+    port
+}
+
+/// An object with these parts as another has them; `None` where it has them so already.
+pub(crate) fn with_parts_of(stored: &Value, wanted: &Value, parts: &[&str]) -> Option<Value> {
+    let mut object = stored.clone();
+    for part in parts {
+        if let Some(value) = wanted.at(&[*part]) {
+            object.set_at(&[*part], value.clone());
+        }
+    }
+    (object != *stored).then_some(object)
 }
 
 fn validate_address(address: &Field<'_, '_>, errors: &mut Errors) {
@@ -70,4 +122,51 @@ fn validate_port(port: &Field<'_, '_>, needs_name: bool, errors: &mut Errors) {
         holdfast_resource::metadata::formats::qualified_name,
         errors,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::endpointslice::EndpointSlice;
+    use crate::harness::at;
+
+    fn server(address: &str) -> Option<SocketAddr> {
+        Some(address.parse().unwrap())
+    }
+
+    #[test]
+    fn the_server_stands_behind_its_service() {
+        let of = |server| {
+            (
+                Endpoints { server }.initial_objects(),
+                EndpointSlice { server }.initial_objects(),
+            )
+        };
+        assert_eq!(of(None), (Vec::new(), Vec::new()), "nobody reaches it from elsewhere");
+        let (endpoints, slices) = of(server("10.1.2.3:6443"));
+        let port = r#"{"name":"https","port":6443,"protocol":"TCP"}"#;
+        assert_eq!(
+            at(&endpoints[0], "subsets"),
+            format!(r#"[{{"addresses":[{{"ip":"10.1.2.3"}}],"ports":[{port}]}}]"#)
+        );
+        assert_eq!(
+            (at(&slices[0], "endpoints"), at(&slices[0], "ports")),
+            (
+                r#"[{"addresses":["10.1.2.3"],"conditions":{"ready":true}}]"#.to_owned(),
+                format!("[{port}]")
+            )
+        );
+        assert_eq!(at(&slices[0], "addressType"), r#""IPv4""#);
+    }
+
+    #[test]
+    fn a_server_that_moved_is_found_where_it_is() {
+        let (before, after) = (server("10.1.2.3:6443"), server("10.1.2.4:6443"));
+        let stored = Endpoints { server: before }.initial_objects().remove(0);
+        let now = Endpoints { server: after };
+        let wanted = now.initial_objects().remove(0);
+        let mended = now.reconcile(&stored, &wanted).unwrap();
+        assert_eq!(at(&mended, "subsets.0.addresses.0.ip"), r#""10.1.2.4""#);
+        assert_eq!(now.reconcile(&mended, &wanted), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 mod componentstatus;
 mod configmap;
-mod endpoints;
+pub(crate) mod endpoints;
 pub(crate) mod event;
 mod limitrange;
 mod namespace;
@@ -51,7 +51,9 @@ pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strate
         "bindings" => Arc::new(pod::Bindings),
         "componentstatuses" => Arc::new(componentstatus::ComponentStatus),
         "configmaps" => Arc::new(configmap::ConfigMap),
-        "endpoints" => Arc::new(endpoints::Endpoints),
+        "endpoints" => Arc::new(endpoints::Endpoints {
+            server: config().server(),
+        }),
         "events" => Arc::new(event::Event { of_own_group: false }),
         "limitranges" => Arc::new(limitrange::LimitRange),
         "namespaces" => Arc::new(namespace::Namespace),
