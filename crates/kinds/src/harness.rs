@@ -164,20 +164,23 @@ impl Harness {
         planned.map_err(|refusal| format!("{refusal:?}"))
     }
 
-    /// The answer to a POST of `body` to a virtual subresource of the object `name`, or why there is none.
+    /// The answer to a POST of `body` to a virtual subresource of the object `name` and what it warns of, or why there is none.
     pub(crate) fn subresource_answer(
         &self,
         plural: &str,
         subresource: &str,
         name: &str,
         body: &str,
-    ) -> Result<Value, String> {
+    ) -> Result<(Value, Vec<String>), String> {
         let resource = self.core_resource(plural);
         let body = self.read(body);
         let kind = resource.strategy.virtual_resource(subresource).unwrap();
         let named = named(resource, name);
-        let answer = self.call(&named, None, Some(subresource), |_, context| kind.create(context, body));
-        answer.map_err(|refusal| format!("{refusal:?}"))
+        let answer = self.call(&named, None, Some(subresource), |_, context| {
+            let answer = kind.create(context, body)?;
+            Ok((answer, std::mem::take(&mut context.beside.borrow_mut().warnings)))
+        });
+        answer.map_err(|refusal: Refusal| format!("{refusal:?}"))
     }
 
     /// How far a request to a subresource of the object `name` comes that leads on.

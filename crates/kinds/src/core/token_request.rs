@@ -39,6 +39,9 @@ impl Virtual for TokenRequest {
         let mut seconds = lifetime(&request)?;
         let bound = Bound::read(context, &request)?;
         if let Some(longest) = issuer.longest().filter(|longest| *longest < seconds) {
+            context.warn(format!(
+                "requested expiration of {seconds} seconds shortened to {longest} seconds"
+            ));
             seconds = longest;
             request.set_at(&["spec", "expirationSeconds"], Value::Int(seconds));
         }
@@ -219,8 +222,27 @@ mod tests {
     }
 
     fn ask(name: &str, spec: &str) -> Result<holdfast_value::Value, String> {
+        ask_and_hear(name, spec).map(|(answer, _)| answer)
+    }
+
+    /// The answer, and what the client is warned of.
+    fn ask_and_hear(name: &str, spec: &str) -> Result<(holdfast_value::Value, Vec<String>), String> {
         let request = format!("{{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {{{spec}}}}}");
         harness().subresource_answer("serviceaccounts", "token", name, &request)
+    }
+
+    #[test]
+    fn a_token_that_lives_shorter_than_asked_for_comes_with_a_warning() {
+        let told = |seconds: i64| {
+            ask_and_hear("robot", &format!("expirationSeconds: {seconds}"))
+                .unwrap()
+                .1
+        };
+        assert_eq!(
+            told(90_000),
+            ["requested expiration of 90000 seconds shortened to 86400 seconds"]
+        );
+        assert!(told(86_400).is_empty());
     }
 
     #[test]
