@@ -1,9 +1,11 @@
 //! PersistentVolumeClaims: <https://kubernetes.io/docs/concepts/storage/persistent-volumes/>.
 
+use std::collections::BTreeSet;
+
 use holdfast_resource::metadata::formats::{dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::{validate_label_selector, validate_labels};
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_value::{Value, json};
 
 use crate::defaults::{is_zero, set_missing_at};
 use crate::validation::resources::{fractional_bytes, quantity};
@@ -184,6 +186,29 @@ fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
 const IMMUTABLE: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
+/// Tells what differs at `path` and below, a line for each value that was and each that is to be.
+fn tell_differences(path: &str, before: Option<&Value>, after: Option<&Value>, text: &mut String) {
+    if same(before, after) {
+        return;
+    }
+    if let (Some(old), Some(new)) = (before.and_then(Value::as_map), after.and_then(Value::as_map)) {
+        let names: BTreeSet<&str> = old.iter().chain(new.iter()).map(|(name, _)| name.as_str()).collect();
+        for name in names {
+            let path = match path {
+                "" => name.to_owned(),
+                path => format!("{path}.{name}"),
+            };
+            tell_differences(&path, old.get(name), new.get(name), text);
+        }
+        return;
+    }
+    for (sign, value) in [('-', before), ('+', after)] {
+        if let Some(value) = value {
+            text.push_str(&format!("\n{sign} {path}: {}", json::to_string(value)));
+        }
+    }
+}
+
 /// Reports changes of what a claim keeps once it is there.
 fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
@@ -211,7 +236,9 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
         validate_growth(new, old, errors);
     }
     if !same(Some(&left), old_spec.value()) {
-        errors.push(spec.forbidden(IMMUTABLE));
+        let mut text = IMMUTABLE.to_owned();
+        tell_differences("", old_spec.value(), Some(&left), &mut text);
+        errors.push(spec.forbidden(text));
     }
     // The reference reports this field without what it stands in.
     let mode = spec.child("volumeMode");
@@ -302,7 +329,7 @@ mod tests {
             errors,
             [
                 "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName \
-              for bound claims"
+              for bound claims\n- resources.requests.storage: \"1Gi\"\n+ resources.requests.storage: \"2Gi\""
             ]
         );
     }
