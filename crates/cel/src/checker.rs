@@ -268,9 +268,13 @@ impl Checker<'_> {
         // `google.protobuf.Timestamp` is one name, unless its first word is a variable.
         if !test && let Some(name) = qualified_name(expr) {
             let first = name.split('.').next().unwrap_or_default();
-            let is_variable =
-                self.locals.iter().any(|(local, _)| local == first) || self.environment.slot(first).is_some();
-            if !is_variable && let Some(ty) = self.lookup(expr.id, &name) {
+            let is_local = self.locals.iter().any(|(local, _)| local == first);
+            // A variable may have a dot in its name, as `authorizer.requestResource` has.
+            let is_variable = is_local || self.environment.slot(first).is_some();
+            let is_qualified = !is_local && self.environment.slot(&name).is_some();
+            if (is_qualified || !is_variable)
+                && let Some(ty) = self.lookup(expr.id, &name)
+            {
                 return ty;
             }
         }

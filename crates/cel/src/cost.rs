@@ -217,7 +217,7 @@ impl Estimator<'_> {
     }
 
     fn select(&mut self, id: Id, operand: &Expr, field: &str, test: bool) -> Range {
-        if let Some(Reference::TypeName(_)) = self.checked.references.get(&id) {
+        if let Some(Reference::TypeName(_) | Reference::Variable(_)) = self.checked.references.get(&id) {
             self.size_type_name(id);
             return ONE;
         }

@@ -100,6 +100,16 @@ impl Environment {
         self.with("oldSelf", own.ty, own.decl)
     }
 
+    /// Takes the variable `name` out of reach. Those after it keep their places, so that programs of both environments are
+    /// evaluated with one [`Activation`](crate::Activation).
+    #[must_use]
+    pub fn without_variable(mut self, name: &str) -> Self {
+        if let Some(variable) = self.variables.iter_mut().find(|variable| variable.name == name) {
+            variable.name = SmolStr::default();
+        }
+        self
+    }
+
     /// Turns on what mutating policies have: `JSONPatch{…}`, `Object{…}` and `jsonpatch.escapeKey`.
     #[must_use]
     pub fn with_mutation(mut self) -> Self {

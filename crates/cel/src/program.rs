@@ -247,8 +247,10 @@ impl Planner<'_> {
     }
 
     fn select(&mut self, expr: &Expr, operand: &Expr, field: &SmolStr, test: bool) -> Node {
-        if let Some(Reference::TypeName(name)) = self.checked.references.get(&expr.id) {
-            return Node::Made(CelValue::Type(name.clone()), 1);
+        match self.checked.references.get(&expr.id) {
+            Some(Reference::TypeName(name)) => return Node::Made(CelValue::Type(name.clone()), 1),
+            Some(Reference::Variable(slot)) => return Node::Variable(*slot),
+            _ => {}
         }
         let operand = self.node(operand);
         let extended = |fields: &[SmolStr]| fields.iter().cloned().chain([field.clone()]).collect();

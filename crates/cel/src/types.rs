@@ -98,6 +98,16 @@ impl Type {
         Type::Optional(Arc::new(inner))
     }
 
+    /// The type of the variable `authorizer`.
+    pub fn authorizer() -> Self {
+        Type::Named(crate::library::authorizer::AUTHORIZER)
+    }
+
+    /// The type of `authorizer.requestResource`.
+    pub fn resource_check() -> Self {
+        Type::Named(crate::library::authorizer::RESOURCE_CHECK)
+    }
+
     /// `Object`: what the expression of an apply configuration must evaluate to.
     pub fn apply_object() -> Self {
         Type::any_object("Object")

@@ -126,6 +126,29 @@ impl Authorizer for Recorder {
 }
 
 #[test]
+fn a_variable_with_a_dot_in_its_name_goes_before_the_one_that_it_begins_with() {
+    let recorder = Arc::new(Recorder::default());
+    let environment = Environment::new()
+        .with_variable("authorizer", Type::authorizer())
+        .with_variable("authorizer.requestResource", Type::resource_check());
+    let subject = ResourceSubject {
+        resource: "pods".into(),
+        ..ResourceSubject::default()
+    };
+    let values = [
+        ("authorizer", CelValue::authorizer(recorder.clone())),
+        (
+            "authorizer.requestResource",
+            CelValue::resource_check(recorder.clone(), subject),
+        ),
+    ];
+    let of_request = "authorizer.requestResource.check('get').allowed() && authorizer.path('/x').check('get').allowed()";
+    let outcome = evaluate_in(&environment, &values, of_request);
+    assert_eq!(outcome.map(|value| value.as_bool()), Ok(Some(true)));
+    assert_eq!(recorder.asked.lock().unwrap().len(), 2);
+}
+
+#[test]
 fn the_authorizer_is_asked_what_the_expression_says() {
     let recorder = Arc::new(Recorder::default());
     let environment =
