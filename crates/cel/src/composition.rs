@@ -67,6 +67,11 @@ fn variables_type(types: &[(SmolStr, Type)]) -> Type {
 }
 
 impl Composition {
+    /// Whether any of the variables names the variable `name`.
+    pub fn uses(&self, name: &str) -> bool {
+        self.programs.iter().any(|(_, program)| program.uses(name))
+    }
+
     /// Adds `variables` to `activation`: each is evaluated with what is set there.
     pub fn bind(&self, activation: &mut Activation) {
         let lazy = Lazy {

@@ -34,6 +34,7 @@ mod initial_status;
 mod networking;
 mod node;
 mod pod_resources;
+pub mod policies;
 mod policy;
 pub mod quota;
 pub mod rbac;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_resource::selector::LabelSelector;
 use holdfast_resource::{Field, GroupVersionKind, Registry, Resource, ResourceVersion};
 use holdfast_value::{SmolStr, Value};
 
@@ -59,7 +60,7 @@ fn lists(names: &[SmolStr], name: &str) -> bool {
 }
 
 impl Rule {
-    pub(super) fn of(rule: &Field<'_, '_>) -> Self {
+    pub(crate) fn of(rule: &Field<'_, '_>) -> Self {
         let resources = rule.child("resources");
         let resources = resources.items().map(|resource| {
             let (name, subresource) = resource.text().split_once('/').unwrap_or((resource.text(), ""));
@@ -72,6 +73,11 @@ impl Rule {
             resources: resources.collect(),
             scope: rule.child("scope").text().into(),
         }
+    }
+
+    /// The plural names of the resources that the rule names; `*` for all.
+    pub fn resources(&self) -> impl Iterator<Item = &SmolStr> {
+        self.resources.iter().map(|(name, _)| name)
     }
 
     /// Whether the rule names what is written.
@@ -97,9 +103,37 @@ impl Rule {
     }
 }
 
+/// As what a write to `resource` is heard of by who wants to hear of `rules`, by these alone; `kind` is the kind of what is
+/// sent to the address. `None` where the write is not heard of. `equivalent` says that other versions of what is written
+/// count as well.
+pub fn invocation<'r>(
+    rules: impl Iterator<Item = &'r Rule> + Clone,
+    equivalent: bool,
+    attributes: &Attributes<'_>,
+    kind: &GroupVersionKind,
+    resource: &Resource,
+    registry: &Registry,
+) -> Option<Invocation> {
+    if rules.clone().any(|rule| rule.matches(attributes)) {
+        return Some(Invocation {
+            resource: attributes.resource.into(),
+            group: attributes.group.into(),
+            version: attributes.version.into(),
+            kind: kind.clone(),
+        });
+    }
+    let mut rules = rules.filter(|_| equivalent);
+    rules.find_map(|rule| in_other_version(rule, attributes, resource, registry))
+}
+
+/// Whether a selector takes an object by its labels, as it is or as it was.
+pub fn selects(selector: &LabelSelector, object: Option<&Value>, old: Option<&Value>) -> bool {
+    let matches = |object: &Value| selector.matches(|key| object.str_at(&["metadata", "labels", key]));
+    selector.is_empty() || object.is_some_and(matches) || old.is_some_and(matches)
+}
+
 impl Webhook {
-    /// As what the webhook hears of what is written to `resource`, by its rules alone; `kind` is the kind of what is sent
-    /// to the address. `None` where it does not hear of it.
+    /// As what the webhook hears of a write, by its rules alone: see [`invocation`].
     pub fn invocation(
         &self,
         attributes: &Attributes<'_>,
@@ -107,31 +141,17 @@ impl Webhook {
         resource: &Resource,
         registry: &Registry,
     ) -> Option<Invocation> {
-        if self.rules.iter().any(|rule| rule.matches(attributes)) {
-            return Some(Invocation {
-                resource: attributes.resource.into(),
-                group: attributes.group.into(),
-                version: attributes.version.into(),
-                kind: kind.clone(),
-            });
-        }
-        if !self.equivalent {
-            return None;
-        }
-        self.rules
-            .iter()
-            .find_map(|rule| equivalent(rule, attributes, resource, registry))
+        invocation(self.rules.iter(), self.equivalent, attributes, kind, resource, registry)
     }
 
     /// Whether the labels of the object, as it is or as it was, are those that the webhook wants to hear of.
     pub fn selects(&self, object: Option<&Value>, old: Option<&Value>) -> bool {
-        let matches = |object: &Value| self.objects.matches(|key| object.str_at(&["metadata", "labels", key]));
-        self.objects.is_empty() || object.is_some_and(matches) || old.is_some_and(matches)
+        selects(&self.objects, object, old)
     }
 }
 
 /// The version of the same objects that a rule names.
-fn equivalent(
+fn in_other_version(
     rule: &Rule,
     attributes: &Attributes<'_>,
     resource: &Resource,

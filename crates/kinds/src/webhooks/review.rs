@@ -72,9 +72,23 @@ impl Review<'_> {
     /// The review in that version, as JSON.
     pub fn encode(&self, version: ReviewVersion) -> Vec<u8> {
         let shared = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
+        let mut request = self.described();
+        request.insert("uid", self.uid);
+        request.insert("object", shared(self.object));
+        request.insert("oldObject", shared(self.old_object));
+        let mut review = Map::new();
+        review.insert("kind", "AdmissionReview");
+        review.insert("apiVersion", format!("admission.k8s.io/{}", version.name()).as_str());
+        review.insert("request", Value::Map(request));
+        json::to_vec(&Value::Map(review))
+    }
+}
+
+impl Review<'_> {
+    /// The request without its objects and without what names the question: what expressions of policies see as `request`.
+    pub fn described(&self) -> Map {
         let invocation = self.invocation;
         let mut request = Map::new();
-        request.insert("uid", self.uid);
         request.insert("kind", kind(&invocation.kind));
         request.insert(
             "resource",
@@ -98,15 +112,9 @@ impl Review<'_> {
         }
         request.insert("operation", self.operation);
         request.insert("userInfo", user(self.user));
-        request.insert("object", shared(self.object));
-        request.insert("oldObject", shared(self.old_object));
         request.insert("dryRun", Value::Bool(self.dry_run));
         request.insert("options", self.options.clone());
-        let mut review = Map::new();
-        review.insert("kind", "AdmissionReview");
-        review.insert("apiVersion", format!("admission.k8s.io/{}", version.name()).as_str());
-        review.insert("request", Value::Map(request));
-        json::to_vec(&Value::Map(review))
+        request
     }
 }
 

@@ -1,0 +1,133 @@
+//! What the user of a write may do, as expressions ask.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdfast_cel::{Decision, Question, Subject};
+use holdfast_resource::access::{AccessTarget, Attributes, Authorizer, ResourceTarget, User};
+use holdfast_value::SmolStr;
+
+/// Answers the expressions of one write; each question is passed on once.
+pub struct Asking {
+    authorizer: Arc<dyn Authorizer>,
+    user: Arc<User>,
+    answers: Mutex<HashMap<Key, Decision>>,
+}
+
+/// A question as what is asked depends on it.
+type Key = (Option<(SmolStr, SmolStr)>, SmolStr, String);
+
+impl Asking {
+    /// Asks `authorizer` what `user` may do.
+    pub fn new(authorizer: Arc<dyn Authorizer>, user: Arc<User>) -> Self {
+        Self {
+            authorizer,
+            user,
+            answers: Mutex::default(),
+        }
+    }
+
+    fn decide(&self, question: &Question) -> Decision {
+        let account = question
+            .service_account
+            .as_ref()
+            .map(|(namespace, name)| service_account(namespace, name));
+        let user = account.as_ref().unwrap_or(&self.user);
+        let target = match &question.subject {
+            Subject::Path(path) => AccessTarget::Path(path),
+            Subject::Resource(subject) => AccessTarget::Resource(ResourceTarget {
+                group: &subject.group,
+                version: "*",
+                resource: &subject.resource,
+                subresource: &subject.subresource,
+                namespace: &subject.namespace,
+                name: &subject.name,
+            }),
+        };
+        let attributes = Attributes {
+            verb: &question.verb,
+            target,
+        };
+        let decision = self.authorizer.authorize(user, &attributes);
+        Decision {
+            allowed: decision.allows(),
+            reason: decision.reason().to_owned(),
+            error: None,
+        }
+    }
+}
+
+fn service_account(namespace: &str, name: &str) -> User {
+    User {
+        name: format!("system:serviceaccount:{namespace}:{name}").into(),
+        groups: vec![
+            SmolStr::new_static("system:serviceaccounts"),
+            format!("system:serviceaccounts:{namespace}").into(),
+        ],
+        ..User::default()
+    }
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").field("user", &self.user.name).finish()
+    }
+}
+
+impl holdfast_cel::Authorizer for Asking {
+    fn authorize(&self, question: &Question) -> Decision {
+        let key = (
+            question.service_account.clone(),
+            question.verb.clone(),
+            format!("{:?}", question.subject),
+        );
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.entry(key).or_insert_with(|| self.decide(question)).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use holdfast_cel::{Authorizer as _, ResourceSubject};
+    use holdfast_resource::access::{Decision as Verdicted, UserRules, Verdict};
+
+    use super::*;
+
+    /// Allows what service accounts of `ns` ask.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Authorizer for Counting {
+        fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Verdicted {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Verdicted::of(if user.is_in("system:serviceaccounts:ns") {
+                Verdict::Allow
+            } else {
+                Verdict::NoOpinion
+            })
+        }
+
+        fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
+            UserRules::default()
+        }
+    }
+
+    #[test]
+    fn a_question_is_passed_on_once_and_for_whom_it_is_asked() {
+        let counting = Arc::new(Counting::default());
+        let asking = Asking::new(counting.clone(), Arc::default());
+        let question = |account: Option<&str>| Question {
+            service_account: account.map(|name| ("ns".into(), name.into())),
+            verb: "get".into(),
+            subject: Subject::Resource(ResourceSubject::default()),
+        };
+        for _ in 0..3 {
+            assert!(!asking.authorize(&question(None)).allowed);
+            assert!(asking.authorize(&question(Some("robot"))).allowed);
+        }
+        assert_eq!(counting.0.load(Ordering::Relaxed), 2);
+    }
+}

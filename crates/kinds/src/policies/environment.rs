@@ -1,0 +1,250 @@
+//! What the expressions of policies and match conditions may name
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#validation-expression>).
+
+use std::sync::LazyLock;
+
+use holdfast_cel::{Activation, CompileError, Composition, CompositionBuilder, Environment, Program, Type};
+use holdfast_resource::Field;
+use holdfast_value::SmolStr;
+
+use super::Needs;
+use super::expression::Expression;
+
+/// The object as it is to be; `null` for deletions.
+pub const OBJECT: &str = "object";
+/// The object as it was; `null` for creations.
+pub const OLD_OBJECT: &str = "oldObject";
+/// The namespace of the object; `null` for resources of the cluster.
+pub const NAMESPACE_OBJECT: &str = "namespaceObject";
+/// What the request is.
+pub const REQUEST: &str = "request";
+/// The parameter of the policy.
+pub const PARAMS: &str = "params";
+/// What the user may do.
+pub const AUTHORIZER: &str = "authorizer";
+/// What the user may do with the resource of the request.
+pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
+
+/// The variables of match conditions of webhooks, and of policies without parameters.
+pub static WITHOUT_PARAMETERS: LazyLock<Environment> = LazyLock::new(|| environment(false));
+static WITH_PARAMETERS: LazyLock<Environment> = LazyLock::new(|| environment(true));
+
+fn environment(parameters: bool) -> Environment {
+    let environment = Environment::new()
+        .with_variable(OBJECT, Type::Dyn)
+        .with_variable(OLD_OBJECT, Type::Dyn)
+        .with_variable(NAMESPACE_OBJECT, namespace())
+        .with_variable(REQUEST, request());
+    let environment = if parameters {
+        environment.with_variable(PARAMS, Type::Dyn)
+    } else {
+        environment
+    };
+    environment
+        .with_variable(AUTHORIZER, Type::authorizer())
+        .with_variable(REQUEST_RESOURCE, Type::resource_check())
+}
+
+fn object(name: &str, fields: &[(&'static str, Type)]) -> Type {
+    let fields = fields.iter().cloned();
+    Type::object(name, fields.map(|(name, ty)| (SmolStr::new_static(name), ty)))
+}
+
+/// The type of `request`: an AdmissionRequest without its objects.
+pub fn request() -> Type {
+    let texts = || Type::list(Type::String);
+    let kind = || {
+        let fields = ["group", "version", "kind"].map(|name| (name, Type::String));
+        object("kubernetes.GroupVersionKind", &fields)
+    };
+    let resource = || {
+        let fields = ["group", "version", "resource"].map(|name| (name, Type::String));
+        object("kubernetes.GroupVersionResource", &fields)
+    };
+    let user = object(
+        "kubernetes.UserInfo",
+        &[
+            ("username", Type::String),
+            ("uid", Type::String),
+            ("groups", texts()),
+            ("extra", Type::map(Type::String, texts())),
+        ],
+    );
+    object(
+        "kubernetes.AdmissionRequest",
+        &[
+            ("kind", kind()),
+            ("resource", resource()),
+            ("subResource", Type::String),
+            ("requestKind", kind()),
+            ("requestResource", resource()),
+            ("requestSubResource", Type::String),
+            ("name", Type::String),
+            ("namespace", Type::String),
+            ("operation", Type::String),
+            ("userInfo", user),
+            ("dryRun", Type::Bool),
+            ("options", Type::Dyn),
+        ],
+    )
+}
+
+/// The type of `namespaceObject`: what the reference shows of a namespace.
+pub fn namespace() -> Type {
+    let texts = || Type::list(Type::String);
+    let labels = || Type::map(Type::String, Type::String);
+    let metadata = object(
+        "kubernetes.NamespaceMetadata",
+        &[
+            ("name", Type::String),
+            ("generateName", Type::String),
+            ("namespace", Type::String),
+            ("labels", labels()),
+            ("annotations", labels()),
+            ("UID", Type::String),
+            ("creationTimestamp", Type::Timestamp),
+            ("deletionGracePeriodSeconds", Type::Int),
+            ("deletionTimestamp", Type::Timestamp),
+            ("generation", Type::Int),
+            ("resourceVersion", Type::String),
+            ("finalizers", texts()),
+        ],
+    );
+    let condition = object(
+        "kubernetes.NamespaceCondition",
+        &[
+            ("status", Type::String),
+            ("type", Type::String),
+            ("lastTransitionTime", Type::Timestamp),
+            ("message", Type::String),
+            ("reason", Type::String),
+        ],
+    );
+    let status = [("conditions", Type::list(condition)), ("phase", Type::String)];
+    object(
+        "kubernetes.Namespace",
+        &[
+            ("metadata", metadata),
+            ("spec", object("kubernetes.NamespaceSpec", &[("finalizers", texts())])),
+            ("status", object("kubernetes.NamespaceStatus", &status)),
+        ],
+    )
+}
+
+/// Compiles the expressions of one policy, so that all are evaluated with one [`Activation`].
+#[derive(Debug)]
+pub struct Compiler {
+    /// Without `variables`, which match conditions do not see.
+    plain: Environment,
+    composed: Environment,
+    composition: Composition,
+    needs: Needs,
+}
+
+impl Compiler {
+    /// For a policy of this spec, without its variables.
+    pub fn of(spec: &Field<'_, '_>) -> Self {
+        let environments = [&WITHOUT_PARAMETERS, &WITH_PARAMETERS];
+        let environment: &Environment = environments[usize::from(spec.child("paramKind").is_set())];
+        Self {
+            plain: environment.clone(),
+            composed: environment.clone(),
+            composition: Composition::default(),
+            needs: Needs::default(),
+        }
+    }
+
+    /// Adds `variables` of the list here, and says of each that does not compile why not. Those without a name or an
+    /// expression are passed over.
+    pub fn add_variables(&mut self, variables: &Field<'_, '_>) -> Vec<(usize, CompileError)> {
+        if variables.is_empty() {
+            return Vec::new();
+        }
+        let mut builder = CompositionBuilder::new(&self.plain);
+        let mut faults = Vec::new();
+        for (at, variable) in variables.items().enumerate() {
+            let (name, expression) = (variable.child("name"), variable.child("expression"));
+            if name.text().trim().is_empty() || expression.text().trim().is_empty() {
+                continue;
+            }
+            if let Err(error) = builder.add(name.text(), expression.text()) {
+                faults.push((at, error));
+            }
+        }
+        (self.composed, self.composition) = builder.finish();
+        for name in [REQUEST, NAMESPACE_OBJECT, AUTHORIZER, REQUEST_RESOURCE] {
+            if self.composition.uses(name) {
+                self.note(name);
+            }
+        }
+        faults
+    }
+
+    /// Compiles a match condition.
+    ///
+    /// # Errors
+    /// Why it does not compile.
+    pub fn condition(&mut self, text: &str) -> Result<Program, CompileError> {
+        let program = self.plain.compile(text, &[Type::Bool])?;
+        Ok(self.noted(program))
+    }
+
+    /// Compiles an expression that sees everything.
+    ///
+    /// # Errors
+    /// Why it does not compile.
+    pub fn expression(&mut self, text: &str, expected: &[Type]) -> Result<Program, CompileError> {
+        let program = self.composed.compile(text, expected)?;
+        Ok(self.noted(program))
+    }
+
+    /// Compiles a message, which may not ask the authorizer.
+    ///
+    /// # Errors
+    /// Why it does not compile.
+    pub fn message(&mut self, text: &str) -> Result<Program, CompileError> {
+        let environment = self
+            .composed
+            .clone()
+            .without_variable(AUTHORIZER)
+            .without_variable(REQUEST_RESOURCE);
+        let program = environment.compile(text, &[Type::String])?;
+        Ok(self.noted(program))
+    }
+
+    /// Compiles an expression that makes a patch.
+    ///
+    /// # Errors
+    /// Why it does not compile.
+    pub fn mutation(&mut self, text: &str, expected: &[Type]) -> Result<Program, CompileError> {
+        let program = self.composed.clone().with_mutation().compile(text, expected)?;
+        Ok(self.noted(program))
+    }
+
+    /// What the expressions are evaluated with: nothing set yet, the variables, and what must be set.
+    pub(super) fn finish(self) -> (Activation, Composition, Needs) {
+        (Activation::new(&self.composed), self.composition, self.needs)
+    }
+
+    fn noted(&mut self, program: Program) -> Program {
+        for name in [REQUEST, NAMESPACE_OBJECT, AUTHORIZER, REQUEST_RESOURCE] {
+            if program.uses(name) {
+                self.note(name);
+            }
+        }
+        program
+    }
+
+    fn note(&mut self, name: &str) {
+        match name {
+            REQUEST => self.needs.request = true,
+            NAMESPACE_OBJECT => self.needs.namespace = true,
+            _ => self.needs.authorizer = true,
+        }
+    }
+}
+
+/// An expression with what became of compiling it.
+pub(super) fn compiled(text: &str, program: Result<Program, CompileError>) -> Expression {
+    Expression::new(text, program)
+}

@@ -1,0 +1,270 @@
+//! The policies of one sort and their bindings, as they are now.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use holdfast_resource::Field;
+use holdfast_value::{SmolStr, Value};
+
+use super::{Binding, Body, Policy};
+
+/// Follows policies and bindings; takes a new state in at once, whole.
+#[derive(Debug)]
+pub struct Followed<B>(ArcSwap<Active<B>>);
+
+/// The policies that are bound, at one time.
+#[derive(Debug)]
+pub struct Active<B> {
+    /// In the order of their names.
+    hooks: Vec<Hook<B>>,
+    /// Which of them name a resource, by its plural name.
+    by_resource: HashMap<SmolStr, Vec<usize>>,
+    /// Which of them name all resources.
+    of_all: Vec<usize>,
+    policies: BTreeMap<SmolStr, Kept<B>>,
+    bindings: BTreeMap<SmolStr, Arc<Binding>>,
+}
+
+/// A policy with what it was compiled from.
+#[derive(Debug)]
+struct Kept<B> {
+    spec: Value,
+    policy: Arc<Policy<B>>,
+}
+
+impl<B> Clone for Kept<B> {
+    fn clone(&self) -> Self {
+        Self {
+            spec: self.spec.clone(),
+            policy: Arc::clone(&self.policy),
+        }
+    }
+}
+
+/// A policy and its bindings.
+#[derive(Debug)]
+pub struct Hook<B> {
+    /// The policy.
+    pub policy: Arc<Policy<B>>,
+    /// Its bindings, at least one, in the order of their names.
+    pub bindings: Vec<Arc<Binding>>,
+}
+
+impl<B> Default for Active<B> {
+    fn default() -> Self {
+        Self {
+            hooks: Vec::new(),
+            by_resource: HashMap::new(),
+            of_all: Vec::new(),
+            policies: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+        }
+    }
+}
+
+impl<B> Default for Followed<B> {
+    fn default() -> Self {
+        Self(ArcSwap::default())
+    }
+}
+
+impl<B: Body> Followed<B> {
+    /// The policies as they are now.
+    pub fn now(&self) -> Guard<Arc<Active<B>>> {
+        self.0.load()
+    }
+
+    /// Takes note of a policy as it is now; `None` where it is gone. A policy whose spec is what it was is not compiled.
+    pub fn set_policy(&self, name: &str, policy: Option<&Value>) {
+        let spec = policy.map(|policy| policy.get("spec").cloned().unwrap_or_default());
+        let before = self.0.load();
+        if before.policies.get(name).map(|kept| &kept.spec) == spec.as_ref() {
+            return;
+        }
+        let compiled = spec.map(|spec| Kept {
+            policy: Arc::new(Policy::of(name, &Field::root(&spec))),
+            spec,
+        });
+        self.change(|policies, _| match &compiled {
+            Some(kept) => drop(policies.insert(name.into(), kept.clone())),
+            None => drop(policies.remove(name)),
+        });
+    }
+
+    /// Takes note of a binding as it is now; `None` where it is gone.
+    pub fn set_binding(&self, name: &str, binding: Option<&Value>) {
+        let nothing = Value::Null;
+        let binding = binding.map(|binding| {
+            let spec = binding.get("spec").unwrap_or(&nothing);
+            Arc::new(Binding::of(name, &Field::root(spec)))
+        });
+        self.change(|_, bindings| match &binding {
+            Some(binding) => drop(bindings.insert(name.into(), Arc::clone(binding))),
+            None => drop(bindings.remove(name)),
+        });
+    }
+
+    /// Forgets all policies.
+    pub fn forget_policies(&self) {
+        self.change(|policies, _| policies.clear());
+    }
+
+    /// Forgets all bindings.
+    pub fn forget_bindings(&self) {
+        self.change(|_, bindings| bindings.clear());
+    }
+
+    fn change(&self, change: impl Fn(&mut BTreeMap<SmolStr, Kept<B>>, &mut BTreeMap<SmolStr, Arc<Binding>>)) {
+        self.0.rcu(|active| {
+            let (mut policies, mut bindings) = (active.policies.clone(), active.bindings.clone());
+            change(&mut policies, &mut bindings);
+            Active::of(policies, bindings)
+        });
+    }
+}
+
+impl<B> Active<B> {
+    fn of(policies: BTreeMap<SmolStr, Kept<B>>, bindings: BTreeMap<SmolStr, Arc<Binding>>) -> Self {
+        let mut of_policy: BTreeMap<&str, Vec<Arc<Binding>>> = BTreeMap::new();
+        for binding in bindings.values() {
+            of_policy.entry(&binding.policy).or_default().push(Arc::clone(binding));
+        }
+        let hooks = policies.iter().filter_map(|(name, kept)| {
+            Some(Hook {
+                bindings: of_policy.remove(name.as_str())?,
+                policy: Arc::clone(&kept.policy),
+            })
+        });
+        let hooks: Vec<Hook<B>> = hooks.collect();
+        let (mut by_resource, mut of_all) = (HashMap::<SmolStr, Vec<usize>>::new(), Vec::new());
+        for (at, hook) in hooks.iter().enumerate() {
+            let named: Vec<&SmolStr> = hook.policy.constraints.resources().collect();
+            if named.is_empty() || named.iter().any(|name| *name == "*") {
+                of_all.push(at);
+                continue;
+            }
+            for name in named {
+                let at_name = by_resource.entry(name.clone()).or_default();
+                if at_name.last() != Some(&at) {
+                    at_name.push(at);
+                }
+            }
+        }
+        Self {
+            hooks,
+            by_resource,
+            of_all,
+            policies,
+            bindings,
+        }
+    }
+
+    /// How many policies are bound.
+    pub fn len(&self) -> usize {
+        self.hooks.len()
+    }
+
+    /// Whether no policy is bound.
+    pub fn is_empty(&self) -> bool {
+        self.hooks.is_empty()
+    }
+
+    /// Whether any policy may concern writes to resources of that plural name.
+    pub fn concerns(&self, plural: &str) -> bool {
+        !self.of_all.is_empty() || !self.by_resource.is_empty() && self.by_resource.contains_key(plural)
+    }
+
+    /// The policies that may concern writes to resources of that plural name, in the order of their names.
+    pub fn concerning<'a>(&'a self, plural: &str) -> impl Iterator<Item = &'a Hook<B>> {
+        let mut named = self.by_resource.get(plural).map_or(&[][..], Vec::as_slice).iter().copied();
+        let mut of_all = self.of_all.iter().copied();
+        let (mut next_named, mut next_of_all) = (named.next(), of_all.next());
+        std::iter::from_fn(move || {
+            // Both are in order, and no policy is in both.
+            let at = match (next_named, next_of_all) {
+                (Some(a), Some(b)) if a < b => std::mem::replace(&mut next_named, named.next()),
+                (Some(_), None) => std::mem::replace(&mut next_named, named.next()),
+                _ => std::mem::replace(&mut next_of_all, of_all.next()),
+            };
+            self.hooks.get(at?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+    use crate::policies::validating::Validations;
+
+    fn parse(text: &str) -> Value {
+        yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn policy(resource: &str, expression: &str) -> Value {
+        parse(&format!(
+            "{{spec: {{matchConstraints: {{resourceRules: [{{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], \
+             resources: ['{resource}']}}]}}, validations: [{{expression: '{expression}'}}]}}}}"
+        ))
+    }
+
+    fn binding(policy: &str) -> Value {
+        parse(&format!("{{spec: {{policyName: {policy}, validationActions: [Deny]}}}}"))
+    }
+
+    fn concerning(followed: &Followed<Validations>, plural: &str) -> Vec<String> {
+        let now = followed.now();
+        let names: Vec<String> = now.concerning(plural).map(|hook| hook.policy.name.to_string()).collect();
+        assert_eq!(now.concerns(plural), !names.is_empty());
+        names
+    }
+
+    #[test]
+    fn a_policy_counts_while_it_is_there_and_bound() {
+        let followed = Followed::<Validations>::default();
+        followed.set_binding("b", Some(&binding("p")));
+        assert!(followed.now().is_empty());
+        followed.set_policy("p", Some(&policy("pods", "true")));
+        assert_eq!(concerning(&followed, "pods"), ["p"]);
+        followed.set_binding("b", Some(&binding("other")));
+        assert!(followed.now().is_empty());
+        followed.set_binding("b", Some(&binding("p")));
+        followed.forget_bindings();
+        assert!(followed.now().is_empty());
+        followed.set_binding("b", Some(&binding("p")));
+        followed.set_policy("p", None);
+        assert!(followed.now().is_empty());
+    }
+
+    #[test]
+    fn policies_are_found_by_the_resources_that_they_name_in_the_order_of_their_names() {
+        let followed = Followed::<Validations>::default();
+        for (name, resource) in [("d", "pods"), ("a", "pods"), ("c", "*"), ("b", "pods/status"), ("e", "secrets")] {
+            followed.set_policy(name, Some(&policy(resource, "true")));
+            followed.set_binding(name, Some(&binding(name)));
+        }
+        assert_eq!(concerning(&followed, "pods"), ["a", "b", "c", "d"]);
+        assert_eq!(concerning(&followed, "secrets"), ["c", "e"]);
+        assert_eq!(concerning(&followed, "nodes"), ["c"]);
+        followed.set_policy("c", None);
+        assert_eq!(concerning(&followed, "nodes"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_a_changed_spec_is_compiled() {
+        let followed = Followed::<Validations>::default();
+        followed.set_binding("b", Some(&binding("p")));
+        let compiled = || Arc::as_ptr(&followed.now().hooks[0].policy);
+        followed.set_policy("p", Some(&policy("pods", "true")));
+        let first = compiled();
+        let mut with_status = policy("pods", "true");
+        with_status.set_at(&["status", "observedGeneration"], Value::Int(1));
+        followed.set_policy("p", Some(&with_status));
+        followed.set_binding("b", Some(&binding("p")));
+        assert_eq!(compiled(), first);
+        followed.set_policy("p", Some(&policy("pods", "false")));
+        assert_ne!(compiled(), first);
+    }
+}

@@ -1,0 +1,184 @@
+//! Admission policies, compiled and ready to be asked
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>,
+//! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>).
+//!
+//! [`Policies`] follows the stored policies and bindings through
+//! [`Strategy::observe`](holdfast_resource::Strategy::observe): a policy is compiled once when its spec changes, and a write
+//! takes what there is then with one atomic load. An index by the names of resources says which policies may concern a
+//! write, so that one that none concerns costs one look into a table.
+//!
+//! What expressions may name says [`environment`]; what a write shows them, [`request`]; which writes a policy sees,
+//! [`constraints`]; what it is given as `params`, [`parameters`]. [`validating`] and [`mutating`] ask the policies of a
+//! write in turn.
+
+pub mod authorizer;
+pub mod conditions;
+pub mod constraints;
+pub mod environment;
+pub mod expression;
+mod followed;
+pub mod mutating;
+pub mod parameters;
+pub mod request;
+pub mod rounds;
+pub mod validating;
+
+use std::fmt;
+use std::time::Duration;
+
+use holdfast_cel::{Activation, Composition};
+use holdfast_resource::Field;
+use holdfast_value::SmolStr;
+
+use conditions::Conditions;
+use constraints::Constraints;
+use environment::Compiler;
+pub use followed::{Active, Followed, Hook};
+use mutating::Mutations;
+use parameters::{ParameterKind, ParameterReference};
+use validating::Validations;
+
+/// All admission policies with their bindings.
+#[derive(Default)]
+pub struct Policies {
+    /// Those that may refuse writes.
+    pub validating: Followed<Validations>,
+    /// Those that may change objects.
+    pub mutating: Followed<Mutations>,
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policies")
+            .field("validating", &self.validating.now().len())
+            .field("mutating", &self.mutating.now().len())
+            .finish()
+    }
+}
+
+/// A compiled policy, with `B` as what it does.
+#[derive(Debug)]
+pub struct Policy<B> {
+    /// The name.
+    pub name: SmolStr,
+    constraints: Constraints,
+    parameters: Option<ParameterKind>,
+    conditions: Conditions,
+    variables: Composition,
+    /// What expressions are evaluated with, with nothing set yet.
+    blank: Activation,
+    needs: Needs,
+    fails_open: bool,
+    body: B,
+}
+
+/// Which variables that cost something to make any expression of a policy names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    pub(crate) request: bool,
+    pub(crate) namespace: bool,
+    pub(crate) authorizer: bool,
+}
+
+/// What a policy does, beside what all policies have.
+pub trait Body: Sized + Send + Sync + 'static {
+    /// Compiles it from the spec of a policy.
+    fn compile(spec: &Field<'_, '_>, compiler: &mut Compiler) -> Self;
+}
+
+impl<B: Body> Policy<B> {
+    /// Compiles a policy, which was validated. What does not compile after all fails when it is evaluated.
+    pub fn of(name: &str, spec: &Field<'_, '_>) -> Self {
+        let mut compiler = Compiler::of(spec);
+        compiler.add_variables(&spec.child("variables"));
+        let conditions = Conditions::compile(&spec.child("matchConditions"), &mut compiler);
+        let body = B::compile(spec, &mut compiler);
+        let (blank, variables, needs) = compiler.finish();
+        let kind = spec.child("paramKind");
+        Self {
+            name: name.into(),
+            constraints: Constraints::of(&spec.child("matchConstraints")),
+            parameters: kind.is_set().then(|| ParameterKind::of(&kind)),
+            conditions,
+            variables,
+            blank,
+            needs,
+            fails_open: spec.child("failurePolicy").text() == "Ignore",
+            body,
+        }
+    }
+}
+
+/// What ties a policy to writes and to parameters.
+#[derive(Debug)]
+pub struct Binding {
+    /// The name.
+    pub name: SmolStr,
+    policy: SmolStr,
+    constraints: Option<Constraints>,
+    parameters: Option<ParameterReference>,
+    actions: Vec<Action>,
+}
+
+/// What comes of a validation that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The write is refused.
+    Deny,
+    /// The client is warned.
+    Warn,
+    /// The failure stands in the audit log.
+    Audit,
+}
+
+impl Action {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "Deny" => Some(Self::Deny),
+            "Warn" => Some(Self::Warn),
+            "Audit" => Some(Self::Audit),
+            _ => None,
+        }
+    }
+}
+
+impl Binding {
+    /// Reads the spec of a binding, which was validated.
+    pub fn of(name: &str, spec: &Field<'_, '_>) -> Self {
+        let (constraints, parameters) = (spec.child("matchResources"), spec.child("paramRef"));
+        let actions = spec.child("validationActions");
+        Self {
+            name: name.into(),
+            policy: spec.child("policyName").text().into(),
+            constraints: constraints.is_set().then(|| Constraints::of(&constraints)),
+            parameters: parameters.is_set().then(|| ParameterReference::of(&parameters)),
+            actions: actions.items().filter_map(|action| Action::named(action.text())).collect(),
+        }
+    }
+}
+
+/// The outcome of one expression of a policy, to be counted.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The name of the policy.
+    pub policy: SmolStr,
+    /// The name of the binding.
+    pub binding: SmolStr,
+    /// How long the expression ran.
+    pub elapsed: Duration,
+    /// What went wrong with the expression itself: `no_error`, `compile_error`, `out_of_budget` or `invalid_error`.
+    pub error: &'static str,
+    /// What came of it: `allow`, `deny`, `warn` or `audit`.
+    pub action: &'static str,
+}
+
+/// The sort of an error by its words, as the reference counts it.
+fn sort_of_error(message: &str) -> &'static str {
+    if message.starts_with("compilation") {
+        "compile_error"
+    } else if message.starts_with(expression::OUT_OF_BUDGET) {
+        "out_of_budget"
+    } else {
+        "invalid_error"
+    }
+}

@@ -1,0 +1,424 @@
+//! MutatingAdmissionPolicies: what they make of an object
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use holdfast_cel::{Activation, Budget, CelValue, ListValue, MapValue, StructValue, Type};
+use holdfast_resource::{Field, GroupVersionKind};
+use holdfast_value::{Error as ValueError, SmolStr, Value, json_patch};
+
+use super::environment::{Compiler, compiled};
+use super::expression::{Expression, Failure};
+use super::request::{Request, Scene, in_version};
+use super::rounds::Rounds;
+use super::{Active, Binding, Body, Check, Policy, sort_of_error};
+use crate::webhooks::matching::Invocation;
+
+/// What a policy changes.
+#[derive(Debug)]
+pub struct Mutations {
+    mutations: Vec<Mutation>,
+    reinvoked: bool,
+}
+
+#[derive(Debug)]
+struct Mutation {
+    sort: PatchSort,
+    expression: Expression,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PatchSort {
+    Apply,
+    Json,
+}
+
+impl Body for Mutations {
+    fn compile(spec: &Field<'_, '_>, compiler: &mut Compiler) -> Self {
+        let mutations = spec.child("mutations");
+        let mutations = mutations.items().map(|mutation| {
+            let (sort, field, expected) = match mutation.child("patchType").text() {
+                "JSONPatch" => (PatchSort::Json, "jsonPatch", Type::json_patches()),
+                _ => (PatchSort::Apply, "applyConfiguration", Type::apply_object()),
+            };
+            let patch = mutation.child(field);
+            let text = patch.child("expression").text();
+            Mutation {
+                sort,
+                expression: compiled(text, compiler.mutation(text, &[expected])),
+            }
+        });
+        Self {
+            mutations: mutations.collect(),
+            reinvoked: spec.child("reinvocationPolicy").text() == "IfNeeded",
+        }
+    }
+}
+
+/// What the types of objects have to say to their change.
+pub trait Shapes {
+    /// Merges a configuration into an object of that kind, both whole.
+    ///
+    /// # Errors
+    /// Why it cannot be merged, in the reference's words.
+    fn merge(&self, kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String>;
+
+    /// Brings a changed object of that kind into the form of its type and fills in what it leaves out.
+    ///
+    /// # Errors
+    /// Why it does not fit.
+    fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, String>;
+}
+
+/// Who had a go in a round: the names of the policy and the binding, and namespace and name of the parameter.
+pub type Key = (SmolStr, SmolStr, Option<(SmolStr, SmolStr)>);
+
+/// What policies say of a write.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Why the write is refused: all causes, of which the first is the message, with its reason where it has one of its
+    /// own.
+    pub refusals: Vec<Refused>,
+    /// A fault on the way, which ends everything.
+    pub fault: Option<String>,
+    /// Whether the object is otherwise than before.
+    pub changed: bool,
+    /// What is to be counted.
+    pub checks: Vec<Check>,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub message: String,
+    /// Whether the expression is to blame (reason `Invalid`) rather than what ties the policy to the write.
+    pub invalid: bool,
+}
+
+/// Lets the policies that concern a write change the object.
+pub fn mutate(
+    active: &Active<Mutations>,
+    request: &Request<'_>,
+    object: &mut Value,
+    shapes: &dyn Shapes,
+    rounds: &mut Rounds<Key>,
+) -> Outcome {
+    rounds.begin(Some(object));
+    let mut mutating = Mutating {
+        scene: Scene::new(request),
+        shapes,
+        object,
+        rounds,
+        outcome: Outcome::default(),
+    };
+    // Which policies see a write is decided by the object as it was before any of them.
+    let calls = mutating.calls(active);
+    for call in calls {
+        mutating.carry_out(&call);
+        if mutating.outcome.fault.is_some() {
+            break;
+        }
+    }
+    let Mutating { outcome, .. } = mutating;
+    rounds.end(Some(object));
+    outcome
+}
+
+/// A policy that sees the write, by one binding and with one parameter.
+struct PolicyCall<'a> {
+    policy: &'a Policy<Mutations>,
+    binding: &'a Binding,
+    invocation: Invocation,
+    parameter: Option<Value>,
+}
+
+impl PolicyCall<'_> {
+    fn key(&self) -> Key {
+        let parameter = self.parameter.as_ref().map(|parameter| {
+            let text = |field: &str| SmolStr::new(parameter.str_at(&["metadata", field]).unwrap_or_default());
+            (text("namespace"), text("name"))
+        });
+        (self.policy.name.clone(), self.binding.name.clone(), parameter)
+    }
+}
+
+struct Mutating<'a, 'o> {
+    scene: Scene<'a>,
+    shapes: &'a dyn Shapes,
+    object: &'o mut Value,
+    rounds: &'o mut Rounds<Key>,
+    outcome: Outcome,
+}
+
+impl<'a> Mutating<'a, '_> {
+    fn calls<'p>(&mut self, active: &'p Active<Mutations>) -> Vec<PolicyCall<'p>> {
+        let mut calls = Vec::new();
+        for hook in active.concerning(&self.scene.request.resource.plural) {
+            self.calls_of(&hook.policy, &hook.bindings, &mut calls);
+        }
+        calls
+    }
+
+    fn calls_of<'p>(
+        &mut self,
+        policy: &'p Policy<Mutations>,
+        bindings: &'p [Arc<Binding>],
+        calls: &mut Vec<PolicyCall<'p>>,
+    ) {
+        let invocation = match policy.constraints.invocation(&self.scene, Some(self.object)) {
+            Ok(Some(invocation)) => invocation,
+            Ok(None) => return,
+            Err(why) => return self.misconfigured(policy, None, &why),
+        };
+        let request: &'a Request<'a> = self.scene.request;
+        let resource = match &policy.parameters {
+            Some(kind) => match kind.resource(request.registry) {
+                Ok(resource) => Some((kind, resource)),
+                Err(why) => return self.misconfigured(policy, None, &why),
+            },
+            None => None,
+        };
+        for binding in bindings {
+            let bound = binding.constraints.as_ref().map_or(Ok(true), |constraints| {
+                let found = constraints.invocation(&self.scene, Some(self.object));
+                found.map(|found| found.is_some())
+            });
+            match bound {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => {
+                    self.misconfigured(policy, Some(binding), &why);
+                    continue;
+                }
+            }
+            let call = |parameter| PolicyCall {
+                policy,
+                binding,
+                invocation: invocation.clone(),
+                parameter,
+            };
+            let (Some((kind, resource)), Some(reference)) = (resource, &binding.parameters) else {
+                calls.push(call(None));
+                continue;
+            };
+            match reference.collect(kind, resource, request) {
+                Ok(parameters) => calls.extend(parameters.into_iter().map(|parameter| call(Some(parameter)))),
+                Err(why) => self.misconfigured(policy, Some(binding), &why),
+            }
+        }
+    }
+
+    fn misconfigured(&mut self, policy: &Policy<Mutations>, binding: Option<&Binding>, why: &str) {
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        self.refuse(policy, binding, &format!("failed to configure {what}: {why}"), false);
+    }
+
+    fn refuse(&mut self, policy: &Policy<Mutations>, binding: Option<&Binding>, why: &str, invalid: bool) {
+        if policy.fails_open {
+            return;
+        }
+        let message = match binding {
+            Some(binding) => format!(
+                "policy '{}' with binding '{}' denied request: {why}",
+                policy.name, binding.name
+            ),
+            None => format!("policy {:?} denied request: {why}", policy.name.as_str()),
+        };
+        self.outcome.refusals.push(Refused { message, invalid });
+    }
+
+    fn carry_out(&mut self, call: &PolicyCall<'_>) {
+        let (policy, binding) = (call.policy, call.binding);
+        let activation = match self.activation(call) {
+            Ok(activation) => activation,
+            Err(why) => return self.misconfigured(policy, None, &why),
+        };
+        match policy.conditions.hold(&activation) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) if policy.fails_open => return,
+            Err(why) => return self.refuse(policy, Some(binding), &why, true),
+        }
+        let key = call.key();
+        if !self.rounds.is_due(&key) {
+            return;
+        }
+        let before = self.object.clone();
+        for mutation in &policy.body.mutations {
+            let begun = Instant::now();
+            let outcome = self.change(call, mutation);
+            let error = match &outcome {
+                Ok(()) => "no_error",
+                Err(Trouble::Fault(_)) => "invalid_error",
+                Err(Trouble::Failed(why)) => sort_of_error(why),
+            };
+            self.outcome.checks.push(Check {
+                policy: policy.name.clone(),
+                binding: binding.name.clone(),
+                elapsed: begun.elapsed(),
+                error,
+                action: if outcome.is_ok() { "allow" } else { "deny" },
+            });
+            match outcome {
+                Ok(()) => {}
+                Err(Trouble::Fault(fault)) => {
+                    self.outcome.fault = Some(fault);
+                    return;
+                }
+                Err(Trouble::Failed(why)) => self.refuse(policy, Some(binding), &why, true),
+            }
+        }
+        let changed = before != *self.object;
+        self.outcome.changed |= changed;
+        self.rounds.invoked(key, changed, policy.body.reinvoked);
+    }
+
+    fn activation(&self, call: &PolicyCall<'_>) -> Result<Activation, String> {
+        let policy = call.policy;
+        let mut activation = self.scene.activation(
+            &policy.blank,
+            policy.needs,
+            &call.invocation,
+            Some(self.object),
+            call.parameter.as_ref(),
+        )?;
+        policy.variables.bind(&mut activation);
+        Ok(activation)
+    }
+
+    /// Changes the object as a mutation says, which sees what those before it made of the object.
+    fn change(&mut self, call: &PolicyCall<'_>, mutation: &Mutation) -> Result<(), Trouble> {
+        let activation = self.activation(call)?;
+        let value = mutation.expression.evaluate(&activation, &mut Budget::default());
+        let value = value.map_err(Failure::message)?;
+        let kind = &call.invocation.kind;
+        let resource = self.scene.request.resource;
+        let own = SmolStr::new(self.object.str_at(&["apiVersion"]).unwrap_or_default());
+        let object = in_version(resource, self.object, &kind.group_version)?;
+        let patched = match mutation.sort {
+            PatchSort::Apply => {
+                let configuration = configuration(&value, &object)?;
+                let merged = self.shapes.merge(kind, &object, configuration);
+                merged.map_err(|why| format!("error applying patch: {why}"))?
+            }
+            PatchSort::Json => match patch(&value)?.apply(&object, &json_patch::Bounds::default()) {
+                Ok(patched) => patched,
+                Err(ValueError::PatchOperation { message, .. }) if is_failed_test(&message) => return Ok(()),
+                Err(error) => return Err(Trouble::Failed(format!("JSON Patch: {}", told(error)))),
+            },
+        };
+        let settled = self.shapes.settle(kind, patched).map_err(Trouble::Fault)?;
+        let version = holdfast_resource::GroupVersion::parse(&own);
+        *self.object = match version {
+            Some(version) => in_version(resource, &settled, &version)?,
+            None => settled,
+        };
+        Ok(())
+    }
+}
+
+/// Why a mutation was not carried out.
+enum Trouble {
+    /// The policy is to blame.
+    Failed(String),
+    /// What it makes is no object of the kind.
+    Fault(String),
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// Whether an operation of a patch failed because it was a test: then the patch is not for this object.
+fn is_failed_test(message: &str) -> bool {
+    message.starts_with("testing path ") && message.ends_with(" failed")
+}
+
+fn told(error: ValueError) -> String {
+    match error {
+        ValueError::PatchOperation { message, .. } => message,
+        other => other.to_string(),
+    }
+}
+
+/// The patch that a list of `JSONPatch{}` says.
+fn patch(value: &CelValue) -> Result<json_patch::Patch, String> {
+    let CelValue::List(ListValue::Built(items)) = value else {
+        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+    };
+    for item in items.iter() {
+        if let CelValue::Struct(operation) = item
+            && let Some(CelValue::Struct(object)) = operation.fields.get("value")
+        {
+            check_names(object)?;
+        }
+    }
+    let operations = value.to_value().map_err(|error| {
+        format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}")
+    })?;
+    json_patch::Patch::from_value(&operations).map_err(|error| error.to_string())
+}
+
+/// The configuration that an `Object{}` says, for `object`.
+fn configuration(value: &CelValue, object: &Value) -> Result<Value, String> {
+    let CelValue::Struct(made) = value else {
+        return Err(format!(
+            "unsupported return type from ApplyConfiguration expression: {}",
+            value.type_name()
+        ));
+    };
+    check_names(made)?;
+    let mut configuration = value.to_value().map_err(|error| error.to_string())?;
+    for field in ["apiVersion", "kind"] {
+        if let Some(of) = object.get(field) {
+            configuration.set_at(&[field], of.clone());
+        }
+    }
+    Ok(configuration)
+}
+
+/// Objects are built by the names of their places: `Object.spec{}` stands at `spec` and nowhere else.
+fn check_names(object: &StructValue) -> Result<(), String> {
+    let mut faults = Vec::new();
+    let mut place = vec![object.type_name.clone()];
+    check_fields(object, &mut place, &mut faults);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(format!("type mismatch: {}", faults.join("\n")))
+}
+
+fn check_fields(object: &StructValue, place: &mut Vec<SmolStr>, faults: &mut Vec<String>) {
+    for (name, value) in &object.fields {
+        place.push(name.clone());
+        check_value(value, place, faults);
+        place.pop();
+    }
+}
+
+fn check_value(value: &CelValue, place: &mut Vec<SmolStr>, faults: &mut Vec<String>) {
+    match value {
+        CelValue::Struct(object) => {
+            let expected = place.join(".");
+            if object.type_name != expected {
+                faults.push(format!(
+                    "unexpected type name {:?}, expected {expected:?}, which matches field name path from root Object type",
+                    object.type_name.as_str()
+                ));
+            }
+            check_fields(object, place, faults);
+        }
+        CelValue::List(ListValue::Built(items)) => {
+            items.iter().for_each(|item| check_value(item, place, faults));
+        }
+        CelValue::Map(MapValue::Built(entries)) => {
+            entries.values().for_each(|entry| check_value(entry, place, faults));
+        }
+        CelValue::Optional(Some(inner)) => check_value(inner, place, faults),
+        _ => {}
+    }
+}

@@ -1,0 +1,347 @@
+//! ValidatingAdmissionPolicies: which of them refuse a write, and which warn of it
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>).
+
+use std::time::Instant;
+
+use holdfast_cel::{Activation, Budget, CelValue, Type};
+use holdfast_resource::Field;
+use holdfast_value::{SmolStr, Value};
+
+use super::environment::{Compiler, compiled};
+use super::expression::{Expression, Failure};
+use super::request::{Request, Scene};
+use super::{Action, Active, Binding, Body, Check, Policy, sort_of_error};
+use crate::webhooks::matching::Invocation;
+
+/// The longest message that an expression may make, in bytes.
+const MESSAGE_BYTES: usize = 5 << 10;
+
+/// What a policy validates.
+#[derive(Debug)]
+pub struct Validations {
+    validations: Vec<Validation>,
+    annotations: Vec<Expression>,
+}
+
+#[derive(Debug)]
+struct Validation {
+    expression: Expression,
+    message: Box<str>,
+    message_expression: Option<Expression>,
+    reason: SmolStr,
+}
+
+impl Body for Validations {
+    fn compile(spec: &Field<'_, '_>, compiler: &mut Compiler) -> Self {
+        let validations = spec.child("validations");
+        let annotations = spec.child("auditAnnotations");
+        Self {
+            validations: validations
+                .items()
+                .map(|validation| Validation::compile(&validation, compiler))
+                .collect(),
+            annotations: annotations
+                .items()
+                .map(|annotation| {
+                    let expression = annotation.child("valueExpression");
+                    let text = expression.text();
+                    compiled(text, compiler.expression(text, &[Type::String, Type::Null]))
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Validation {
+    fn compile(validation: &Field<'_, '_>, compiler: &mut Compiler) -> Self {
+        let expression = validation.child("expression").text();
+        let message = validation.child("messageExpression").text();
+        let reason = validation.child("reason").text();
+        Self {
+            expression: compiled(expression, compiler.expression(expression, &[Type::Bool])),
+            message: validation.child("message").text().trim().into(),
+            message_expression: (!message.trim().is_empty()).then(|| compiled(message, compiler.message(message))),
+            reason: if reason.is_empty() { INVALID } else { reason.into() },
+        }
+    }
+
+    /// What is said of an object that does not pass.
+    fn message(&self, activation: &Activation, budget: &mut Budget<'_>) -> Result<String, Failure> {
+        let made = match &self.message_expression {
+            Some(expression) => match expression.evaluate(activation, budget) {
+                Ok(value) => value.as_str().map(|text| text.trim().to_owned()),
+                Err(Failure::OutOfBudget) => return Err(Failure::OutOfBudget),
+                Err(Failure::Failed(_)) => None,
+            },
+            None => None,
+        };
+        let fit = |text: &String| !text.is_empty() && text.len() <= MESSAGE_BYTES && !text.contains('\n');
+        Ok(match made.filter(fit) {
+            Some(message) => message,
+            None if !self.message.is_empty() => self.message.to_string(),
+            None => format!("failed expression: {}", self.expression.text().trim()),
+        })
+    }
+}
+
+const INVALID: SmolStr = SmolStr::new_static("Invalid");
+
+/// What policies say of a write.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// The first refusal.
+    pub denial: Option<Denial>,
+    /// What the client is to be warned of.
+    pub warnings: Vec<String>,
+    /// What is to be counted.
+    pub checks: Vec<Check>,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Why.
+    pub message: String,
+    /// The reason of the status: `Invalid`, `Forbidden`, `Unauthorized` or `RequestEntityTooLarge`.
+    pub reason: SmolStr,
+}
+
+/// What one evaluation of a policy finds wrong.
+struct Finding {
+    message: String,
+    reason: SmolStr,
+    /// Whether the expression failed rather than the object.
+    error: bool,
+    elapsed: std::time::Duration,
+}
+
+/// Asks the policies that concern a write, which would make the object be `object`.
+pub fn check(active: &Active<Validations>, request: &Request<'_>, object: Option<&Value>) -> Verdict {
+    let mut checking = Checking {
+        scene: Scene::new(request),
+        object,
+        verdict: Verdict::default(),
+    };
+    for hook in active.concerning(&request.resource.plural) {
+        checking.policy(&hook.policy, &hook.bindings);
+    }
+    checking.verdict
+}
+
+struct Checking<'a> {
+    scene: Scene<'a>,
+    object: Option<&'a Value>,
+    verdict: Verdict,
+}
+
+impl Checking<'_> {
+    fn policy(&mut self, policy: &Policy<Validations>, bindings: &[std::sync::Arc<Binding>]) {
+        let invocation = match policy.constraints.invocation(&self.scene, self.object) {
+            Ok(Some(invocation)) => invocation,
+            Ok(None) => return,
+            Err(why) => return self.misconfigured(policy, None, &why),
+        };
+        let request = self.scene.request;
+        let resource = match &policy.parameters {
+            Some(kind) => match kind.resource(request.registry) {
+                Ok(resource) => Some((kind, resource)),
+                Err(why) => return self.misconfigured(policy, None, &why),
+            },
+            None => None,
+        };
+        for binding in bindings {
+            let bound = binding.constraints.as_ref().map_or(Ok(true), |constraints| {
+                let found = constraints.invocation(&self.scene, self.object);
+                found.map(|found| found.is_some())
+            });
+            match bound {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => {
+                    self.misconfigured(policy, Some(binding), &why);
+                    continue;
+                }
+            }
+            let (Some((kind, resource)), Some(reference)) = (resource, &binding.parameters) else {
+                self.evaluate(policy, binding, &invocation, None);
+                continue;
+            };
+            match reference.collect(kind, resource, request) {
+                Ok(parameters) => {
+                    for parameter in &parameters {
+                        self.evaluate(policy, binding, &invocation, Some(parameter));
+                    }
+                }
+                Err(why) => self.misconfigured(policy, Some(binding), &why),
+            }
+        }
+    }
+
+    fn misconfigured(&mut self, policy: &Policy<Validations>, binding: Option<&Binding>, why: &str) {
+        if policy.fails_open {
+            return;
+        }
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        self.deny(policy, binding, &format!("failed to configure {what}: {why}"), INVALID);
+    }
+
+    fn deny(&mut self, policy: &Policy<Validations>, binding: Option<&Binding>, message: &str, reason: SmolStr) {
+        self.verdict.denial.get_or_insert_with(|| {
+            let with = binding.map_or_else(String::new, |binding| format!(" with binding '{}'", binding.name));
+            Denial {
+                message: format!(
+                    "ValidatingAdmissionPolicy '{}'{with} denied request: {message}",
+                    policy.name
+                ),
+                reason,
+            }
+        });
+    }
+
+    fn evaluate(
+        &mut self,
+        policy: &Policy<Validations>,
+        binding: &Binding,
+        invocation: &Invocation,
+        parameter: Option<&Value>,
+    ) {
+        let activation = self
+            .scene
+            .activation(&policy.blank, policy.needs, invocation, self.object, parameter);
+        let mut activation = match activation {
+            Ok(activation) => activation,
+            Err(why) => return self.misconfigured(policy, None, &why),
+        };
+        policy.variables.bind(&mut activation);
+        match policy.conditions.hold(&activation) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) if policy.fails_open => return,
+            Err(message) => return self.found(policy, binding, Finding::failed(message, Instant::now())),
+        }
+        for finding in policy.body.findings(&activation) {
+            self.found(policy, binding, finding);
+        }
+        for finding in policy.body.annotation_faults(&activation, policy.fails_open) {
+            self.count(policy, binding, &finding, "deny");
+            self.deny(policy, Some(binding), &finding.message, INVALID);
+        }
+    }
+
+    fn found(&mut self, policy: &Policy<Validations>, binding: &Binding, finding: Finding) {
+        if finding.error && policy.fails_open {
+            self.count(policy, binding, &finding, "allow");
+            return;
+        }
+        for action in &binding.actions {
+            match action {
+                Action::Deny => {
+                    self.count(policy, binding, &finding, "deny");
+                    self.deny(policy, Some(binding), &finding.message, finding.reason.clone());
+                }
+                Action::Warn => {
+                    self.count(policy, binding, &finding, "warn");
+                    self.verdict.warnings.push(format!(
+                        "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                        policy.name, binding.name, finding.message
+                    ));
+                }
+                Action::Audit => self.count(policy, binding, &finding, "audit"),
+            }
+        }
+    }
+
+    fn count(
+        &mut self,
+        policy: &Policy<Validations>,
+        binding: &Binding,
+        finding: &Finding,
+        action: &'static str,
+    ) {
+        self.verdict.checks.push(Check {
+            policy: policy.name.clone(),
+            binding: binding.name.clone(),
+            elapsed: finding.elapsed,
+            error: if finding.error {
+                sort_of_error(&finding.message)
+            } else {
+                "no_error"
+            },
+            action,
+        });
+    }
+}
+
+impl Finding {
+    fn failed(message: String, begun: Instant) -> Self {
+        Self {
+            message,
+            reason: INVALID,
+            error: true,
+            elapsed: begun.elapsed(),
+        }
+    }
+}
+
+impl Validations {
+    fn findings(&self, activation: &Activation) -> Vec<Finding> {
+        let mut budget = Budget::default();
+        let mut findings = Vec::new();
+        for validation in &self.validations {
+            let begun = Instant::now();
+            let outcome = validation.expression.evaluate(activation, &mut budget);
+            let message = match outcome {
+                Ok(CelValue::Bool(true)) => continue,
+                Ok(_) => validation.message(activation, &mut budget).map_err(|failure| {
+                    let failure = failure.message();
+                    Failure::Failed(format!("failed messageExpression: {failure}"))
+                }),
+                Err(Failure::OutOfBudget) => {
+                    // Nothing else is said then.
+                    return vec![Finding::failed(Failure::OutOfBudget.message(), begun)];
+                }
+                Err(failure) => Err(failure),
+            };
+            findings.push(match message {
+                Ok(message) => Finding {
+                    message,
+                    reason: validation.reason.clone(),
+                    error: false,
+                    elapsed: begun.elapsed(),
+                },
+                Err(failure) => Finding::failed(failure.message(), begun),
+            });
+        }
+        findings
+    }
+
+    /// What goes wrong with the annotations of the audit log. What they say goes nowhere as long as there is no such log.
+    fn annotation_faults(&self, activation: &Activation, fails_open: bool) -> Vec<Finding> {
+        let mut budget = Budget::default();
+        let mut faults = Vec::new();
+        for annotation in &self.annotations {
+            let begun = Instant::now();
+            let failure = match annotation.evaluate(activation, &mut budget) {
+                Ok(CelValue::String(_) | CelValue::Null) => continue,
+                Ok(other) => {
+                    let text = annotation.text();
+                    let message = format!(
+                        "valueExpression '{text}' resulted in unsupported return type: {}. Return type must be either string or null.",
+                        other.type_name()
+                    );
+                    faults.push(Finding::failed(message, begun));
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            if !fails_open {
+                let ends = failure == Failure::OutOfBudget;
+                faults.push(Finding::failed(failure.message(), begun));
+                if ends {
+                    break;
+                }
+            }
+        }
+        faults
+    }
+}
