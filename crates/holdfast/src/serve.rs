@@ -318,6 +318,7 @@ fn service(
     ));
     let context = Context {
         registry: Arc::clone(&registry),
+        policies: Arc::clone(&kinds.policies),
         webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
         store,
         field_managers: FieldManagers::new(Arc::new(types)),

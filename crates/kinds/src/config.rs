@@ -2,6 +2,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::policies::Policies;
 use crate::rbac::Policy;
 use crate::validation::addresses::Block;
 use crate::webhooks::Webhooks;
@@ -24,6 +25,8 @@ pub struct Config {
     pub policy: Arc<Policy>,
     /// What webhooks are called in admission, which their configurations keep up to date.
     pub webhooks: Arc<Webhooks>,
+    /// The admission policies and their bindings, which these kinds keep up to date.
+    pub policies: Arc<Policies>,
 }
 
 impl Default for Config {
@@ -37,6 +40,7 @@ impl Default for Config {
             allow_privileged: false,
             policy: Arc::default(),
             webhooks: Arc::default(),
+            policies: Arc::default(),
         }
     }
 }

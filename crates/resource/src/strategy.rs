@@ -345,6 +345,12 @@ pub trait Lookup: Sync {
         });
     }
 
+    /// The resource whose objects are of that kind, if it is served.
+    fn resource_of(&self, kind: &GroupKind) -> Option<GroupResource> {
+        let _ = kind;
+        None
+    }
+
     /// Whether the store takes writes, as far as is known.
     ///
     /// # Errors

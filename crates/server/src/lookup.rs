@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::{GroupResource, Lookup, Registry};
+use holdfast_resource::{GroupKind, GroupResource, Lookup, Registry};
 use holdfast_value::Value;
 
 use crate::objects::{self, Snapshot};
@@ -52,6 +52,10 @@ impl Lookup for SnapshotLookup<'_> {
                 visit(entry.mod_revision(), &|| objects::tree(entry));
             }
         }
+    }
+
+    fn resource_of(&self, kind: &GroupKind) -> Option<GroupResource> {
+        self.registry.kind(kind).map(|resource| resource.group_resource())
     }
 
     fn storage_health(&self) -> Result<(), String> {

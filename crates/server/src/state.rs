@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use holdfast_kinds::policies::Policies;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 use holdfast_resource::access::{Access, Authorizer, TokenAuthenticator, TokenIssuer};
@@ -33,6 +34,8 @@ pub struct Context {
     pub frames: FrameCache,
     /// What every write passes through.
     pub admission: AdmissionChain,
+    /// The admission policies that writes pass through after that.
+    pub policies: Arc<Policies>,
     /// The webhooks that writes pass through after that, and how they are called.
     pub webhooks: Webhooks,
     /// What users may do.

@@ -75,7 +75,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Details {
-    fn of(resource: &GroupResource, name: &str) -> Self {
+    pub(crate) fn of(resource: &GroupResource, name: &str) -> Self {
         Self {
             name: name.to_owned(),
             group: resource.group.clone(),

@@ -10,6 +10,7 @@ use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::client_config;
+use super::rules::validate_rule;
 use crate::validation::{Errors, optional_one_of, report};
 use crate::webhooks::{Sort, Webhooks};
 
@@ -19,7 +20,6 @@ pub(super) struct WebhookConfiguration {
     pub(super) webhooks: Arc<Webhooks>,
 }
 
-const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 
@@ -135,77 +135,6 @@ fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
         if !names.insert(name.text()) {
             errors.push(name.duplicate());
         }
-    }
-}
-
-fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
-    let operations = rule.child("operations");
-    if operations.is_empty() {
-        errors.push(operations.required(""));
-    }
-    if operations.len() > 1 && operations.items().any(|operation| operation.text() == "*") {
-        errors.push(operations.invalid("if '*' is present, must not specify other operations"));
-    }
-    for operation in operations.items() {
-        if !OPERATIONS.contains(&operation.text()) {
-            errors.push(operation.not_supported(&OPERATIONS));
-        }
-    }
-    validate_names(&rule.child("apiGroups"), "API groups", true, errors);
-    validate_names(&rule.child("apiVersions"), "API versions", false, errors);
-    validate_resources(&rule.child("resources"), errors);
-    optional_one_of(&rule.child("scope"), &["*", "Cluster", "Namespaced"], errors);
-}
-
-fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors: &mut Errors) {
-    if names.is_empty() {
-        errors.push(names.required(""));
-    }
-    if names.len() > 1 && names.items().any(|name| name.text() == "*") {
-        errors.push(names.invalid(format!("if '*' is present, must not specify other {what}")));
-    }
-    for name in names.items().filter(|name| !may_be_empty && name.text().is_empty()) {
-        errors.push(name.required(""));
-    }
-}
-
-/// A wildcard leaves nothing for others to name: `*/*` anything, `*/x` the subresource `x` of others, `x/*` the other
-/// subresources of `x`, and `*` other resources.
-fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
-    if resources.is_empty() {
-        errors.push(resources.required(""));
-    }
-    let any = |text: &str| resources.items().any(|resource| resource.text() == text);
-    let mut of_all = HashSet::new();
-    let mut whole = HashSet::new();
-    for resource in resources.items() {
-        let Some((name, subresource)) = resource.text().split_once('/') else {
-            if resource.text().is_empty() {
-                errors.push(resource.required(""));
-            }
-            continue;
-        };
-        if of_all.contains(subresource) {
-            let detail = format!("if '*/{subresource}' is present, must not specify {}", resource.text());
-            errors.push(resource.invalid(detail));
-        }
-        if whole.contains(name) {
-            let detail = format!("if '{name}/*' is present, must not specify {}", resource.text());
-            errors.push(resource.invalid(detail));
-        }
-        if name == "*" {
-            of_all.insert(subresource);
-        }
-        if subresource == "*" {
-            whole.insert(name);
-        }
-    }
-    if resources.len() > 1 && any("*/*") {
-        errors.push(resources.invalid("if '*/*' is present, must not specify other resources"));
-    }
-    let plain = |text: &str| !text.contains('/') && text != "*";
-    if any("*") && resources.items().any(|resource| plain(resource.text())) {
-        errors.push(resources.invalid("if '*' is present, must not specify other resources without subresources"));
     }
 }
 

@@ -52,6 +52,16 @@ impl<K: Eq + Hash> Rounds<K> {
         }
     }
 
+    /// Whether any round took place.
+    pub fn took_place(&self) -> bool {
+        self.second
+    }
+
+    /// Whether anybody has more to do now that the object is as it is.
+    pub fn has_more(&self, object: Option<&Value>) -> bool {
+        !self.again.is_empty() || !self.invoked.is_empty() && self.output.as_ref() != object
+    }
+
     /// A round ends with the object as it is.
     pub fn end(&mut self, object: Option<&Value>) {
         self.output = object.cloned();

@@ -1,5 +1,6 @@
 //! Values with their types, and what can be done with them.
 
+mod atomics;
 mod compare;
 mod extract;
 mod items;

@@ -3,6 +3,7 @@
 //! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Counting is on the way of every
 //! request: its counters are found once, by one look into a table, and from there on counting is adding to numbers.
 
+mod policies;
 mod process;
 mod requests;
 mod stored;
@@ -21,6 +22,7 @@ use crate::objects::Store;
 use crate::response::{self, Response};
 use crate::version::{Build, VersionInfo};
 
+use policies::Policies;
 use requests::Requests;
 pub(crate) use requests::{Lasting, Recording};
 
@@ -36,6 +38,7 @@ pub struct Metrics {
     in_flight: IntGaugeVec,
     handshake_errors: IntCounter,
     authentications: IntCounterVec,
+    policies: Policies,
 }
 
 impl Metrics {
@@ -84,6 +87,7 @@ impl Metrics {
                     &["result"],
                 )?,
             )?,
+            policies: Policies::new(&registry)?,
             registry,
         };
         metrics.registry.register(Box::new(process::Process::new()?))?;
@@ -102,6 +106,11 @@ impl Metrics {
     /// The counters of requests.
     pub(crate) fn requests(&self) -> &Requests {
         &self.requests
+    }
+
+    /// The counters of admission policies.
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// Remembers that a deprecated API was asked for.

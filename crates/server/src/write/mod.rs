@@ -15,6 +15,7 @@ pub(crate) mod deletion;
 pub(crate) mod metadata;
 mod outcome;
 mod pipeline;
+mod policies;
 pub(crate) mod scale;
 mod start;
 pub(crate) mod tracking;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use holdfast_kinds::policies;
 use holdfast_kinds::webhooks::answer::Answer;
 use holdfast_kinds::webhooks::matching::{Attributes, Invocation};
 use holdfast_kinds::webhooks::review::Review;
@@ -36,12 +37,15 @@ pub(super) struct Rounds {
     /// Those that are to be asked again.
     again: HashSet<usize>,
     output: Option<Value>,
+    policies: policies::rounds::Rounds<policies::mutating::Key>,
+    /// Whether the first round is over.
+    begun: bool,
 }
 
 impl Rounds {
-    /// Whether webhooks were asked.
+    /// Whether policies or webhooks were asked.
     pub(super) fn took_place(&self) -> bool {
-        self.hooks.is_some()
+        self.hooks.is_some() || self.policies.took_place()
     }
 }
 
@@ -51,30 +55,35 @@ fn failure(webhook: &Webhook, why: &dyn std::fmt::Display) -> ApiError {
 }
 
 impl Pipeline<'_> {
-    /// Lets webhooks change an object, or refuse the write. Says whether there is a second round to come, before which
-    /// plugins are asked again.
+    /// Lets policies and then webhooks change an object, or refuse the write. Says whether there is a second round to come,
+    /// before which plugins are asked again.
     ///
     /// # Errors
     /// The first refusal, with what was warned of until then.
     pub(super) async fn call_mutating(
         &self,
         asked: &Asked<'_>,
-        object: Option<&mut Value>,
+        mut object: Option<&mut Value>,
         old: Option<&Value>,
         rounds: &mut Rounds,
         warnings: &mut Vec<String>,
     ) -> Result<bool, ApiError> {
+        let first = !std::mem::replace(&mut rounds.begun, true);
+        let mut again = match object.as_deref_mut() {
+            Some(object) => self.change_by_policies(asked, object, old, &mut rounds.policies)?,
+            None => false,
+        };
         if rounds.hooks.is_none() {
             let now = self.context.webhooks.configured().now();
             if now.mutating.is_empty() || self.is_exempt() {
-                return Ok(false);
+                return Ok(first && again);
             }
             rounds.hooks = Some(Arc::clone(&now));
         }
-        let outcome = Box::pin(self.mutating_round(asked, object, old, rounds, warnings)).await;
-        let again = !rounds.second && !rounds.again.is_empty();
+        let outcome = Box::pin(self.mutating_round(asked, object.as_deref_mut(), old, rounds, warnings)).await;
+        again |= !rounds.again.is_empty() || rounds.policies.has_more(object.as_deref());
         rounds.second = true;
-        outcome.map(|()| again).map_err(|error| warned(error, warnings))
+        outcome.map(|()| first && again).map_err(|error| warned(error, warnings))
     }
 
     async fn mutating_round(
@@ -117,10 +126,10 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Lets webhooks refuse the write. All are asked at the same time.
+    /// Lets policies and then webhooks refuse the write. Webhooks are asked all at the same time.
     ///
     /// # Errors
-    /// The first refusal in the order of the configurations, with all warnings.
+    /// The first refusal in the order of the policies and configurations, with all warnings.
     pub(super) async fn call_validating(
         &self,
         asked: &Asked<'_>,
@@ -128,6 +137,9 @@ impl Pipeline<'_> {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), ApiError> {
+        if let Err(error) = self.check_by_policies(asked, object, old, warnings) {
+            return Err(warned(error, warnings));
+        }
         let hooks = {
             let now = self.context.webhooks.configured().now();
             if now.validating.is_empty() || self.is_exempt() {
@@ -156,9 +168,13 @@ impl Pipeline<'_> {
 
     /// Webhooks have no say in what webhooks there are, nor in what the server does by itself.
     fn is_exempt(&self) -> bool {
+        self.resource().group == "admissionregistration.k8s.io" || self.is_of_server()
+    }
+
+    /// Whether the server writes by itself.
+    pub(super) fn is_of_server(&self) -> bool {
         let target = self.target;
-        self.resource().group == "admissionregistration.k8s.io"
-            || target.manager == super::SERVER_MANAGER && *target.user == crate::user::User::server()
+        target.manager == super::SERVER_MANAGER && *target.user == crate::user::User::server()
     }
 
     /// As what a webhook hears of the write, if it does.
@@ -221,7 +237,7 @@ impl Pipeline<'_> {
     }
 
     /// A namespace counts as one that is in itself.
-    fn review_namespace<'b>(&'b self, name: &'b str) -> &'b str {
+    pub(super) fn review_namespace<'b>(&'b self, name: &'b str) -> &'b str {
         if self.is_of_namespace() {
             name
         } else {
@@ -229,12 +245,12 @@ impl Pipeline<'_> {
         }
     }
 
-    fn address(&self) -> GroupVersion {
+    pub(super) fn address(&self) -> GroupVersion {
         let version = &self.target.shown.api_version;
         GroupVersion::parse(version).unwrap_or_else(|| GroupVersion::new("", version.clone()))
     }
 
-    fn body_kind(&self) -> GroupVersionKind {
+    pub(super) fn body_kind(&self) -> GroupVersionKind {
         let version = &self.target.body_version;
         GroupVersionKind {
             group_version: GroupVersion::parse(version).unwrap_or_else(|| GroupVersion::new("", version.clone())),

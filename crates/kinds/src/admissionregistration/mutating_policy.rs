@@ -1,0 +1,156 @@
+//! MutatingAdmissionPolicies and their bindings
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/mutating-admission-policy-v1/>).
+
+use std::sync::Arc;
+
+use holdfast_cel::Type;
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use super::policy::{check_parameter_kind, check_reference, validate_binding, validate_policy};
+use crate::policies::Policies;
+use crate::policies::environment::Compiler;
+use crate::validation::{Errors, one_of};
+
+/// There is nothing to change in what is deleted.
+const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+
+/// Policies are checked, and what changes objects follows them.
+pub(super) struct MutatingPolicy(pub(super) Arc<Policies>);
+
+impl Strategy for MutatingPolicy {
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        validate(context, object, None)
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        validate(context, object, Some(old))
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(object) = new.or(old) {
+            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+            self.0.mutating.set_policy(name, new);
+        }
+    }
+
+    fn observe_anew(&self) {
+        self.0.mutating.forget_policies();
+    }
+}
+
+/// Bindings are checked, and what changes objects follows them.
+pub(super) struct MutatingPolicyBinding(pub(super) Arc<Policies>);
+
+impl MutatingPolicyBinding {
+    fn errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
+        let mut errors = Errors::new();
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        validate_binding(&spec, "spec.matchResources", &mut errors);
+        validate_operations(&spec.child("matchResources"), &mut errors);
+        check_reference(context, "mutatingadmissionpolicies", &spec, old, &mut errors);
+        errors
+    }
+}
+
+impl Strategy for MutatingPolicyBinding {
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        Self::errors(context, object, None)
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        Self::errors(context, object, Some(old))
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(object) = new.or(old) {
+            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+            self.0.mutating.set_binding(name, new);
+        }
+    }
+
+    fn observe_anew(&self) {
+        self.0.mutating.forget_bindings();
+    }
+}
+
+fn validate(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
+    let mut errors = Errors::new();
+    let root = Field::root(object);
+    let spec = root.child("spec");
+    let mut compiler = validate_policy(&spec, &mut errors);
+    validate_operations(&spec.child("matchConstraints"), &mut errors);
+    let mutations = spec.child("mutations");
+    if mutations.is_empty() {
+        errors.push(mutations.required("mutations must contain at least one item"));
+    }
+    for mutation in mutations.items() {
+        validate_mutation(&mutation, &mut compiler, &mut errors);
+    }
+    one_of(&spec.child("reinvocationPolicy"), &["IfNeeded", "Never"], &mut errors);
+    check_parameter_kind(context, &spec, old, &mut errors);
+    errors
+}
+
+/// The place that is told has no index, as in the reference.
+fn validate_operations(constraints: &Field<'_, '_>, errors: &mut Errors) {
+    let rules = constraints.child("resourceRules");
+    for rule in rules.items() {
+        for operation in rule.child("operations").items() {
+            if !OPERATIONS.contains(&operation.text()) {
+                let path = rules.path().child("operations").to_string();
+                errors.push(Field::placed(operation.value(), &path).not_supported(&OPERATIONS));
+            }
+        }
+    }
+}
+
+/// The sorts of patches: the name of the sort and the field that goes with it.
+const PATCHES: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
+
+fn validate_mutation(mutation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
+    let sort = mutation.child("patchType");
+    one_of(&sort, &PATCHES.map(|(name, _)| name), errors);
+    let Some((name, own)) = PATCHES.into_iter().find(|(name, _)| *name == sort.text()) else {
+        return;
+    };
+    let patch = mutation.child(own);
+    if patch.is_set() {
+        let expected = if name == "JSONPatch" {
+            Type::json_patches()
+        } else {
+            Type::apply_object()
+        };
+        validate_expression(&patch.child("expression"), expected, compiler, errors);
+    } else {
+        errors.push(patch.required(format!("must be specified when patchType is {name}")));
+    }
+    for (_, field) in PATCHES.into_iter().filter(|(other, _)| *other != name) {
+        let other = mutation.child(field);
+        if other.is_set() {
+            let detail = format!("must not be specified when patchType is {name}");
+            errors.push(other.invalid_as(format!("{{{field}}}"), detail));
+        }
+    }
+}
+
+fn validate_expression(expression: &Field<'_, '_>, expected: Type, compiler: &mut Compiler, errors: &mut Errors) {
+    match expression.text().trim() {
+        "" => errors.push(expression.required("")),
+        text => errors.extend(
+            compiler
+                .mutation(text, &[expected])
+                .err()
+                .map(|error| expression.invalid_as(text, error.to_string())),
+        ),
+    }
+}

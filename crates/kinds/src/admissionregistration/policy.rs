@@ -1,0 +1,279 @@
+//! What both sorts of admission policies have in common, and their bindings.
+
+use std::collections::HashSet;
+
+use holdfast_cel::CompileError;
+use holdfast_resource::access::{AccessTarget, Attributes, MASTERS, ResourceTarget, User};
+use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
+use holdfast_resource::metadata::labels::validate_label_selector;
+use holdfast_resource::{Field, GroupKind, GroupVersion, WriteContext};
+use holdfast_value::Value;
+
+use super::rules::validate_match_resources;
+use crate::policies::environment::Compiler;
+use crate::validation::{Errors, one_of, report, same};
+
+/// How many match conditions there may be.
+const CONDITIONS: usize = 64;
+
+/// Words of the expression language that name nothing.
+const RESERVED: [&str; 21] = [
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
+    "loop", "package", "namespace", "return", "var", "void", "while",
+];
+
+/// Reports what is wrong with the parts of the spec of a policy that come before what it does; the compiler is for what
+/// it does.
+pub(super) fn validate_policy(spec: &Field<'_, '_>, errors: &mut Errors) -> Compiler {
+    one_of(&spec.child("failurePolicy"), &["Fail", "Ignore"], errors);
+    let kind = spec.child("paramKind");
+    if kind.is_set() {
+        validate_parameter_kind(&kind, errors);
+    }
+    let constraints = spec.child("matchConstraints");
+    if constraints.is_set() {
+        validate_match_resources(&constraints, errors);
+        let rules = constraints.child("resourceRules");
+        if rules.is_empty() {
+            errors.push(rules.required(""));
+        }
+    } else {
+        errors.push(constraints.required(""));
+    }
+    let mut compiler = Compiler::of(spec);
+    validate_conditions(&spec.child("matchConditions"), &mut compiler, errors);
+    validate_variables(&spec.child("variables"), &mut compiler, errors);
+    compiler
+}
+
+/// Reports an expression that does not compile.
+pub(super) fn report_fault(expression: &Field<'_, '_>, fault: Option<CompileError>, errors: &mut Errors) {
+    errors.extend(fault.map(|error| expression.invalid_text(error.to_string())));
+}
+
+/// Reports what is wrong with match conditions, of policies and of webhooks.
+pub(super) fn validate_conditions(conditions: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
+    if conditions.len() > CONDITIONS {
+        errors.push(conditions.too_many(CONDITIONS));
+        return;
+    }
+    let mut names = HashSet::new();
+    for condition in conditions.items() {
+        let expression = condition.child("expression");
+        match expression.text().trim() {
+            "" => errors.push(expression.required("")),
+            text => errors.extend(
+                compiler
+                    .condition(text)
+                    .err()
+                    .map(|error| expression.invalid_as(text, error.to_string())),
+            ),
+        }
+        let name = condition.child("name");
+        if name.text().is_empty() {
+            errors.push(name.required(""));
+            continue;
+        }
+        report(&name, qualified_name(name.text()), errors);
+        if !names.insert(name.text()) {
+            errors.push(name.duplicate());
+        }
+    }
+}
+
+fn validate_variables(variables: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
+    let mut faults = compiler.add_variables(variables).into_iter().peekable();
+    for (at, variable) in variables.items().enumerate() {
+        let (name, expression) = (variable.child("name"), variable.child("expression"));
+        if name.text().trim().is_empty() {
+            errors.push(name.required("name is not specified"));
+        } else if !is_identifier(name.text()) {
+            errors.push(name.invalid("name is not a valid CEL identifier"));
+        }
+        if expression.text().trim().is_empty() {
+            errors.push(expression.required("expression is not specified"));
+        }
+        let fault = faults.next_if(|(of, _)| *of == at).map(|(_, error)| error);
+        report_fault(&expression, fault, errors);
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    name.bytes().next().is_some_and(letter)
+        && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())
+        && !RESERVED.contains(&name)
+}
+
+fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors) {
+    let (version, name) = (kind.child("apiVersion"), kind.child("kind"));
+    match (version.text(), version.text().split('/').collect::<Vec<_>>().as_slice()) {
+        ("", _) => errors.push(version.required("")),
+        ("/", _) => errors.push(version.invalid("version must be specified")),
+        (_, [only]) => validate_version(&version, only, errors),
+        (_, [group, number]) => {
+            if !group.is_empty() {
+                let faults = dns_subdomain(group);
+                if !faults.is_empty() {
+                    errors.push(version.invalid_as(*group, faults.join(",")));
+                }
+            }
+            validate_version(&version, number, errors);
+        }
+        (text, _) => errors.push(version.invalid(format!("unexpected GroupVersion string: {text}"))),
+    }
+    if name.text().is_empty() {
+        errors.push(name.required(""));
+        return;
+    }
+    let faults = dns_label_1035(&name.text().to_lowercase());
+    if !faults.is_empty() {
+        let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
+        errors.push(name.invalid(detail));
+    }
+}
+
+fn validate_version(field: &Field<'_, '_>, version: &str, errors: &mut Errors) {
+    if version.is_empty() {
+        errors.push(field.invalid("version must be specified"));
+        return;
+    }
+    let faults = dns_label_1035(version);
+    if !faults.is_empty() {
+        errors.push(field.invalid_as(version, faults.join(",")));
+    }
+}
+
+/// Refuses a policy with parameters that its writer may not read.
+pub(super) fn check_parameter_kind(
+    context: &WriteContext<'_>,
+    spec: &Field<'_, '_>,
+    old: Option<&Value>,
+    errors: &mut Errors,
+) {
+    let kind = spec.child("paramKind");
+    let before = old.and_then(|old| old.at(&["spec", "paramKind"]));
+    if !errors.is_empty() || !kind.is_set() || before.is_some() && same(kind.value(), before) {
+        return;
+    }
+    if !may_read(context, kind.value(), "*", "*") {
+        errors.push(kind.forbidden(format!(
+            "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})",
+            shown(context.user),
+            kind.child("kind").text(),
+            kind.child("apiVersion").text()
+        )));
+    }
+}
+
+fn may_read(context: &WriteContext<'_>, kind: Option<&Value>, namespace: &str, name: &str) -> bool {
+    if context.user.is_in(MASTERS) {
+        return true;
+    }
+    let text = |field: &str| kind.and_then(|kind| kind.str_at(&[field])).unwrap_or_default();
+    let version = kind.and_then(|_| GroupVersion::parse(text("apiVersion")));
+    let (group, number) = match &version {
+        Some(version) => (version.group.as_str(), version.version.as_str()),
+        None => ("*", "*"),
+    };
+    let resource = context.lookup.resource_of(&GroupKind {
+        group: group.into(),
+        kind: text("kind").into(),
+    });
+    let attributes = Attributes {
+        verb: "get",
+        target: AccessTarget::Resource(ResourceTarget {
+            group,
+            version: number,
+            resource: resource.as_ref().map_or("*", |found| found.resource.as_str()),
+            subresource: "",
+            namespace,
+            name,
+        }),
+    };
+    context.access.authorizer.authorize(context.user, &attributes).allows()
+}
+
+/// A user as the reference prints one.
+fn shown(user: &User) -> String {
+    let extra: Vec<String> = user
+        .extra
+        .iter()
+        .map(|(key, values)| format!("{key}:[{}]", values.join(" ")))
+        .collect();
+    format!(
+        "&{{{} {} [{}] map[{}]}}",
+        user.name,
+        user.uid,
+        user.groups.join(" "),
+        extra.join(" ")
+    )
+}
+
+/// Reports what is wrong with the spec of a binding. `place` is how the reference calls `matchResources` there.
+pub(super) fn validate_binding(spec: &Field<'_, '_>, place: &str, errors: &mut Errors) {
+    let policy = spec.child("policyName");
+    match policy.text() {
+        "" => errors.push(policy.required("")),
+        name => report(&policy, dns_subdomain(name), errors),
+    }
+    let reference = spec.child("paramRef");
+    if reference.is_set() {
+        validate_reference(&reference, errors);
+    }
+    let constraints = Field::placed(spec.child("matchResources").value(), place);
+    if constraints.is_set() {
+        validate_match_resources(&constraints, errors);
+    }
+}
+
+fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
+    let (name, selector) = (reference.child("name"), reference.child("selector"));
+    let both = !name.text().is_empty() && selector.is_set();
+    let exclusive = "name and selector are mutually exclusive";
+    if !name.text().is_empty() {
+        report(&name, path_segment(name.text()), errors);
+    }
+    if both {
+        errors.push(name.forbidden(exclusive));
+    }
+    validate_label_selector(&selector, errors);
+    if both {
+        errors.push(selector.forbidden(exclusive));
+    }
+    if name.text().is_empty() && !selector.is_set() {
+        errors.push(reference.required("one of name or selector must be specified"));
+    }
+    one_of(&reference.child("parameterNotFoundAction"), &["Deny", "Allow"], errors);
+}
+
+/// Refuses a binding with parameters that its writer may not read. `policies` is the resource of the policies.
+pub(super) fn check_reference(
+    context: &WriteContext<'_>,
+    policies: &'static str,
+    spec: &Field<'_, '_>,
+    old: Option<&Value>,
+    errors: &mut Errors,
+) {
+    let reference = spec.child("paramRef");
+    let before = |path: &[&str]| old.and_then(|old| old.at(path));
+    let unchanged = before(&["spec", "paramRef"]).is_some()
+        && same(reference.value(), before(&["spec", "paramRef"]))
+        && same(spec.child("policyName").value(), before(&["spec", "policyName"]));
+    if !errors.is_empty() || !reference.is_set() || unchanged {
+        return;
+    }
+    let of = holdfast_resource::GroupResource {
+        group: "admissionregistration.k8s.io".into(),
+        resource: policies.into(),
+    };
+    let policy = context.lookup.get(&of, "", spec.child("policyName").text());
+    let kind = policy.as_ref().and_then(|policy| policy.at(&["spec", "paramKind"]));
+    let (namespace, name) = (reference.child("namespace").text(), reference.child("name").text());
+    if !may_read(context, kind, namespace, name) {
+        errors.push(reference.forbidden(format!(
+            "user {} does not have \"get\" permission on the object referenced by paramRef",
+            shown(context.user)
+        )));
+    }
+}

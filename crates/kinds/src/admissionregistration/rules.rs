@@ -1,0 +1,113 @@
+//! Rules: which operations on which resources somebody wants to hear of.
+
+use std::collections::HashSet;
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::path_segment;
+use holdfast_resource::metadata::labels::validate_label_selector;
+
+use crate::validation::{Errors, one_of, optional_one_of, report};
+
+
+const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+
+/// Reports what is wrong with `MatchResources` of a policy or a binding.
+pub(super) fn validate_match_resources(constraints: &Field<'_, '_>, errors: &mut Errors) {
+    one_of(&constraints.child("matchPolicy"), &["Equivalent", "Exact"], errors);
+    for name in ["namespaceSelector", "objectSelector"] {
+        let selector = constraints.child(name);
+        if selector.is_set() {
+            validate_label_selector(&selector, errors);
+        } else {
+            errors.push(selector.required(""));
+        }
+    }
+    for name in ["resourceRules", "excludeResourceRules"] {
+        for rule in constraints.child(name).items() {
+            validate_named_rule(&rule, errors);
+        }
+    }
+}
+
+fn validate_named_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
+    let mut names = HashSet::new();
+    for name in rule.child("resourceNames").items() {
+        report(&name, path_segment(name.text()), errors);
+        if !names.insert(name.text()) {
+            errors.push(name.duplicate());
+        }
+    }
+    validate_rule(rule, errors);
+}
+
+/// Reports what is wrong with a rule.
+pub(super) fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
+    let operations = rule.child("operations");
+    if operations.is_empty() {
+        errors.push(operations.required(""));
+    }
+    if operations.len() > 1 && operations.items().any(|operation| operation.text() == "*") {
+        errors.push(operations.invalid("if '*' is present, must not specify other operations"));
+    }
+    for operation in operations.items() {
+        if !OPERATIONS.contains(&operation.text()) {
+            errors.push(operation.not_supported(&OPERATIONS));
+        }
+    }
+    validate_names(&rule.child("apiGroups"), "API groups", true, errors);
+    validate_names(&rule.child("apiVersions"), "API versions", false, errors);
+    validate_resources(&rule.child("resources"), errors);
+    optional_one_of(&rule.child("scope"), &["*", "Cluster", "Namespaced"], errors);
+}
+
+fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors: &mut Errors) {
+    if names.is_empty() {
+        errors.push(names.required(""));
+    }
+    if names.len() > 1 && names.items().any(|name| name.text() == "*") {
+        errors.push(names.invalid(format!("if '*' is present, must not specify other {what}")));
+    }
+    for name in names.items().filter(|name| !may_be_empty && name.text().is_empty()) {
+        errors.push(name.required(""));
+    }
+}
+
+/// A wildcard leaves nothing for others to name: `*/*` anything, `*/x` the subresource `x` of others, `x/*` the other
+/// subresources of `x`, and `*` other resources.
+fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
+    if resources.is_empty() {
+        errors.push(resources.required(""));
+    }
+    let any = |text: &str| resources.items().any(|resource| resource.text() == text);
+    let mut of_all = HashSet::new();
+    let mut whole = HashSet::new();
+    for resource in resources.items() {
+        let Some((name, subresource)) = resource.text().split_once('/') else {
+            if resource.text().is_empty() {
+                errors.push(resource.required(""));
+            }
+            continue;
+        };
+        if of_all.contains(subresource) {
+            let detail = format!("if '*/{subresource}' is present, must not specify {}", resource.text());
+            errors.push(resource.invalid(detail));
+        }
+        if whole.contains(name) {
+            let detail = format!("if '{name}/*' is present, must not specify {}", resource.text());
+            errors.push(resource.invalid(detail));
+        }
+        if name == "*" {
+            of_all.insert(subresource);
+        }
+        if subresource == "*" {
+            whole.insert(name);
+        }
+    }
+    if resources.len() > 1 && any("*/*") {
+        errors.push(resources.invalid("if '*/*' is present, must not specify other resources"));
+    }
+    let plain = |text: &str| !text.contains('/') && text != "*";
+    if any("*") && resources.items().any(|resource| plain(resource.text())) {
+        errors.push(resources.invalid("if '*' is present, must not specify other resources without subresources"));
+    }
+}

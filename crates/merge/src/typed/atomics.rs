@@ -1,0 +1,89 @@
+//! The maps and lists of a value that are replaced as a whole.
+
+use holdfast_value::Value;
+
+use super::Typed;
+use crate::PathElement;
+use crate::schema::{Schema, TypeRef};
+
+impl Typed {
+    /// The places of maps and lists of this value that are atomic by their type, as messages print them. Entries of maps that
+    /// are no declared fields are not looked into.
+    pub fn atomics(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        walk(&self.schema, self.type_ref, &self.value, &mut String::new(), &mut found);
+        found
+    }
+}
+
+fn walk(schema: &Schema, type_ref: TypeRef, value: &Value, path: &mut String, found: &mut Vec<String>) {
+    let of = schema.resolve(type_ref);
+    let begun = path.len();
+    match (value, &of.map, &of.list) {
+        (Value::Map(map), Some(map_type), _) => {
+            if map_type.atomic {
+                found.push(path.clone());
+            }
+            for (key, entry) in map {
+                if let Some(field) = map_type.field(key) {
+                    path.push_str(&PathElement::Field(key.clone()).to_string());
+                    walk(schema, field.type_ref, entry, path, found);
+                    path.truncate(begun);
+                }
+            }
+        }
+        (Value::List(items), _, Some(list_type)) => {
+            if list_type.is_atomic() {
+                found.push(path.clone());
+            }
+            for (index, item) in items.iter().enumerate() {
+                path.push_str(&PathElement::Index(index as i64).to_string());
+                walk(schema, list_type.element, item, path, found);
+                path.truncate(begun);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use holdfast_value::{Limits, json};
+
+    use crate::{Duplicates, FieldSpec, ListSpec, MapSpec, Reference, Scalar, SchemaBuilder, Typed};
+
+    #[test]
+    fn what_is_replaced_as_a_whole_is_told_by_its_place() {
+        let schema = SchemaBuilder::new()
+            .define(
+                "Item",
+                MapSpec::of_fields([
+                    FieldSpec::new("name", Scalar::String),
+                    FieldSpec::new("ports", ListSpec::atomic(Scalar::Numeric)),
+                ]),
+            )
+            .define(
+                "Root",
+                MapSpec::of_fields([
+                    FieldSpec::new("items", ListSpec::keyed(Reference::named("Item"), ["name"])),
+                    FieldSpec::new("words", ListSpec::atomic(Scalar::String)),
+                ]),
+            )
+            .build();
+        let schema = Arc::new(schema);
+        let root = schema.named("Root").unwrap();
+        let atomics = |text: &str| {
+            let value = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+            Typed::new(value, schema.clone(), root, Duplicates::Refused)
+                .unwrap()
+                .atomics()
+        };
+        assert_eq!(atomics(r#"{"items":[{"name":"a"}]}"#), Vec::<String>::new());
+        assert_eq!(
+            atomics(r#"{"items":[{"name":"a","ports":[1]}],"words":["x"]}"#),
+            [".items[0].ports", ".words"]
+        );
+    }
+}
