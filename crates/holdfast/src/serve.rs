@@ -90,6 +90,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         allow_privileged: flags.allow_privileged,
         policy: Arc::default(),
         webhooks: Arc::default(),
+        policies: Arc::default(),
     };
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));
