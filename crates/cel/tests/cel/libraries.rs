@@ -142,7 +142,8 @@ fn a_variable_with_a_dot_in_its_name_goes_before_the_one_that_it_begins_with() {
             CelValue::resource_check(recorder.clone(), subject),
         ),
     ];
-    let of_request = "authorizer.requestResource.check('get').allowed() && authorizer.path('/x').check('get').allowed()";
+    let of_request =
+        "authorizer.requestResource.check('get').allowed() && authorizer.path('/x').check('get').allowed()";
     let outcome = evaluate_in(&environment, &values, of_request);
     assert_eq!(outcome.map(|value| value.as_bool()), Ok(Some(true)));
     assert_eq!(recorder.asked.lock().unwrap().len(), 2);

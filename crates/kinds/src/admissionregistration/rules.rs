@@ -8,7 +8,6 @@ use holdfast_resource::metadata::labels::validate_label_selector;
 
 use crate::validation::{Errors, one_of, optional_one_of, report};
 
-
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
 /// Reports what is wrong with `MatchResources` of a policy or a binding.

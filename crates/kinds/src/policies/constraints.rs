@@ -39,7 +39,13 @@ impl NamedRule {
 impl Constraints {
     /// Reads `MatchResources`, which were validated.
     pub fn of(constraints: &Field<'_, '_>) -> Self {
-        let rules = |name: &str| constraints.child(name).items().map(|rule| NamedRule::of(&rule)).collect();
+        let rules = |name: &str| {
+            constraints
+                .child(name)
+                .items()
+                .map(|rule| NamedRule::of(&rule))
+                .collect()
+        };
         let selector = |name: &str| {
             let selector = constraints.child(name);
             selector.value().map(LabelSelector::from_object).unwrap_or_default()
@@ -62,11 +68,7 @@ impl Constraints {
     ///
     /// # Errors
     /// Why that cannot be said: its namespace is not there.
-    pub(super) fn invocation(
-        &self,
-        scene: &Scene<'_>,
-        object: Option<&Value>,
-    ) -> Result<Option<Invocation>, String> {
+    pub(super) fn invocation(&self, scene: &Scene<'_>, object: Option<&Value>) -> Result<Option<Invocation>, String> {
         let found = if self.rules.is_empty() {
             Some(scene.invocation())
         } else {

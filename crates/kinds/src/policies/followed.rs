@@ -170,6 +170,11 @@ impl<B> Active<B> {
         self.hooks.is_empty()
     }
 
+    /// The policies in the order of their names.
+    pub fn hooks(&self) -> &[Hook<B>] {
+        &self.hooks
+    }
+
     /// Whether any policy may concern writes to resources of that plural name.
     pub fn concerns(&self, plural: &str) -> bool {
         !self.of_all.is_empty() || !self.by_resource.is_empty() && self.by_resource.contains_key(plural)
@@ -177,7 +182,12 @@ impl<B> Active<B> {
 
     /// The policies that may concern writes to resources of that plural name, in the order of their names.
     pub fn concerning<'a>(&'a self, plural: &str) -> impl Iterator<Item = &'a Hook<B>> {
-        let mut named = self.by_resource.get(plural).map_or(&[][..], Vec::as_slice).iter().copied();
+        let mut named = self
+            .by_resource
+            .get(plural)
+            .map_or(&[][..], Vec::as_slice)
+            .iter()
+            .copied();
         let mut of_all = self.of_all.iter().copied();
         let (mut next_named, mut next_of_all) = (named.next(), of_all.next());
         std::iter::from_fn(move || {
@@ -211,12 +221,17 @@ mod tests {
     }
 
     fn binding(policy: &str) -> Value {
-        parse(&format!("{{spec: {{policyName: {policy}, validationActions: [Deny]}}}}"))
+        parse(&format!(
+            "{{spec: {{policyName: {policy}, validationActions: [Deny]}}}}"
+        ))
     }
 
     fn concerning(followed: &Followed<Validations>, plural: &str) -> Vec<String> {
         let now = followed.now();
-        let names: Vec<String> = now.concerning(plural).map(|hook| hook.policy.name.to_string()).collect();
+        let names: Vec<String> = now
+            .concerning(plural)
+            .map(|hook| hook.policy.name.to_string())
+            .collect();
         assert_eq!(now.concerns(plural), !names.is_empty());
         names
     }
@@ -241,7 +256,13 @@ mod tests {
     #[test]
     fn policies_are_found_by_the_resources_that_they_name_in_the_order_of_their_names() {
         let followed = Followed::<Validations>::default();
-        for (name, resource) in [("d", "pods"), ("a", "pods"), ("c", "*"), ("b", "pods/status"), ("e", "secrets")] {
+        for (name, resource) in [
+            ("d", "pods"),
+            ("a", "pods"),
+            ("c", "*"),
+            ("b", "pods/status"),
+            ("e", "secrets"),
+        ] {
             followed.set_policy(name, Some(&policy(resource, "true")));
             followed.set_binding(name, Some(&binding(name)));
         }

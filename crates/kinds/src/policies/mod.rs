@@ -152,7 +152,10 @@ impl Binding {
             policy: spec.child("policyName").text().into(),
             constraints: constraints.is_set().then(|| Constraints::of(&constraints)),
             parameters: parameters.is_set().then(|| ParameterReference::of(&parameters)),
-            actions: actions.items().filter_map(|action| Action::named(action.text())).collect(),
+            actions: actions
+                .items()
+                .filter_map(|action| Action::named(action.text()))
+                .collect(),
         }
     }
 }

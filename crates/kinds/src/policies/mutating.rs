@@ -303,11 +303,15 @@ impl<'a> Mutating<'a, '_> {
                 let merged = self.shapes.merge(kind, &object, configuration);
                 merged.map_err(|why| format!("error applying patch: {why}"))?
             }
-            PatchSort::Json => match patch(&value)?.apply(&object, &json_patch::Bounds::default()) {
-                Ok(patched) => patched,
-                Err(ValueError::PatchOperation { message, .. }) if is_failed_test(&message) => return Ok(()),
-                Err(error) => return Err(Trouble::Failed(format!("JSON Patch: {}", told(error)))),
-            },
+            PatchSort::Json => {
+                let operations = operations(&value)?;
+                let patch = json_patch::Patch::from_value(&operations).map_err(|error| error.to_string())?;
+                match patch.apply(&object, &json_patch::Bounds::default()) {
+                    Ok(patched) => patched,
+                    Err(ValueError::PatchOperation { message, .. }) if is_failed_test(&message) => return Ok(()),
+                    Err(error) => return Err(Trouble::Failed(format!("JSON Patch: {}", told(error, &operations)))),
+                }
+            }
         };
         let settled = self.shapes.settle(kind, patched).map_err(Trouble::Fault)?;
         let version = holdfast_resource::GroupVersion::parse(&own);
@@ -338,15 +342,29 @@ fn is_failed_test(message: &str) -> bool {
     message.starts_with("testing path ") && message.ends_with(" failed")
 }
 
-fn told(error: ValueError) -> String {
-    match error {
-        ValueError::PatchOperation { message, .. } => message,
-        other => other.to_string(),
+/// Why an operation of a patch cannot be done, in the words of the reference's library.
+fn told(error: ValueError, operations: &Value) -> String {
+    let ValueError::PatchOperation { index, message } = error else {
+        return error.to_string();
+    };
+    if message.contains("operation does not apply") {
+        return format!("{message}: missing value");
     }
+    let operation = operations.as_list().and_then(|list| list.get(index));
+    let text = |field: &str| {
+        operation
+            .and_then(|operation| operation.str_at(&[field]))
+            .unwrap_or_default()
+    };
+    format!(
+        "error in {} for path: '{}': {message}: missing value",
+        text("op"),
+        text("path")
+    )
 }
 
-/// The patch that a list of `JSONPatch{}` says.
-fn patch(value: &CelValue) -> Result<json_patch::Patch, String> {
+/// The operations that a list of `JSONPatch{}` says.
+fn operations(value: &CelValue) -> Result<Value, String> {
     let CelValue::List(ListValue::Built(items)) = value else {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
     };
@@ -357,10 +375,9 @@ fn patch(value: &CelValue) -> Result<json_patch::Patch, String> {
             check_names(object)?;
         }
     }
-    let operations = value.to_value().map_err(|error| {
+    value.to_value().map_err(|error| {
         format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}")
-    })?;
-    json_patch::Patch::from_value(&operations).map_err(|error| error.to_string())
+    })
 }
 
 /// The configuration that an `Object{}` says, for `object`.

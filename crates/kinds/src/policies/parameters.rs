@@ -34,7 +34,9 @@ impl ParameterKind {
         Self {
             api_version: api_version.into(),
             kind: GroupKind {
-                group: GroupVersion::parse(api_version).map(|version| version.group).unwrap_or_default(),
+                group: GroupVersion::parse(api_version)
+                    .map(|version| version.group)
+                    .unwrap_or_default(),
                 kind: kind.child("kind").text().into(),
             },
         }
@@ -114,12 +116,10 @@ impl ParameterReference {
     fn namespace_for<'a>(&'a self, resource: &Resource, request: &Request<'a>) -> Result<&'a str, String> {
         match (resource.namespaced(), self.namespace.as_str()) {
             (false, "") => Ok(""),
-            (false, _) => {
-                Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned())
+            (false, _) => Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()),
+            (true, "") if request.namespace.is_empty() => {
+                Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned())
             }
-            (true, "") if request.namespace.is_empty() => Err(
-                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned(),
-            ),
             (true, "") => Ok(request.namespace),
             (true, namespace) => Ok(namespace),
         }

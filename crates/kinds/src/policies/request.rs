@@ -11,9 +11,7 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use super::Needs;
 use super::authorizer::Asking;
-use super::environment::{
-    AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE,
-};
+use super::environment::{AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE};
 use crate::webhooks::matching::{Attributes, Invocation};
 use crate::webhooks::review::Review;
 
@@ -193,7 +191,8 @@ impl<'a> Scene<'a> {
             if self.request.namespace.is_empty() || self.request.is_of_namespace() {
                 return CelValue::Null;
             }
-            self.namespace().map_or(CelValue::Null, |namespace| CelValue::untyped(&shown(namespace)))
+            self.namespace()
+                .map_or(CelValue::Null, |namespace| CelValue::untyped(&shown(namespace)))
         });
         shown.clone()
     }

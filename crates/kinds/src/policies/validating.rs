@@ -251,13 +251,7 @@ impl Checking<'_> {
         }
     }
 
-    fn count(
-        &mut self,
-        policy: &Policy<Validations>,
-        binding: &Binding,
-        finding: &Finding,
-        action: &'static str,
-    ) {
+    fn count(&mut self, policy: &Policy<Validations>, binding: &Binding, finding: &Finding, action: &'static str) {
         self.verdict.checks.push(Check {
             policy: policy.name.clone(),
             binding: binding.name.clone(),

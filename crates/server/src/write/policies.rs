@@ -54,7 +54,13 @@ impl Pipeline<'_> {
         let message = first.message.clone();
         let reason = if first.invalid { "Invalid" } else { "Forbidden" };
         let causes = outcome.refusals.into_iter().map(|refused| refused.message);
-        Err(self.denied(StatusCode::FORBIDDEN, reason.into(), message, asked.name, causes.collect()))
+        Err(self.denied(
+            StatusCode::FORBIDDEN,
+            reason.into(),
+            message,
+            asked.name,
+            causes.collect(),
+        ))
     }
 
     /// Lets policies refuse the write.
@@ -95,14 +101,7 @@ impl Pipeline<'_> {
         Err(self.denied(code, reason, told, asked.name, vec![message]))
     }
 
-    fn denied(
-        &self,
-        code: StatusCode,
-        reason: SmolStr,
-        message: String,
-        name: &str,
-        causes: Vec<String>,
-    ) -> ApiError {
+    fn denied(&self, code: StatusCode, reason: SmolStr, message: String, name: &str, causes: Vec<String>) -> ApiError {
         let resource = self.resource().group_resource();
         let causes = causes.into_iter().map(|message| Cause {
             message,

@@ -83,7 +83,9 @@ impl Pipeline<'_> {
         let outcome = Box::pin(self.mutating_round(asked, object.as_deref_mut(), old, rounds, warnings)).await;
         again |= !rounds.again.is_empty() || rounds.policies.has_more(object.as_deref());
         rounds.second = true;
-        outcome.map(|()| first && again).map_err(|error| warned(error, warnings))
+        outcome
+            .map(|()| first && again)
+            .map_err(|error| warned(error, warnings))
     }
 
     async fn mutating_round(
