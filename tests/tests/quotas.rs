@@ -31,7 +31,7 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
     let mut client = Client::of(&server).await;
     client.config_map("default", json!({"name": "early"})).await;
     client.make(PODS, pod("a", "300m")).await;
-    let hard = json!({"count/configmaps": "2", "requests.cpu": "500m", "pods": "9", "count/nothings.example.com": "1"});
+    let hard = json!({"count/configmaps": "2", "requests.cpu": "500m", "pods": "9", "count/nothings": "1"});
     quota(&mut client, json!({"hard": hard})).await;
     until_used(
         &mut client,
@@ -89,4 +89,41 @@ async fn limits_that_change_are_counted_anew_and_scopes_tell_what_counts() {
     until_used(&mut client, json!({"pods": "1", "requests.cpu": "1"})).await;
     let (_, now) = client.get(QUOTA).await;
     assert_eq!(now["status"]["hard"], json!({"pods": "3", "requests.cpu": "4"}));
+}
+
+#[tokio::test]
+async fn a_quota_may_be_there_before_what_it_counts_is_defined() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::of(&server).await;
+    let name = "count/widgets.example.com";
+    quota(&mut client, json!({"hard": {name: "1"}})).await;
+    until_used(&mut client, json!({name: "0"})).await;
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    client.make(definitions, definition).await;
+    let established = |_, definition: &Value| {
+        let conditions = definition["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions
+            .iter()
+            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    };
+    client
+        .until(&format!("{definitions}/widgets.example.com"), established)
+        .await;
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    let widget = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}});
+    client.make(widgets, widget("a")).await;
+    let (status, refused) = client.ask(Method::POST, widgets, "application/json", widget("b")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+    client.delete(&format!("{widgets}/a"), Value::Null).await;
+    until_used(&mut client, json!({name: "0"})).await;
+    client.make(widgets, widget("b")).await;
 }

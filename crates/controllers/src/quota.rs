@@ -197,7 +197,8 @@ async fn settle(client: &Client, quotas: &Resource, namespace: &str, name: &str)
     }
 }
 
-/// What is used of what a quota limits. What nobody knows how to count stays as it is `known`.
+/// What is used of what a quota limits. What nobody knows how to count stays as it is `known`; of objects whose resource is
+/// yet to be defined there is none, so that the first ones find their quota counted.
 async fn count(client: &Client, quota: &Value, limits: &Amounts, known: &Amounts, namespace: &str) -> Amounts {
     let registry = client.registry();
     let mut used: Amounts = limits
@@ -225,7 +226,15 @@ async fn count(client: &Client, quota: &Value, limits: &Amounts, known: &Amounts
             used.insert(name.clone(), amount);
         }
     }
+    for name in limits.keys().filter(|name| names_a_group(name)) {
+        used.entry(name.clone()).or_insert(Quantity::of_units(0));
+    }
     used
+}
+
+/// Whether this is the number of objects of a group other than the core group: `count/PLURAL.GROUP`.
+fn names_a_group(name: &str) -> bool {
+    name.strip_prefix("count/").is_some_and(|counted| counted.contains('.'))
 }
 
 /// What those objects take that are within the scopes of a quota.
