@@ -1,5 +1,7 @@
 //! Whether the defaults of a schema are values of it.
 
+use holdfast_value::Value;
+
 use super::Node;
 use super::prune::Dropped;
 use super::{RuleBudget, Rules};
@@ -12,40 +14,56 @@ impl Node {
     /// What is wrong with the defaults of the schema at `field` and of all below it: they must hold nothing that is not
     /// specified, and satisfy the schema that they are the default of, its rules included.
     pub fn validate_defaults(&self, field: &FieldPath, errors: &mut Vec<FieldError>) {
-        self.defaults_at(field, 0, &mut RuleBudget::default(), errors);
-    }
-
-    fn defaults_at(&self, field: &FieldPath, depth: usize, budget: &mut RuleBudget, errors: &mut Vec<FieldError>) {
-        if !self.within.defaults || depth > MAX_DEPTH {
+        if !self.within.defaults {
             return;
         }
-        if let Some(default) = &self.default {
-            let field = field.child("default");
-            if self.prune(default, false, &mut Dropped::default()).is_some() {
-                errors.push(FieldError::invalid(
-                    &field,
-                    default.clone(),
-                    "must not have unknown fields",
-                ));
-            }
-            let before = errors.len();
-            self.validate_embedded(default, &field, errors);
-            if errors.len() == before {
-                errors.extend(self.validate(default, None, &field));
-            }
-            if errors.len() == before
-                && let Some(rules) = Rules::new(self, self.embedded)
-            {
-                // A default comes in the place of itself.
-                let found = rules.validate(self, default, Some(default), false, &field, budget);
-                errors.extend(found.errors);
-            }
+        let mut walk = Walk {
+            budget: RuleBudget::default(),
+            errors,
+        };
+        walk.schema(self, Rules::new(self, true).as_ref(), field, 0);
+    }
+}
+
+struct Walk<'e> {
+    /// What rules may cost on all defaults together.
+    budget: RuleBudget,
+    errors: &'e mut Vec<FieldError>,
+}
+
+impl Walk<'_> {
+    /// A schema with its rules, if there are any, and all below it.
+    fn schema(&mut self, node: &Node, rules: Option<&Rules>, field: &FieldPath, depth: usize) {
+        if !node.within.defaults || depth > MAX_DEPTH {
+            return;
         }
-        if let Some(items) = &self.items {
-            items.defaults_at(&field.child("items"), depth + 1, budget, errors);
+        if let Some(default) = &node.default {
+            self.default(node, rules, default, &field.child("default"));
         }
-        for (name, below) in &self.properties {
-            below.defaults_at(&field.child("properties").key(name), depth + 1, budget, errors);
+        if let Some(items) = &node.items {
+            let rules = rules.and_then(Rules::items);
+            self.schema(items, rules, &field.child("items"), depth + 1);
+        }
+        for (name, below) in &node.properties {
+            let rules = rules.and_then(|rules| rules.property(name));
+            self.schema(below, rules, &field.child("properties").key(name), depth + 1);
+        }
+    }
+
+    fn default(&mut self, node: &Node, rules: Option<&Rules>, default: &Value, field: &FieldPath) {
+        if node.prune(default, false, &mut Dropped::default()).is_some() {
+            let why = "must not have unknown fields";
+            self.errors.push(FieldError::invalid(field, default.clone(), why));
+        }
+        let before = self.errors.len();
+        node.validate_embedded(default, field, self.errors);
+        if self.errors.len() == before {
+            self.errors.extend(node.validate(default, None, field));
+        }
+        if let Some(rules) = rules.filter(|_| self.errors.len() == before) {
+            // A default comes in the place of itself.
+            let found = rules.validate(node, default, Some(default), false, field, &mut self.budget);
+            self.errors.extend(found.errors);
         }
     }
 }

@@ -159,6 +159,19 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// The rules of the property `name`.
+    pub(in crate::structural) fn property(&self, name: &str) -> Option<&Rules> {
+        let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
+        at.ok().map(|at| &self.properties[at].1)
+    }
+
+    /// The rules of the items of a list.
+    pub(in crate::structural) fn items(&self) -> Option<&Rules> {
+        self.items.as_deref()
+    }
+}
+
 impl Node {
     fn field_named(&self, rule: &Rule) -> SmolStr {
         let found = self.field_path(&rule.field_path).unwrap_or_default();
