@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use holdfast_resource::Resource;
 use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
+use holdfast_server::webhooks::authorities_fault;
 use holdfast_value::{SmolStr, Value};
 
 use super::conditions::{self, Condition};
@@ -157,7 +158,14 @@ fn settle<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted>
     };
     changed |= conditions::set(definition, condition, now);
     if !conditions::holds(definition, "Established") {
-        let condition = if accepted {
+        let condition = if accepted && has_unfit_authorities(definition) {
+            Condition {
+                of: "Established",
+                holds: false,
+                reason: "InvalidCABundle",
+                message: "The conversion webhook CABundle is invalid",
+            }
+        } else if accepted {
             Condition {
                 of: "Established",
                 holds: true,
@@ -175,6 +183,12 @@ fn settle<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted>
         changed |= conditions::set(definition, condition, now);
     }
     changed | judge_approval(definition, now)
+}
+
+/// Whether nobody could be called in the name of what the definition's webhook is to be trusted by.
+fn has_unfit_authorities(definition: &Value) -> bool {
+    let bundle = definition.str_at(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
+    bundle.is_some_and(|bundle| authorities_fault(bundle).is_some())
 }
 
 /// The names that the definition may have, and the last conflict with others, as reason and message.
@@ -313,6 +327,21 @@ mod tests {
             "True InitialNamesAccepted: the initial names have been accepted"
         );
         assert!(!settle(&mut widgets, [].iter(), "2"), "nothing is written twice");
+    }
+
+    #[test]
+    fn a_definition_without_fit_authorities_is_not_established_until_it_has_them() {
+        const BUNDLE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
+        let mut widgets = definition("widgets", "Widget", "wd");
+        widgets.set_at(&BUNDLE, "bm90IGEgY2VydA==".into());
+        assert!(settle(&mut widgets, [].iter(), "1"));
+        assert_eq!(
+            told(&widgets, "Established"),
+            "False InvalidCABundle: The conversion webhook CABundle is invalid"
+        );
+        widgets.remove_at(&BUNDLE);
+        assert!(settle(&mut widgets, [].iter(), "2"));
+        assert!(conditions::holds(&widgets, "Established"));
     }
 
     #[test]

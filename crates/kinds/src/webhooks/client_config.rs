@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::Field;
 use holdfast_value::SmolStr;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// How a webhook is reached and whom its certificate must come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,32 @@ pub struct Authorities {
 }
 
 const HTTPS: u16 = 443;
+
+/// What is wrong with a `caBundle`, in the words of the reference. One that is left out is that of the system.
+pub fn authorities_fault(bundle: &str) -> Option<String> {
+    let pem = STANDARD.decode(bundle).unwrap_or_default();
+    if pem.is_empty() {
+        return None;
+    }
+    let fault = |why: &dyn fmt::Display| Some(format!("unable to load root certificates: {why}"));
+    let mut fit = false;
+    for block in Pem::iter_from_buffer(&pem) {
+        let Ok(block) = block else { break };
+        if block.label != "CERTIFICATE" {
+            continue;
+        }
+        match X509Certificate::from_der(&block.contents) {
+            Ok(_) => fit = true,
+            Err(error) if !fit => return fault(&format_args!("failed to parse certificate: {error}")),
+            Err(_) => {}
+        }
+    }
+    if fit {
+        None
+    } else {
+        fault(&"unable to parse bytes as PEM block")
+    }
+}
 
 impl ClientConfig {
     /// Reads a `clientConfig`, which was validated.
@@ -163,6 +191,24 @@ mod tests {
         ] {
             assert_eq!(Address::Url(url.to_owned()).url(), called);
         }
+    }
+
+    #[test]
+    fn a_bundle_holds_a_certificate() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        let of = |pem: &str| authorities_fault(&STANDARD.encode(pem));
+        assert_eq!(of(&certificate.pem()), None);
+        assert_eq!(of(""), None);
+        let start = "unable to load root certificates: ";
+        for none in ["not a cert".to_owned(), key.serialize_pem()] {
+            assert_eq!(of(&none), Some(format!("{start}unable to parse bytes as PEM block")));
+        }
+        let odd = of("-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n").unwrap();
+        assert!(
+            odd.starts_with(&format!("{start}failed to parse certificate: ")),
+            "{odd}"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_value::{SmolStr, Value};
 
-pub use client_config::{Address, Authorities, ClientConfig};
+pub use client_config::{Address, Authorities, ClientConfig, authorities_fault};
 pub use matching::Rule;
 pub use review::ReviewVersion;
 

@@ -17,6 +17,7 @@ use services::Services;
 
 pub(crate) use client::CallError;
 pub use client::Client;
+pub use holdfast_kinds::webhooks::authorities_fault;
 pub(crate) use rejection::rejection;
 
 /// The webhooks of admission, and how they are called.

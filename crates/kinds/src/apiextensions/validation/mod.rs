@@ -17,6 +17,7 @@ use holdfast_value::Value;
 
 use super::define::condition;
 use crate::validation::Errors;
+use crate::webhooks::authorities_fault;
 
 /// The most fields that objects of a version can be selected by.
 const MAX_SELECTABLE: usize = 8;
@@ -35,6 +36,7 @@ pub(super) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
     validate_spec(spec, &Unchanged::of(old), &mut errors);
     if let Some(old) = old {
         immutable(definition, old, &mut errors);
+        authorities(spec, old, &mut errors);
     }
     validate_status(definition, &mut errors);
     stored_versions(definition, &mut errors);
@@ -485,6 +487,24 @@ fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
     {
         let why = "must include at least one of v1, v1beta1";
         errors.push(FieldError::invalid(&versions_field, versions.to_vec(), why));
+    }
+}
+
+/// A definition that is established does not lose the authorities of its webhook to what is none. One that is not is not
+/// established before it has them.
+fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
+    const BUNDLE: [&str; 4] = ["conversion", "webhook", "clientConfig", "caBundle"];
+    let before = old
+        .at(&["spec"])
+        .and_then(|spec| spec.str_at(&BUNDLE))
+        .unwrap_or_default();
+    if !condition(old, "Established") || authorities_fault(before).is_some() {
+        return;
+    }
+    let bundle = spec.str_at(&BUNDLE).unwrap_or_default();
+    if let Some(why) = authorities_fault(bundle) {
+        let field = FieldPath::new("spec.conversion.webhookClientConfig.caBundle");
+        errors.push(FieldError::invalid(&field, bundle, why));
     }
 }
 

@@ -400,3 +400,33 @@ fn a_default_satisfies_the_rules_of_its_schema() {
         [r#"SPEC.default: Invalid value: "b": failed rule: self == 'a'"#]
     );
 }
+
+#[test]
+fn authorities_must_be_fit_once_a_definition_is_established() {
+    let with_bundle = |bundle: &str, established: bool| {
+        let mut definition = value(WIDGETS);
+        let conversion = format!(
+            r#"{{"strategy":"Webhook","webhook":{{"conversionReviewVersions":["v1"],"clientConfig":{{"url":"https://a/c","caBundle":"{bundle}"}}}}}}"#
+        );
+        definition.set_at(&["spec", "conversion"], value(&conversion));
+        if established {
+            let conditions = value(r#"[{"type":"Established","status":"True"}]"#);
+            definition.set_at(&["status", "conditions"], conditions);
+        }
+        definition
+    };
+    let unfit = with_bundle("bm90IGEgY2VydA==", true);
+    assert!(
+        validate(&unfit, None).is_empty(),
+        "it is not established before it is fit"
+    );
+    assert!(validate(&unfit, Some(&with_bundle("", false))).is_empty());
+    assert!(validate(&unfit, Some(&unfit)).is_empty(), "what was unfit may stay so");
+    let errors = validate(&unfit, Some(&with_bundle("", true)));
+    assert_eq!(
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            r#"spec.conversion.webhookClientConfig.caBundle: Invalid value: "bm90IGEgY2VydA==": unable to load root certificates: unable to parse bytes as PEM block"#
+        ]
+    );
+}
