@@ -10,6 +10,7 @@
 pub mod access;
 mod action;
 mod admission;
+pub mod conversion;
 mod field;
 mod field_error;
 pub mod jsonpath;
@@ -28,6 +29,7 @@ pub mod version_order;
 
 pub use action::{Action, Connection, Parameter, Step};
 pub use admission::{AdmissionPlugin, Charge, Interest};
+pub use conversion::{ConversionError, ConversionWebhook};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
@@ -39,6 +41,4 @@ pub use resource::{
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, strategic_merge,
 };
-pub use strategy::{
-    Beside, ConversionError, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext,
-};
+pub use strategy::{Beside, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext};

@@ -10,7 +10,9 @@ use holdfast_value::Value;
 
 use crate::access::{Access, User};
 use crate::schema::TypeTable;
-use crate::{Action, Connection, FieldError, GroupKind, GroupResource, Parameter, Resource};
+use crate::{
+    Action, Connection, ConversionError, ConversionWebhook, FieldError, GroupKind, GroupResource, Parameter, Resource,
+};
 
 /// What a kind adds to the generic behaviour. Each method is one step of the way of a write; its default does nothing.
 ///
@@ -71,10 +73,21 @@ pub trait Strategy: Send + Sync {
 
     /// Turns an object of one served version into another. Kinds with a single version are never asked.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
-        Err(ConversionError {
+        Err(ConversionError::Unknown {
             from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
             to: to_api_version.to_owned(),
         })
+    }
+
+    /// The webhook that turns objects of one version into another, where there is one. [`Strategy::convert`] is then asked
+    /// for the version that an object is in alone, before the webhook gets it, and [`Strategy::converted`] for what comes back.
+    fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
+        None
+    }
+
+    /// An object as its webhook has converted it, in the form that its version has.
+    fn converted(&self, object: Value) -> Value {
+        object
     }
 
     /// An object of a served version as it is once it was in the stored version and back: with what that version is to write
@@ -250,16 +263,6 @@ pub struct DefiningObject {
     pub read: Arc<dyn Fn() -> Value + Send + Sync>,
     /// The built-in types, of which defined objects have metadata.
     pub types: Arc<TypeTable>,
-}
-
-/// A conversion between versions that the kind does not know.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no conversion from {from} to {to}")]
-pub struct ConversionError {
-    /// The `apiVersion` of the object.
-    pub from: String,
-    /// The `apiVersion` asked for.
-    pub to: String,
 }
 
 /// The sorts of writes that admission and strategies tell apart.

@@ -10,6 +10,7 @@ pub mod authorization;
 pub mod body;
 mod compression;
 pub mod connection;
+mod conversion;
 pub mod definitions;
 pub mod discovery;
 pub mod go_duration;

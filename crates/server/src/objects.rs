@@ -125,10 +125,9 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_ve
         fields: selectable_fields(resource, object),
         ..Index::of(std::iter::empty(), object)
     };
-    let stored_as_made = resource
-        .storage
-        .as_ref()
-        .is_some_and(|storage| storage.api_version == api_version);
+    let stored_as_made = resource.storage.as_ref().is_some_and(|storage| {
+        storage.api_version == api_version && object.str_at(&["apiVersion"]) == Some(api_version)
+    });
     // What was made in another version may lack defaults of this one.
     if stored_as_made {
         index.set_current(resource);
@@ -197,14 +196,29 @@ impl Selection {
         if self.is_everything() {
             return true;
         }
+        let index = entry.index();
+        // What was indexed under another definition may lack fields, or hold them without their defaults.
+        let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
+        self.matches(resource, entry, &index.labels, anew.as_ref().unwrap_or(&index.fields))
+    }
+
+    /// Whether the stored object is selected, which `converted` is in the version that is shown: a webhook may have labels
+    /// of its own.
+    pub fn selects_converted(&self, resource: &Resource, entry: &Entry, converted: &Value) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let none = Map::default();
+        let labels = converted.at(&["metadata", "labels"]).and_then(Value::as_map);
+        let fields = selectable_fields(resource, converted);
+        self.matches(resource, entry, labels.unwrap_or(&none), &fields)
+    }
+
+    fn matches(&self, resource: &Resource, entry: &Entry, labels: &Map, fields: &[(SmolStr, SmolStr)]) -> bool {
         let name = name_of_key(entry.key());
         if self.name.as_ref().is_some_and(|wanted| wanted != name) {
             return false;
         }
-        let index = entry.index();
-        // What was indexed under another definition may lack fields, or hold them without their defaults.
-        let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
-        let fields = anew.as_ref().unwrap_or(&index.fields);
         self.fields.matches(|field| match field {
             "metadata.name" => name,
             "metadata.namespace" => namespace_of_key(resource, entry.key()),
@@ -212,7 +226,7 @@ impl Selection {
                 let found = fields.iter().find(|(known, _)| known == field);
                 found.map(|(_, text)| text.as_str()).unwrap_or_default()
             }
-        }) && self.labels.matches(|key| index.labels.get(key).and_then(Value::as_str))
+        }) && self.labels.matches(|key| labels.get(key).and_then(Value::as_str))
     }
 }
 
@@ -258,11 +272,18 @@ pub fn encode_answer(object: &Value) -> Vec<u8> {
 
 /// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
 pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8] {
+    behind_identity(bytes, kind, api_version).unwrap_or(&bytes[1..])
+}
+
+/// Whether an encoded object is of that kind and version.
+pub fn is_of_version(bytes: &[u8], kind: &str, api_version: &str) -> bool {
+    behind_identity(bytes, kind, api_version).is_some()
+}
+
+fn behind_identity<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> Option<&'a [u8]> {
     let identity = [r#"{"kind":""#, kind, r#"","apiVersion":""#, api_version, r#"","#];
-    identity
-        .iter()
-        .try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))
-        .unwrap_or(&bytes[1..])
+    let mut parts = identity.iter();
+    parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))
 }
 
 /// The metadata of an encoded object, as JSON, if they stand where [`encode`] puts them.

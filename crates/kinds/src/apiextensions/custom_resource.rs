@@ -1,11 +1,14 @@
-//! What all custom resources do: their objects are checked by the schema of their version, and with the strategy `None`
-//! conversion changes nothing but `apiVersion` and what the other version does not specify.
+//! What all custom resources do: their objects are checked by the schema of their version. With the strategy `None`
+//! conversion changes nothing but `apiVersion` and what the other version does not specify; with the strategy `Webhook`
+//! somebody else says what an object is in another version.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use holdfast_resource::structural::{CustomSchema, CustomType};
-use holdfast_resource::{ConversionError, FieldError, FieldPath, Refusal, ScaleFields, Strategy, WriteContext};
+use holdfast_resource::{
+    ConversionError, ConversionWebhook, FieldError, FieldPath, Refusal, ScaleFields, Strategy, WriteContext,
+};
 use holdfast_value::{Map, SmolStr, Value};
 
 /// The strategy of a resource that a definition describes.
@@ -16,6 +19,8 @@ pub(crate) struct CustomResource {
     pub(crate) terminating: bool,
     /// All versions of the definition, served or not.
     pub(crate) versions: Vec<Version>,
+    /// What converts objects; `None` where conversion changes nothing.
+    pub(crate) webhook: Option<ConversionWebhook>,
 }
 
 /// A version of a definition.
@@ -43,14 +48,16 @@ impl CustomResource {
         self.versions.iter().find(|version| version.api_version == api_version)
     }
 
-    fn version_named(&self, api_version: &str, object: &Value) -> Result<&Version, ConversionError> {
+    /// The version that an object is to be converted to, which must itself be in a version that there is.
+    fn target(&self, api_version: &str, object: &Value) -> Result<&Version, ConversionError> {
         let mut versions = self.versions.iter();
-        versions
-            .find(|version| version.api_version == api_version)
-            .ok_or_else(|| ConversionError {
-                from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
-                to: api_version.to_owned(),
-            })
+        let target = versions.find(|version| version.api_version == api_version);
+        let target = target.ok_or_else(|| ConversionError::NoSuchTarget(api_version.to_owned()))?;
+        if self.version_of(object).is_none() {
+            let from = object.str_at(&["apiVersion"]).unwrap_or_default();
+            return Err(ConversionError::NoSuchSource(from.to_owned()));
+        }
+        Ok(target)
     }
 
     /// What is wrong with kind and version, which stand in the place of all other errors.
@@ -154,6 +161,7 @@ impl Strategy for CustomResource {
     /// An object has the defaults of the version that it is in; another version drops what it does not specify, and adds
     /// nothing.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        let target = self.target(to_api_version, &object)?;
         let mut object = match self.version_of(&object) {
             Some(version) => version.schema.get().shown(&object),
             None => object,
@@ -161,13 +169,29 @@ impl Strategy for CustomResource {
         if object.str_at(&["apiVersion"]) == Some(to_api_version) {
             return Ok(object);
         }
-        let target = self.version_named(to_api_version, &object)?;
+        if self.webhook.is_some() {
+            return Err(ConversionError::Unknown {
+                from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
+                to: to_api_version.to_owned(),
+            });
+        }
         object.set_at(&["apiVersion"], target.api_version.clone().into());
         Ok(target.schema.get().pruned(&object))
     }
 
+    fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
+        self.webhook.as_ref()
+    }
+
+    fn converted(&self, object: Value) -> Value {
+        match self.version_of(&object) {
+            Some(version) => version.schema.get().pruned(&object),
+            None => object,
+        }
+    }
+
     fn convert_for_managers(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
-        let version = self.version_named(to_api_version, &object)?;
+        let version = self.target(to_api_version, &object)?;
         object.set_at(&["apiVersion"], version.api_version.clone().into());
         Ok(object)
     }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::conversion::ConversionReviewVersion;
 use holdfast_resource::jsonpath::JsonPath;
 use holdfast_resource::structural::{CustomSchema, SchemaSource};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    DefiningObject, Definition, GarbageCollection, Generation, GroupVersion, GroupVersionKind, NameRule, Resource,
-    ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+    ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation, GroupVersion,
+    GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource,
+    Verb,
 };
 use holdfast_value::{SmolStr, Value};
 use sha2::{Digest as _, Sha256};
@@ -167,11 +169,31 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
             kind: kind.clone(),
             terminating: definition.terminating,
             versions: all,
+            webhook: conversion_webhook(object),
         }),
         group,
         plural,
         kind,
         definition: Some(definition),
+    })
+}
+
+/// The webhook that converts objects, where the definition has one.
+fn conversion_webhook(object: &Value) -> Option<ConversionWebhook> {
+    let conversion = object.at(&["spec", "conversion"])?;
+    if conversion.str_at(&["strategy"]) != Some("Webhook") {
+        return None;
+    }
+    let root = Field::root(conversion);
+    let webhook = root.child("webhook");
+    let versions = webhook.child("conversionReviewVersions");
+    let mut known = versions
+        .items()
+        .filter_map(|version| ConversionReviewVersion::named(version.text()));
+    Some(ConversionWebhook {
+        definition: SmolStr::new(object.str_at(&["metadata", "name"]).unwrap_or_default()),
+        client_config: webhook.child("clientConfig").value().cloned().unwrap_or_default(),
+        review_version: known.next(),
     })
 }
 

@@ -100,7 +100,7 @@ impl Strategy for Event {
             (OWN, CORE) => false,
             (_, to) => {
                 let to = to.to_owned();
-                return Err(ConversionError { from, to });
+                return Err(ConversionError::Unknown { from, to });
             }
         };
         for (core, own) in RENAMED {

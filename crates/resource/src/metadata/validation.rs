@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::{Map, SmolStr, Value};
 
 use super::formats;
 use crate::{FieldError, FieldErrorKind, FieldPath, GroupVersion, NameRule, Resource};
@@ -179,10 +179,13 @@ fn labels(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn annotations(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
-    let Some(annotations) = metadata.get("annotations").and_then(Value::as_map) else {
-        return;
-    };
-    let field = root.child("annotations");
+    if let Some(annotations) = metadata.get("annotations").and_then(Value::as_map) {
+        validate_annotations(&root.child("annotations"), annotations, errors);
+    }
+}
+
+/// Says what is wrong with annotations, which stand at `field`.
+pub(crate) fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations {
         size += key.len() + value.as_str().map_or(0, str::len);
@@ -195,11 +198,11 @@ fn annotations(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>)
         errors.extend(
             wrong
                 .into_iter()
-                .map(|text| FieldError::invalid(&field, key.clone(), text)),
+                .map(|text| FieldError::invalid(field, key.clone(), text)),
         );
     }
     if size > ANNOTATIONS_MAX {
-        errors.push(FieldError::too_long(&field, ANNOTATIONS_MAX));
+        errors.push(FieldError::too_long(field, ANNOTATIONS_MAX));
     }
 }
 

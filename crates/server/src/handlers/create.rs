@@ -31,5 +31,5 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
         Err(error) => return Err(error.with_warnings(decoded.warnings)),
     };
     result.warnings.splice(0..0, decoded.warnings);
-    written(context, &request, &result)
+    written(context, &request, &result).await
 }

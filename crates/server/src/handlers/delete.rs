@@ -29,7 +29,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
         let status = success(&request, &result);
         response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?
     } else {
-        written(context, &request, &result)?
+        written(context, &request, &result).await?
     };
     // The older way to ask for dependents to go first tells by the code that they are still there.
     if !result.removed && options.orphan_dependents == Some(false) {
@@ -51,7 +51,7 @@ pub(super) async fn delete_collection(
     let list_options = ListOptions::parse(&request.query)?;
     let selection = list::selection(&request, &list_options)?;
     let mut page = list::page(context, &request, &list_options, &selection).await?;
-    let entries = page.entries().await;
+    let entries = page.entries().await?;
     let mut deletions = stream::iter(entries)
         .map(|entry| {
             let mut target = target(&request, &options);

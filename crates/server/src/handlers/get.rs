@@ -24,7 +24,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     let entry = entry(&snapshot, &request)?;
     let (query, representation) = (&request.query, &request.representation);
     let shown = Shown::of_request(&request);
-    representation::entry(context, &shown, query, representation, StatusCode::OK, entry)
+    representation::entry(context, &shown, query, representation, StatusCode::OK, entry).await
 }
 
 /// The object that the request names.

@@ -13,7 +13,7 @@ use holdfast_store::HistoryError;
 use holdfast_value::Value;
 
 use super::continue_token::ContinueToken;
-use super::items::Items;
+use super::items::{Conversion, Items};
 use super::representation::{self, Shown};
 use crate::ApiError;
 use crate::objects::{Entry, Selection, Snapshot};
@@ -42,14 +42,15 @@ pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Re
 /// # Errors
 /// As [`list`].
 pub(super) async fn page(
-    context: &Context,
+    context: &Arc<Context>,
     request: &ResourceRequest,
     options: &ListOptions,
     selection: &Selection,
 ) -> Result<Page, ApiError> {
     let token = ContinueToken::read(options)?;
     let snapshot = snapshot(context, options, token.as_ref()).await?;
-    let page = Page::read(request, options, selection, token.as_ref(), &snapshot).await;
+    let conversion = Conversion::of(context, &Shown::of_request(request));
+    let page = Page::read(request, options, selection, token.as_ref(), &snapshot, conversion).await?;
     if !page.continue_token.is_empty() {
         context.store.keep(&snapshot);
     }
@@ -178,11 +179,14 @@ impl Page {
         selection: &Selection,
         token: Option<&ContinueToken>,
         snapshot: &Snapshot,
-    ) -> Self {
+        conversion: Option<Conversion>,
+    ) -> Result<Self, ApiError> {
         let place = Place::of(request, selection);
         let prefix = place.prefix.as_bytes();
         let from = token.map(|token| [prefix, token.start()].concat());
-        let items = place.items(snapshot, &request.served.resource, selection, from.as_deref());
+        let resource = &request.served.resource;
+        let items = place.items(snapshot, resource, selection, from.as_deref(), conversion);
+        let items = items.await?;
         let mut page = Self {
             items,
             revision: snapshot.revision(),
@@ -192,10 +196,10 @@ impl Page {
         // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
         let limit = usize::try_from(options.limit).unwrap_or_default();
         if limit == 0 || options.resource_version == "0" {
-            return page;
+            return Ok(page);
         }
-        let (entries, next) = std::mem::replace(&mut page.items, Vec::new().into()).split(limit).await;
-        if let (Some(last), Some(next)) = (entries.last(), next) {
+        let (items, next) = std::mem::take(&mut page.items).split(limit).await?;
+        if let (Some(last), Some(next)) = (items.found().next_back(), next) {
             if selection.is_everything() {
                 page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
             }
@@ -204,16 +208,19 @@ impl Page {
             let start = String::from_utf8_lossy(last).into_owned() + "\0";
             page.continue_token = ContinueToken::new(page.revision, start, page.remaining).text();
         }
-        page.items = entries.into();
-        page
+        page.items = items;
+        Ok(page)
     }
 
     /// All objects of the page, which keeps them.
-    pub(super) async fn entries(&mut self) -> Vec<Arc<Entry>> {
-        let items = std::mem::replace(&mut self.items, Vec::new().into());
-        let (entries, _) = items.split(usize::MAX).await;
-        self.items = entries.clone().into();
-        entries
+    ///
+    /// # Errors
+    /// 500 where a webhook fails that has to be asked before objects can be selected.
+    pub(super) async fn entries(&mut self) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let (items, _) = std::mem::take(&mut self.items).split(usize::MAX).await?;
+        let entries = items.found().cloned().collect();
+        self.items = items;
+        Ok(entries)
     }
 
     /// The `metadata` of the list, as JSON.
@@ -285,29 +292,35 @@ impl Place {
         }
     }
 
-    /// The selected objects of a state, from the key `from` on where that is given.
-    pub(super) fn items(
+    /// The selected objects of a state, from the key `from` on where that is given. `conversion` says as what they are shown,
+    /// where a webhook may have to be asked.
+    ///
+    /// # Errors
+    /// 500 where a webhook fails that has to be asked before an object can be selected.
+    pub(super) async fn items(
         &self,
         snapshot: &Snapshot,
         resource: &Arc<Resource>,
         selection: &Selection,
         from: Option<&[u8]>,
-    ) -> Items {
+        conversion: Option<Conversion>,
+    ) -> Result<Items, ApiError> {
         let prefix = self.prefix.as_bytes();
         let from = from.unwrap_or(prefix);
         match &self.key {
             Some(key) => {
                 let found = snapshot.get(key.as_bytes());
-                let found = found.filter(|entry| entry.key()[..] >= *from && selection.selects(resource, entry));
-                found.cloned().into_iter().collect::<Vec<_>>().into()
+                let found = found.filter(|entry| entry.key()[..] >= *from).cloned();
+                Items::of(found.into_iter().collect(), resource, selection, conversion).await
             }
-            None => Items::new(
+            None => Ok(Items::new(
                 snapshot.clone(),
                 Arc::clone(resource),
                 selection.clone(),
                 prefix.to_vec(),
                 from.to_vec(),
-            ),
+                conversion,
+            )),
         }
     }
 }

@@ -139,7 +139,7 @@ fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<KindTyp
 }
 
 /// The answer to a write: the object as it is now.
-fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
     use crate::write::Shape;
     let shown = Shown::of_request(request);
     let code = if written.created {
@@ -149,8 +149,8 @@ fn written(context: &Context, request: &ResourceRequest, written: &Written) -> R
     };
     let (query, representation) = (&request.query, &request.representation);
     let mut answer = match &written.object {
-        Shape::Stored(entry) => representation::entry(context, &shown, query, representation, code, entry)?,
-        Shape::Tree(tree) => representation::object(context, &shown, query, representation, code, tree)?,
+        Shape::Stored(entry) => representation::entry(context, &shown, query, representation, code, entry).await?,
+        Shape::Tree(tree) => representation::tree(context, &shown, query, representation, code, tree.clone()).await?,
     };
     response::add_warnings(answer.headers_mut(), &written.warnings);
     Ok(answer)

@@ -22,5 +22,5 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let change = Change::read(&body, sort, &options)?;
     let target = Target::of_request(&request, &options.write);
     let result = write::update(context, target, change).await?;
-    written(context, &request, &result)
+    written(context, &request, &result).await
 }

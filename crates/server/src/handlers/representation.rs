@@ -6,17 +6,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_proto::Messages;
 use holdfast_resource::table::Column;
-use holdfast_resource::{Resource, ResourceVersion};
+use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion};
 use holdfast_value::Value;
 use holdfast_value::json::Indenter;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Collected};
 use smol_str::SmolStr;
 
-use super::items::Turn;
+use super::items::{Item, Turn};
 use super::list::Page;
 use super::table::{IncludeObject, Rows};
 use crate::ApiError;
+use crate::conversion;
 use crate::negotiation::{Format, MetaVersion, Representation, View};
 use crate::objects::{self, Entry};
 use crate::protobuf;
@@ -121,12 +122,16 @@ impl Shown {
         })
     }
 
-    /// A tree in its storage version as an answer shows it: in the version that is shown, and without what is left out.
+    /// A tree as an answer shows it: in the version that is shown, and without what is left out.
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
-    pub(crate) fn answered(&self, tree: Value) -> Result<Value, ApiError> {
-        Ok(self.reduced(self.convert(tree)?))
+    pub(crate) fn answered(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
+        let shown = match tree {
+            Tree::Stored(tree) => self.convert_at_once(tree.clone())?,
+            Tree::Converted(tree) => tree.clone(),
+        };
+        Ok(self.reduced(shown))
     }
 
     /// A tree without what answers leave out.
@@ -140,12 +145,28 @@ impl Shown {
     /// The tree of a stored object, in the version that is shown.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
-    pub(crate) fn tree(&self, entry: &Entry) -> Result<Value, ApiError> {
+    /// 500 where the kind does not know the conversion, or its webhook fails.
+    pub(crate) async fn tree(&self, context: &Context, entry: &Entry) -> Result<Value, ApiError> {
         if self.is_stored_so(entry) {
             return Ok(objects::tree(entry));
         }
-        self.convert(objects::tree(entry))
+        self.convert(context, objects::tree(entry)).await
+    }
+
+    /// The webhook that has to be asked to show `tree`, if any.
+    pub(crate) fn webhook(&self, tree: &Value) -> Option<&ConversionWebhook> {
+        let webhook = conversion::webhook(&self.resource, tree, &self.api_version);
+        webhook.filter(|_| self.own_columns.is_none())
+    }
+
+    /// Whether a webhook may have to be asked to show objects.
+    pub(crate) fn may_need_webhook(&self) -> bool {
+        self.own_columns.is_none() && self.resource.strategy.conversion_webhook().is_some()
+    }
+
+    /// Whether a webhook has to be asked to show this object.
+    pub(crate) fn needs_webhook(&self, entry: &Entry) -> bool {
+        self.may_need_webhook() && !objects::is_of_version(entry.bytes(), &self.resource.kind, &self.api_version)
     }
 
     /// Whether the stored bytes of this object are what is shown of it.
@@ -153,37 +174,46 @@ impl Shown {
         objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
     }
 
-    /// A tree in its storage version, in the version that is shown.
+    /// A tree in the version that it is stored in, in the version that is shown.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
-    pub(crate) fn convert(&self, tree: Value) -> Result<Value, ApiError> {
+    /// 500 where the kind does not know the conversion, or its webhook fails.
+    pub(crate) async fn convert(&self, context: &Context, tree: Value) -> Result<Value, ApiError> {
+        if self.webhook(&tree).is_none() {
+            return self.convert_at_once(tree);
+        }
+        conversion::convert(context, &self.resource, tree, &self.api_version).await
+    }
+
+    /// The same where no webhook has to be asked.
+    fn convert_at_once(&self, tree: Value) -> Result<Value, ApiError> {
         let of_kind_of_its_own = self.own_columns.is_some();
         if of_kind_of_its_own || self.stored_as_shown() && self.resource.definition.is_none() {
             return Ok(tree);
         }
-        let converted = self.resource.strategy.convert(tree, &self.api_version);
-        converted.map_err(|error| ApiError::internal(error.to_string()))
+        conversion::at_once(&self.resource, tree, &self.api_version)
     }
 
-    /// The tree of which tables and metadata are made, of one in its storage version.
+    /// The tree of which tables and metadata are made.
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
-    pub(crate) fn summarized(&self, tree: Value) -> Result<Value, ApiError> {
-        if self.resource.strategy.tables_stored_version() {
-            return Ok(self.reduced(tree));
+    pub(crate) fn summarized(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
+        match tree {
+            Tree::Stored(tree) if self.resource.strategy.tables_stored_version() => Ok(self.reduced(tree.clone())),
+            tree => self.answered(tree),
         }
-        self.answered(tree)
     }
 
-    /// The bytes of a stored object as an answer shows it. It is not parsed where its bytes, or pieces of them, will do.
+    /// The bytes of a stored object that needs no webhook, as an answer shows it. It is not parsed where its bytes, or
+    /// pieces of them, will do.
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
     pub(crate) fn bytes(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         if !self.is_stored_so(entry) {
-            return Ok(objects::encode_answer(&self.answered(objects::tree(entry))?).into());
+            let tree = objects::tree(entry);
+            return Ok(objects::encode_answer(&self.answered(Tree::Stored(&tree))?).into());
         }
         let bytes = entry.bytes();
         if !self.drops_managed_fields {
@@ -203,11 +233,29 @@ impl Shown {
     }
 }
 
+/// A tree on its way into an answer, by the version that it is in.
+#[derive(Clone, Copy)]
+pub(crate) enum Tree<'a> {
+    /// In the version that it is stored in.
+    Stored(&'a Value),
+    /// In the version that is shown: a webhook was asked for it.
+    Converted(&'a Value),
+}
+
+impl Tree<'_> {
+    /// The tree.
+    fn value(&self) -> &Value {
+        match self {
+            Self::Stored(tree) | Self::Converted(tree) => tree,
+        }
+    }
+}
+
 /// The answer that shows one stored object.
 ///
 /// # Errors
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.
-pub(crate) fn entry(
+pub(crate) async fn entry(
     context: &Context,
     shown: &Shown,
     query: &Query,
@@ -215,13 +263,36 @@ pub(crate) fn entry(
     code: StatusCode,
     entry: &Entry,
 ) -> Result<Response, ApiError> {
+    if shown.needs_webhook(entry) {
+        return tree(context, shown, query, representation, code, objects::tree(entry)).await;
+    }
     if representation.view == View::Whole {
         return response::encoded(context.messages(), code, representation, shown.bytes(entry)?);
     }
-    object(context, shown, query, representation, code, &objects::tree(entry))
+    let tree = objects::tree(entry);
+    object(context, shown, query, representation, code, Tree::Stored(&tree))
 }
 
-/// The answer that shows one object, which is in its storage version.
+/// The answer that shows one object, which is in the version that it is stored in.
+///
+/// # Errors
+/// As [`entry`].
+pub(crate) async fn tree(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    code: StatusCode,
+    tree: Value,
+) -> Result<Response, ApiError> {
+    if shown.webhook(&tree).is_none() {
+        return object(context, shown, query, representation, code, Tree::Stored(&tree));
+    }
+    let tree = shown.convert(context, tree).await?;
+    object(context, shown, query, representation, code, Tree::Converted(&tree))
+}
+
+/// The answer that shows one object, for which no webhook has to be asked any more.
 ///
 /// # Errors
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.
@@ -231,13 +302,13 @@ pub(crate) fn object(
     query: &Query,
     representation: &Representation,
     code: StatusCode,
-    object: &Value,
+    object: Tree<'_>,
 ) -> Result<Response, ApiError> {
     let viewed = view(context, shown, query, representation.view, object)?;
     response::encoded(context.messages(), code, representation, viewed)
 }
 
-/// One object, which is in its storage version, as a view shows it, as JSON.
+/// One object as a view shows it, as JSON.
 ///
 /// # Errors
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.
@@ -246,12 +317,12 @@ pub(crate) fn view(
     shown: &Shown,
     query: &Query,
     view: View,
-    object: &Value,
+    object: Tree<'_>,
 ) -> Result<Vec<u8>, ApiError> {
     match view {
-        View::Whole => Ok(objects::encode_answer(&shown.answered(object.clone())?)),
+        View::Whole => Ok(objects::encode_answer(&shown.answered(object)?)),
         View::PartialObject(version) => {
-            let object = shown.summarized(object.clone())?;
+            let object = shown.summarized(object)?;
             Ok(objects::encode_answer(&partial(&object, version)))
         }
         View::PartialList(_) => Err(ApiError::not_acceptable(
@@ -266,12 +337,12 @@ pub(crate) fn view(
     }
 }
 
-/// The table of one object, which is in its storage version, as JSON.
+/// The table of one object, as JSON.
 ///
 /// # Errors
 /// 500 where the object cannot be converted.
-pub(crate) fn table_of_one(rows: &Rows, object: &Value, with_columns: bool) -> Result<Vec<u8>, ApiError> {
-    let metadata = match object.str_at(&["metadata", "resourceVersion"]) {
+pub(crate) fn table_of_one(rows: &Rows, object: Tree<'_>, with_columns: bool) -> Result<Vec<u8>, ApiError> {
+    let metadata = match object.value().str_at(&["metadata", "resourceVersion"]) {
         None | Some("") => "{}".to_owned(),
         Some(revision) => format!("{{\"resourceVersion\":\"{revision}\"}}"),
     };
@@ -290,7 +361,7 @@ pub(crate) async fn list(
     shown: &Shown,
     query: &Query,
     representation: &Representation,
-    page: Page,
+    mut page: Page,
 ) -> Result<Response, ApiError> {
     let (format, pretty) = (representation.format, representation.pretty);
     let content_type = format.content_type();
@@ -304,6 +375,8 @@ pub(crate) async fn list(
         _ => page.metadata(),
     };
     let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
+    // What a webhook has to say to the first objects may become a status; after that it is too late.
+    page.items.prepare().await?;
     let indenter = (format == Format::Json && pretty).then(Indenter::default);
     let body = page.items.into_body(writer, head, indenter);
     if format == Format::Json {
@@ -327,7 +400,7 @@ pub(crate) fn list_of_trees(
 ) -> Result<Response, ApiError> {
     if representation.view == View::Whole && representation.format == Format::Protobuf {
         let message = |tree: &Value| {
-            let tree = shown.answered(tree.clone())?;
+            let tree = shown.answered(Tree::Stored(tree))?;
             protobuf::message(context.messages(), &shown.api_version, &shown.kind, &tree)
         };
         let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
@@ -345,7 +418,7 @@ pub(crate) fn list_of_trees(
         if at > 0 {
             json.push(b',');
         }
-        writer.tree(tree, &mut json)?;
+        writer.tree(Tree::Stored(tree), &mut json)?;
     }
     writer.end(&mut json);
     response::encoded(context.messages(), StatusCode::OK, representation, json)
@@ -400,37 +473,41 @@ impl Writer {
         Ok((Self { shown, items }, head))
     }
 
-    /// Writes a stored object, without parsing it where its bytes will do.
+    /// Writes an object of a list. One that is stored as it is shown is not parsed where its bytes will do.
     ///
     /// # Errors
     /// 500 where it cannot be converted.
-    pub(super) fn item(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+    pub(super) fn item(&self, item: &Item, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        if let Some(tree) = &item.converted {
+            return self.tree(Tree::Converted(tree), bytes);
+        }
+        let entry = &item.entry;
         match &self.items {
             ItemForm::Whole => self.whole(&self.shown.bytes(entry)?, bytes),
             ItemForm::Partial(version) => match self.shown.metadata_text(entry) {
                 Some(metadata) => write_partial(&Value::Null, Some(&metadata), *version, bytes),
-                None => return self.tree(&objects::tree(entry), bytes),
+                None => return self.tree(Tree::Stored(&objects::tree(entry)), bytes),
             },
             ItemForm::Row(rows) => {
                 let metadata = self.shown.metadata_text(entry);
-                return rows.row(&objects::tree(entry), metadata.as_deref(), bytes);
+                return rows.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes);
             }
         }
         Ok(())
     }
 
-    /// Writes an object that is in its storage version.
+    /// Writes an object.
     ///
     /// # Errors
     /// 500 where it cannot be converted.
-    fn tree(&self, tree: &Value, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+    fn tree(&self, tree: Tree<'_>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         match &self.items {
             ItemForm::Whole => {
-                let object = self.shown.answered(tree.clone())?;
+                let object = self.shown.answered(tree)?;
                 self.whole(&objects::encode_answer(&object), bytes);
             }
             ItemForm::Partial(version) => {
-                let object = self.shown.summarized(tree.clone())?;
+                let object = self.shown.summarized(tree)?;
                 write_partial(&object, None, *version, bytes);
             }
             ItemForm::Row(rows) => return rows.row(tree, None, bytes),
@@ -459,8 +536,8 @@ impl Writer {
 async fn protobuf_list(messages: &Messages, shown: &Shown, mut page: Page) -> Result<Vec<u8>, ApiError> {
     let metadata = page.metadata();
     let (mut items, mut turn) = (Vec::new(), Turn::default());
-    while let Some(entry) = page.items.next(&mut turn).await {
-        let tree = shown.answered(objects::tree(&entry))?;
+    while let Some(item) = page.items.next(&mut turn).await? {
+        let tree = shown.answered(Tree::Stored(&objects::tree(&item.entry)))?;
         items.push(protobuf::message(messages, &shown.api_version, &shown.kind, &tree)?);
     }
     protobuf::list(messages, &shown.api_version, &shown.list_kind, &metadata, &items)

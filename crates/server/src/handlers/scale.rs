@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use holdfast_resource::ScaleFields;
+use holdfast_value::Value;
 use http::StatusCode;
 
 use super::list::not_older_than;
-use super::representation::{self, Shown};
+use super::representation::{self, Shown, Tree};
 use super::{get, read_body, read_object};
 use crate::ApiError;
 use crate::negotiation;
@@ -24,7 +25,7 @@ use crate::write::{self, Change, Target, Written};
 pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let snapshot = not_older_than(context, 0).await?;
     let entry = get::entry(&snapshot, &request)?;
-    answer(context, &request, &objects::tree(entry))
+    answer(context, &request, objects::tree(entry)).await
 }
 
 /// Answers a PUT.
@@ -41,7 +42,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
         warnings: decoded.warnings,
     };
     let target = Target::of_request(&request, &options.write);
-    written(context, &request, &write::update(context, target, change).await?)
+    written(context, &request, &write::update(context, target, change).await?).await
 }
 
 /// Answers a PATCH.
@@ -54,21 +55,28 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let body = read_body(&mut request).await?;
     let change = Change::read(&body, sort, &options)?;
     let target = Target::of_request(&request, &options.write);
-    written(context, &request, &write::update(context, target, change).await?)
+    written(context, &request, &write::update(context, target, change).await?).await
 }
 
-fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
-    let mut response = answer(context, request, &written.object.tree())?;
+async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+    let mut response = answer(context, request, written.object.tree()).await?;
     response::add_warnings(response.headers_mut(), &written.warnings);
     Ok(response)
 }
 
-fn answer(context: &Context, request: &ResourceRequest, stored: &holdfast_value::Value) -> Result<Response, ApiError> {
-    let parent = Shown::of_request(request).convert(stored.clone())?;
+async fn answer(context: &Context, request: &ResourceRequest, stored: Value) -> Result<Response, ApiError> {
+    let parent = Shown::of_request(request).convert(context, stored).await?;
     let scale = write::scale::of(&parent, fields(request)?);
     let (query, representation) = (&request.query, &request.representation);
     let shown = Shown::of_subresource(request);
-    representation::object(context, &shown, query, representation, StatusCode::OK, &scale)
+    representation::object(
+        context,
+        &shown,
+        query,
+        representation,
+        StatusCode::OK,
+        Tree::Stored(&scale),
+    )
 }
 
 fn fields(request: &ResourceRequest) -> Result<&ScaleFields, ApiError> {

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use holdfast_resource::table::Column;
 use holdfast_value::{Value, json};
 
-use super::representation::{Shown, write_partial};
+use super::representation::{Shown, Tree, write_partial};
 use crate::ApiError;
 use crate::negotiation::MetaVersion;
 use crate::objects;
@@ -77,13 +77,12 @@ impl Rows {
         bytes
     }
 
-    /// Writes the row of `stored`, which is in its storage version; `metadata` is the JSON of its metadata where that is at
-    /// hand.
+    /// Writes the row of an object; `metadata` is the JSON of its metadata where that is at hand.
     ///
     /// # Errors
     /// 500 where it cannot be converted.
-    pub(super) fn row(&self, stored: &Value, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
-        let object = self.shown.summarized(stored.clone())?;
+    pub(super) fn row(&self, tree: Tree<'_>, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        let object = self.shown.summarized(tree)?;
         bytes.extend_from_slice(b"{\"cells\":[");
         for (at, column) in self.shown.columns().iter().enumerate() {
             if at > 0 {
@@ -101,7 +100,7 @@ impl Rows {
             IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
             IncludeObject::Metadata => write_partial(&object, metadata, self.version, bytes),
             IncludeObject::Whole => {
-                bytes.extend_from_slice(&objects::encode_answer(&self.shown.answered(stored.clone())?));
+                bytes.extend_from_slice(&objects::encode_answer(&self.shown.answered(tree)?));
             }
         }
         bytes.push(b'}');

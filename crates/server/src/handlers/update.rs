@@ -25,5 +25,5 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     };
     let target = Target::of_request(&request, &options.write);
     let result = write::update(context, target, change).await?;
-    written(context, &request, &result)
+    written(context, &request, &result).await
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_resource::{Operation, Verb, Virtual};
 use http::StatusCode;
 
-use super::representation::{self, Shown};
+use super::representation::{self, Shown, Tree};
 use super::{read_object, unsupported};
 use crate::ApiError;
 use crate::options::{CreateOptions, ListOptions, WriteOptions};
@@ -40,7 +40,14 @@ async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result
     let object = write::answer(context, &target, kind, kind_type.with_defaults(decoded.object))?;
     let (shown, representation) = (Shown::of_subresource(request), &request.representation);
     let code = StatusCode::CREATED;
-    let mut answer = representation::object(context, &shown, &request.query, representation, code, &object)?;
+    let mut answer = representation::object(
+        context,
+        &shown,
+        &request.query,
+        representation,
+        code,
+        Tree::Stored(&object),
+    )?;
     response::add_warnings(answer.headers_mut(), &decoded.warnings);
     Ok(answer)
 }
@@ -54,7 +61,14 @@ fn read(context: &Context, request: &ResourceRequest, kind: &dyn Virtual) -> Res
                 let object = kind.get(call, &request.name);
                 object.map_err(|refusal| pipeline.refusal_of_answer(refusal, kind))
             })?;
-            representation::object(context, &shown, query, representation, StatusCode::OK, &object)
+            representation::object(
+                context,
+                &shown,
+                query,
+                representation,
+                StatusCode::OK,
+                Tree::Stored(&object),
+            )
         }
         Verb::List => {
             ListOptions::parse(query)?;

@@ -7,6 +7,7 @@ use holdfast_store::HistoryError;
 use http::{HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
+use super::items::Conversion;
 use super::list::{Place, not_older_than, revision, selection};
 use super::representation::Shown;
 use super::table::IncludeObject;
@@ -54,7 +55,15 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
     };
     let place = Place::of(&request, &selection);
     let shown = Shown::of_request(&request);
-    let initial = from_state.then(|| place.items(&snapshot, &shown.resource, &selection, None));
+    let conversion = Conversion::of(context, &shown);
+    let initial = match from_state {
+        true => Some(
+            place
+                .items(&snapshot, &shown.resource, &selection, None, conversion)
+                .await?,
+        ),
+        false => None,
+    };
     let after = match wanted {
         Some(wanted) if !from_state && wanted > 0 => wanted,
         _ => snapshot.revision(),

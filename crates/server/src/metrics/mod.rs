@@ -3,15 +3,18 @@
 //! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Counting is on the way of every
 //! request: its counters are found once, by one look into a table, and from there on counting is adding to numbers.
 
+mod conversions;
 mod policies;
 mod process;
 mod requests;
 mod stored;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_resource::Registry;
+use holdfast_resource::conversion::WebhookFailureSort;
 use http::{HeaderValue, StatusCode, header};
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
@@ -22,6 +25,7 @@ use crate::objects::Store;
 use crate::response::{self, Response};
 use crate::version::{Build, VersionInfo};
 
+use conversions::Conversions;
 use policies::Policies;
 use requests::Requests;
 pub(crate) use requests::{Lasting, Recording};
@@ -38,6 +42,7 @@ pub struct Metrics {
     in_flight: IntGaugeVec,
     handshake_errors: IntCounter,
     authentications: IntCounterVec,
+    conversions: Conversions,
     policies: Policies,
 }
 
@@ -50,6 +55,7 @@ impl Metrics {
         let registry = prometheus::Registry::new();
         let metrics = Self {
             requests: Requests::new(&registry)?,
+            conversions: Conversions::new(&registry)?,
             deprecated: registered(
                 &registry,
                 IntGaugeVec::new(
@@ -133,6 +139,17 @@ impl Metrics {
         }
     }
 
+    /// Counts a question to the webhook that converts the objects of a definition from one version to another.
+    pub(crate) fn converted(
+        &self,
+        definition: &str,
+        versions: [&str; 2],
+        failure: Option<WebhookFailureSort>,
+        elapsed: Duration,
+    ) {
+        self.conversions.count(definition, versions, failure, elapsed);
+    }
+
     /// Everything as text, for `/metrics`.
     pub(crate) fn respond(&self, in_flight: &InFlight) -> Result<Response, ApiError> {
         for (kind, now) in in_flight.now() {
@@ -204,6 +221,9 @@ mod tests {
         metrics.tell_of_build(&Build::default()).unwrap();
         metrics.deprecated("", "v1", "endpoints", "");
         metrics.handshake_failed();
+        let elapsed = Duration::from_millis(3);
+        metrics.converted("as.x.io", ["v1", "v2"], None, elapsed);
+        metrics.converted("as.x.io", ["v1", "v2"], Some(WebhookFailureSort::Count), elapsed);
         let in_flight = InFlight::new(2, 1);
         let place = in_flight.enter("get");
         let text = text(metrics.respond(&in_flight).unwrap()).await;
@@ -211,6 +231,9 @@ mod tests {
         for line in [
             "apiserver_requested_deprecated_apis{group=\"\",removed_release=\"\",resource=\"endpoints\",subresource=\"\",version=\"v1\"} 1\n",
             "apiserver_tls_handshake_errors_total 1\n",
+            "apiserver_conversion_webhook_request_total{failure_type=\"\",result=\"success\"} 1\n",
+            "apiserver_conversion_webhook_duration_seconds_count{failure_type=\"conversion_webhook_partial_response_failure\",result=\"failure\"} 1\n",
+            "apiserver_crd_conversion_webhook_duration_seconds_bucket{crd_name=\"as.x.io\",from_version=\"v1\",succeeded=\"true\",to_version=\"v2\",le=\"0.004\"} 1\n",
             "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n",
             "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0\n",
             "# TYPE process_cpu_seconds_total counter\n",

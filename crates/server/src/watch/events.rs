@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_proto::{Messages, write_watch_event};
 use holdfast_store::EventKind;
-use holdfast_value::Value;
+use holdfast_value::{SmolStr, Value};
 
-use super::frames::Form;
+use super::frames::{Converted, Form};
 use crate::ApiError;
-use crate::handlers::representation::{self, Shown};
+use crate::conversion;
+use crate::handlers::items::Item;
+use crate::handlers::representation::{self, Shown, Tree};
 use crate::handlers::table::Rows;
 use crate::negotiation::{Format, View};
 use crate::objects::{self, Entry, Objects, Selection};
@@ -63,12 +65,72 @@ impl Framing {
     ///
     /// # Errors
     /// Where the object cannot be shown in this form.
-    pub(crate) fn change(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
+    pub(crate) async fn change(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
+        if !self.may_wait() {
+            return self.frame_of_change(event, None);
+        }
+        Box::pin(self.change_by_webhook(event)).await
+    }
+
+    /// Whether a change may have to wait for a webhook.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.shown.may_need_webhook()
+    }
+
+    async fn change_by_webhook(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
+        // Who sees everything need not know what was before.
+        let with_previous = !self.selection.is_everything();
+        let previous = event.previous().filter(|_| with_previous);
+        let concerned = [Some(event.current()), previous];
+        if !concerned
+            .into_iter()
+            .flatten()
+            .any(|entry| self.shown.needs_webhook(entry))
+        {
+            return self.frame_of_change(event, None);
+        }
+        let first_of_table = matches!(self.form.view, View::Table(_)) && !self.columns_told;
+        if !with_previous && !first_of_table {
+            let kept = self
+                .context
+                .frames
+                .kept(event.encodings(), showing_everything(event), &self.form);
+            if kept.is_some() {
+                return Ok(kept);
+            }
+        }
+        let conversion = event.encodings().conversion(&self.form, with_previous);
+        let converted = conversion.get_or_init(|| self.convert(event.current(), previous)).await;
+        let converted = converted.as_ref().map_err(Clone::clone)?;
+        self.frame_of_change(event, Some(converted))
+    }
+
+    async fn convert(&self, current: &Entry, previous: Option<&Arc<Entry>>) -> Result<Converted, ApiError> {
+        let entries: Vec<&Entry> = [Some(current), previous.map(AsRef::as_ref)]
+            .into_iter()
+            .flatten()
+            .collect();
+        let trees = conversion::stored(&self.context, &self.shown, &entries).await;
+        let mut trees = trees?.into_iter();
+        Ok(Converted {
+            current: trees.next().unwrap_or_default(),
+            previous: trees.next(),
+        })
+    }
+
+    fn frame_of_change(&mut self, event: &Event, converted: Option<&Converted>) -> Result<Option<Bytes>, ApiError> {
         let resource = &self.shown.resource;
-        let selected = |entry: &Entry| self.selection.selects(resource, entry);
-        let before = event.previous().is_some_and(|previous| selected(previous));
+        let selected = |entry: &Entry, converted: Option<&Value>| match converted {
+            Some(tree) => self.selection.selects_converted(resource, entry, tree),
+            None => self.selection.selects(resource, entry),
+        };
+        let (now, then) = match converted {
+            Some(converted) => (Some(&converted.current), converted.previous.as_ref()),
+            None => (None, None),
+        };
+        let before = event.previous().is_some_and(|previous| selected(previous, then));
         let removed = event.kind() == EventKind::Delete;
-        let after = !removed && selected(event.current());
+        let after = !removed && selected(event.current(), now);
         let showing = match (before, after) {
             (false, false) => return Ok(None),
             (false, true) => Showing::Added,
@@ -78,8 +140,8 @@ impl Framing {
         };
         let with_columns = self.with_columns();
         let encode = || match showing {
-            Showing::Left => self.left(event, with_columns),
-            _ => self.object(showing, event.current(), with_columns),
+            Showing::Left => self.left(event, then, with_columns),
+            _ => self.object(showing, event.current(), now, with_columns),
         };
         if with_columns {
             // The first frame of a table is larger than those of others.
@@ -93,9 +155,9 @@ impl Framing {
     ///
     /// # Errors
     /// Where the object cannot be shown in this form.
-    pub(crate) fn object_at_start(&mut self, entry: &Entry) -> Result<Bytes, ApiError> {
+    pub(crate) fn object_at_start(&mut self, item: &Item) -> Result<Bytes, ApiError> {
         let with_columns = self.with_columns();
-        self.object(Showing::Added, entry, with_columns)
+        self.object(Showing::Added, &item.entry, item.converted.as_ref(), with_columns)
     }
 
     /// The frame of a bookmark at `revision`; the one behind the initial events says so.
@@ -128,7 +190,11 @@ impl Framing {
 
     /// The frame of an error, after which the watch ends.
     pub(crate) fn error(&self, refusal: &ApiError) -> Bytes {
-        error(self.context.messages(), self.form.format, refusal)
+        let mut refusal = refusal.clone();
+        if refusal.reason().is_empty() {
+            refusal.status_mut().reason = SmolStr::new_static("InternalError");
+        }
+        error(self.context.messages(), self.form.format, &refusal)
     }
 
     /// Whether the next frame is to tell the columns of a table, which is so once.
@@ -140,7 +206,17 @@ impl Framing {
         frame(self.context.messages(), self.form.format, event_type, object)
     }
 
-    fn object(&self, showing: Showing, entry: &Entry, with_columns: bool) -> Result<Bytes, ApiError> {
+    /// The frame of an object, which is `converted` where a webhook was asked for it.
+    fn object(
+        &self,
+        showing: Showing,
+        entry: &Entry,
+        converted: Option<&Value>,
+        with_columns: bool,
+    ) -> Result<Bytes, ApiError> {
+        if let Some(tree) = converted {
+            return self.viewed(showing, Tree::Converted(tree), with_columns);
+        }
         if self.form.view == View::Whole {
             return self.frame(showing.name(), &self.shown.bytes(entry)?);
         }
@@ -151,18 +227,22 @@ impl Framing {
             representation::write_partial(&Value::Null, Some(&metadata), version, &mut json);
             return self.frame(showing.name(), &json);
         }
-        self.viewed(showing, &objects::tree(entry), with_columns)
+        self.viewed(showing, Tree::Stored(&objects::tree(entry)), with_columns)
     }
 
-    fn left(&self, event: &Event, with_columns: bool) -> Result<Bytes, ApiError> {
+    fn left(&self, event: &Event, converted: Option<&Value>, with_columns: bool) -> Result<Bytes, ApiError> {
         let previous = event.previous().unwrap_or_else(|| event.current());
-        let mut tree = objects::tree(previous);
+        let mut tree = converted.cloned().unwrap_or_else(|| objects::tree(previous));
         let revision = event.revision().to_string();
         tree.set_at(&["metadata", "resourceVersion"], revision.into());
-        self.viewed(Showing::Left, &tree, with_columns)
+        let tree = match converted {
+            Some(_) => Tree::Converted(&tree),
+            None => Tree::Stored(&tree),
+        };
+        self.viewed(Showing::Left, tree, with_columns)
     }
 
-    fn viewed(&self, showing: Showing, tree: &Value, with_columns: bool) -> Result<Bytes, ApiError> {
+    fn viewed(&self, showing: Showing, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
         let (context, shown) = (&self.context, &self.shown);
         let json = match self.form.view {
             View::Table(version) => {
@@ -172,6 +252,15 @@ impl Framing {
             view => representation::view(context, shown, &Query::default(), view, tree)?,
         };
         self.frame(showing.name(), &json)
+    }
+}
+
+/// What an event shows to who sees everything.
+fn showing_everything(event: &Event) -> Showing {
+    match (event.kind(), event.previous()) {
+        (EventKind::Delete, _) => Showing::Deleted,
+        (_, Some(_)) => Showing::Modified,
+        (_, None) => Showing::Added,
     }
 }
 

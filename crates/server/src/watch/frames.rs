@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
+use holdfast_value::Value;
 use parking_lot::Mutex;
 use smol_str::SmolStr;
+use tokio::sync::OnceCell;
 
 use super::events::Showing;
+use crate::ApiError;
 use crate::handlers::table::IncludeObject;
 use crate::negotiation::{Format, View};
 
@@ -33,7 +36,52 @@ pub(crate) struct Form {
 pub struct EventFrames(OnceLock<Arc<Frames>>);
 
 #[derive(Default)]
-struct Frames(Mutex<Vec<(Showing, Form, Bytes)>>);
+struct Frames {
+    made: Mutex<Vec<(Showing, Form, Bytes)>>,
+    conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
+}
+
+/// The objects of an event in the version in which somebody watches, as a webhook converts them: asked for once, by
+/// whoever is first, and kept for as long as anybody waits for it.
+pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
+
+/// The objects of an event, as a webhook has converted them.
+#[derive(Clone, Debug)]
+pub(crate) struct Converted {
+    /// The object of the event.
+    pub(crate) current: Value,
+    /// The object before, where there was one and somebody has to know whether it was selected.
+    pub(crate) previous: Option<Value>,
+}
+
+/// As what a conversion shows objects: their version by the state of the definition, and whether the object before the
+/// event is among them.
+#[derive(Clone, PartialEq, Eq)]
+struct Version {
+    api_version: SmolStr,
+    definition: u64,
+    with_previous: bool,
+}
+
+impl EventFrames {
+    /// The conversion of the event's objects to the version of that form.
+    pub(crate) fn conversion(&self, form: &Form, with_previous: bool) -> Arc<Conversion> {
+        let version = Version {
+            api_version: form.api_version.clone(),
+            definition: form.definition,
+            with_previous,
+        };
+        let mut known = self.0.get_or_init(Arc::default).conversions.lock();
+        let found = known.iter().find(|(of, _)| *of == version);
+        if let Some(conversion) = found.and_then(|(_, conversion)| conversion.upgrade()) {
+            return conversion;
+        }
+        let conversion = Arc::default();
+        known.retain(|(_, conversion)| conversion.strong_count() > 0);
+        known.push((version, Arc::downgrade(&conversion)));
+        conversion
+    }
+}
 
 /// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded anew for those who
 /// lag behind.
@@ -84,7 +132,7 @@ impl FrameCache {
     ) -> Result<Bytes, E> {
         let frames = event.0.get_or_init(Arc::default);
         // Others who want this frame wait until it is made, and then share it.
-        let mut known = frames.0.lock();
+        let mut known = frames.made.lock();
         let found = known.iter().find(|(of, in_form, _)| *of == showing && in_form == form);
         if let Some((.., frame)) = found {
             return Ok(frame.clone());
@@ -94,6 +142,14 @@ impl FrameCache {
         drop(known);
         self.keep(frames, frame.len());
         Ok(frame)
+    }
+
+    /// The frame of an event in that form, if it is kept.
+    pub(crate) fn kept(&self, event: &EventFrames, showing: Showing, form: &Form) -> Option<Bytes> {
+        let known = event.0.get()?.made.lock();
+        let mut frames = known.iter();
+        let (.., frame) = frames.find(|(of, in_form, _)| *of == showing && in_form == form)?;
+        Some(frame.clone())
     }
 
     fn keep(&self, frames: &Arc<Frames>, bytes: usize) {
@@ -110,7 +166,7 @@ impl FrameCache {
             }
         }
         for frames in gone.iter().filter_map(Weak::upgrade) {
-            frames.0.lock().clear();
+            frames.made.lock().clear();
         }
     }
 }

@@ -117,13 +117,18 @@ impl Run {
                 () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
             };
             let frame = match happened {
-                Some(Ok(event)) => framing.change(&event),
+                Some(Ok(event)) if framing.may_wait() => tokio::select! {
+                    biased;
+                    () = &mut self.closing => return None,
+                    frame = framing.change(&event) => frame,
+                },
+                Some(Ok(event)) => framing.change(&event).await,
                 Some(Err(HistoryError::Compacted { requested, oldest })) => Err(too_old(requested, oldest)),
                 Some(Err(_)) => return None,
                 None if Instant::now() >= self.watch.end => return None,
                 None => {
                     self.set_alarm();
-                    self.bookmark()
+                    self.bookmark().await
                 }
             };
             match frame {
@@ -138,7 +143,14 @@ impl Run {
     async fn initial(&mut self, items: &mut Items) -> (Bytes, bool) {
         let (mut run, mut turn) = (BytesMut::new(), Turn::default());
         while run.len() < RUN_BYTES {
-            let Some(entry) = items.next(&mut turn).await else {
+            let item = match items.next(&mut turn).await {
+                Ok(item) => item,
+                Err(error) => {
+                    run.extend_from_slice(&self.fail(&error));
+                    return (run.freeze(), false);
+                }
+            };
+            let Some(item) = item else {
                 if self.watch.bookmarks.after_initial_events {
                     match self.watch.framing.bookmark(self.watch.initial_revision, true) {
                         Ok(frame) => run.extend_from_slice(&frame),
@@ -147,7 +159,7 @@ impl Run {
                 }
                 return (run.freeze(), false);
             };
-            match self.watch.framing.object_at_start(&entry) {
+            match self.watch.framing.object_at_start(&item) {
                 Ok(frame) => run.extend_from_slice(&frame),
                 Err(error) => {
                     run.extend_from_slice(&self.fail(&error));
@@ -159,10 +171,10 @@ impl Run {
     }
 
     /// The bookmark that is due; an event that came meanwhile goes first.
-    fn bookmark(&mut self) -> Result<Option<Bytes>, ApiError> {
+    async fn bookmark(&mut self) -> Result<Option<Bytes>, ApiError> {
         let WatchStream { framing, watcher, .. } = &mut self.watch;
         match watcher.try_next() {
-            Ok(Some(event)) => framing.change(&event),
+            Ok(Some(event)) => framing.change(&event).await,
             Ok(None) => framing.bookmark(watcher.progress(), false).map(Some),
             Err(HistoryError::Compacted { requested, oldest }) => Err(too_old(requested, oldest)),
             Err(_) => Ok(None),

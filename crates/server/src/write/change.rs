@@ -154,7 +154,7 @@ impl Change {
     }
 
     /// The object that follows on `live`, which is in the version of the request.
-    pub(super) fn next(&self, pipeline: &Pipeline<'_>, live: &Value) -> Result<Next, ApiError> {
+    pub(super) async fn next(&self, pipeline: &Pipeline<'_>, live: &Value) -> Result<Next, ApiError> {
         match self {
             Self::Replace { object, warnings } => Ok(Next {
                 object: object.clone(),
@@ -165,12 +165,12 @@ impl Change {
                 findings,
                 validation,
             } => patch.next(pipeline, live, findings, *validation),
-            Self::Apply { .. } => self.apply(pipeline, Some(live)),
+            Self::Apply { .. } => self.apply(pipeline, Some(live)).await,
         }
     }
 
     /// The object that the change makes where none is.
-    pub(super) fn first(&self, pipeline: &Pipeline<'_>) -> Result<Next, ApiError> {
+    pub(super) async fn first(&self, pipeline: &Pipeline<'_>) -> Result<Next, ApiError> {
         match self {
             Self::Replace { object, warnings } => Ok(Next {
                 object: object.clone(),
@@ -180,11 +180,11 @@ impl Change {
                 &pipeline.resource().group_resource(),
                 &pipeline.target.name,
             )),
-            Self::Apply { .. } => self.apply(pipeline, None),
+            Self::Apply { .. } => self.apply(pipeline, None).await,
         }
     }
 
-    fn apply(&self, pipeline: &Pipeline<'_>, live: Option<&Value>) -> Result<Next, ApiError> {
+    async fn apply(&self, pipeline: &Pipeline<'_>, live: Option<&Value>) -> Result<Next, ApiError> {
         let Self::Apply {
             configuration,
             findings,
@@ -194,7 +194,7 @@ impl Change {
         else {
             return Err(ApiError::internal("not an apply"));
         };
-        let applied = tracking::apply(pipeline, live, configuration, *force)?;
+        let applied = tracking::apply(pipeline, live, configuration, *force).await?;
         // Repeated keys are looked at after the conflicts, as in the reference.
         let mut warnings = Vec::new();
         match validation {

@@ -122,7 +122,7 @@ pub(crate) fn answer(
     ask(context, target, Operation::Create, |pipeline, call| {
         let refuse = |refusal| pipeline.refusal_of_answer(refusal, kind);
         let (resource, admission) = (pipeline.resource(), &context.admission);
-        tracking::update(pipeline, None, &mut object);
+        tracking::update_as(context, target, pipeline.now, None, &mut object);
         admission
             .mutate(call, resource, Some(&mut object), None)
             .map_err(refuse)?;
@@ -204,7 +204,7 @@ pub(crate) async fn delete(
 
 /// The run of a DELETE.
 async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Entry>) -> Result<Prepared, ApiError> {
-    let stored = objects::tree(live);
+    let stored = pipeline.stored(live);
     let name = &pipeline.target.name;
     deletion::check_preconditions(pipeline.resource(), options, &stored)?;
     let call = pipeline.call(Operation::Delete, name);

@@ -21,6 +21,7 @@ mod start;
 pub(crate) mod tracking;
 mod trees;
 pub(crate) mod typing;
+mod webhook_versions;
 mod webhooks;
 
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use super::webhooks::{Asked, Rounds};
 use super::{Target, deletion, metadata, scale, tracking};
 use crate::ApiError;
 use crate::authorization;
+use crate::conversion;
 use crate::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Snapshot};
 use crate::state::Context;
@@ -69,10 +70,10 @@ impl<'a> Pipeline<'a> {
         if self.resource().strategy.keeps_reset_fields_at_creation() {
             let mut tracked = object.clone();
             metadata::reset_fields(&mut tracked, None, &self.target.reset_fields);
-            tracking::update(self, None, &mut tracked);
+            tracking::update(self, None, &mut tracked).await;
             metadata::take(&mut object, &tracked, &["metadata", "managedFields"]);
         } else {
-            tracking::update(self, None, &mut object);
+            tracking::update(self, None, &mut object).await;
         }
         self.finish_create(object, false).await
     }
@@ -89,17 +90,17 @@ impl<'a> Pipeline<'a> {
             return scale::update(self, change, fields, entry, &stored).await;
         }
         self.check_uid(change, &key, Some(&stored))?;
-        let live = target.shown.tree(entry)?;
-        let Next { mut object, warnings } = change.next(self, &live)?;
+        let live = target.shown.tree(self.context, entry).await?;
+        let Next { mut object, warnings } = change.next(self, &live).await?;
         self.check_place(&mut object)?;
         metadata::reset_fields(&mut object, Some(&live), &target.reset_fields);
         if !change.tracks() {
-            tracking::update(self, Some(&live), &mut object);
+            tracking::update(self, Some(&live), &mut object).await;
         }
         if self.is_custom() {
             return self.finish_update(object, entry, &live, None, warnings).await;
         }
-        let object = self.to_storage_version(object)?;
+        let object = self.to_storage_version(object).await?;
         self.finish_update(object, entry, &stored, None, warnings).await
     }
 
@@ -110,9 +111,9 @@ impl<'a> Pipeline<'a> {
     }
 
     /// A checked object in its storage version.
-    fn to_be_stored(&self, object: Value) -> Result<Value, ApiError> {
+    async fn to_be_stored(&self, object: Value) -> Result<Value, ApiError> {
         if self.is_custom() {
-            return self.to_storage_version(object);
+            return self.to_storage_version(object).await;
         }
         Ok(object)
     }
@@ -184,7 +185,7 @@ impl<'a> Pipeline<'a> {
         warnings.extend(strategy.warnings(&call, &object, Some(stored)));
         warnings.append(&mut call.beside.borrow_mut().warnings);
         let completes = deletion::completes(resource, &object, stored);
-        let object = self.to_be_stored(object)?;
+        let object = self.to_be_stored(object).await?;
         let unchanged = if self.is_custom() {
             object == objects::tree(entry)
         } else {
@@ -213,7 +214,7 @@ impl<'a> Pipeline<'a> {
             self.check_uid(change, key, None)?;
             return Err(ApiError::not_found(&self.resource().group_resource(), &target.name));
         }
-        let Next { mut object, warnings } = change.first(self)?;
+        let Next { mut object, warnings } = change.first(self).await?;
         self.check_place(&mut object)?;
         let uid = SmolStr::new(metadata::uid(&object));
         if !uid.is_empty() && change.tracks() {
@@ -230,7 +231,7 @@ impl<'a> Pipeline<'a> {
             self.now,
         );
         if !change.tracks() {
-            tracking::update(self, None, &mut object);
+            tracking::update(self, None, &mut object).await;
         }
         let mut prepared = self.finish_create(object, true).await?;
         prepared.warnings.splice(0..0, warnings);
@@ -260,7 +261,7 @@ impl<'a> Pipeline<'a> {
         let mut object = if self.is_custom() {
             object
         } else {
-            self.to_storage_version(object)?
+            self.to_storage_version(object).await?
         };
         let (resource, admission) = (self.resource(), &self.context.admission);
         let name = SmolStr::new(metadata::name(&object));
@@ -306,7 +307,7 @@ impl<'a> Pipeline<'a> {
         warnings.append(&mut call.beside.borrow_mut().warnings);
         Ok(Prepared {
             action: Action::Put,
-            object: self.to_be_stored(object)?,
+            object: self.to_be_stored(object).await?,
             live: None,
             outcome: call.outcome(),
             warnings,
@@ -396,13 +397,24 @@ impl<'a> Pipeline<'a> {
     }
 
     /// An object of the version of the request, in its storage version.
-    pub(super) fn to_storage_version(&self, object: Value) -> Result<Value, ApiError> {
+    pub(super) async fn to_storage_version(&self, object: Value) -> Result<Value, ApiError> {
         let shown = &self.target.shown;
         let (Some(storage), false) = (&shown.resource.storage, shown.stored_as_shown()) else {
             return Ok(object);
         };
-        let converted = shown.resource.strategy.convert(object, &storage.api_version);
-        converted.map_err(|error| ApiError::internal(error.to_string()))
+        conversion::convert(self.context, &shown.resource, object, &storage.api_version).await
+    }
+
+    /// A stored object in the form that its version has now. It stays in that version, be it the storage version or one of
+    /// old, so that this asks nobody.
+    pub(super) fn stored(&self, entry: &Entry) -> Value {
+        let tree = objects::tree(entry);
+        if !self.is_custom() {
+            return tree;
+        }
+        let own = tree.str_at(&["apiVersion"]).unwrap_or_default();
+        let formed = self.resource().strategy.convert(tree.clone(), own);
+        formed.unwrap_or(tree)
     }
 
     /// Name and namespace must be those of the address; a namespace that is left out is filled in.

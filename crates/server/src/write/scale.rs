@@ -68,7 +68,7 @@ pub(super) async fn update(
     stored: &Value,
 ) -> Result<Prepared, ApiError> {
     let target = pipeline.target;
-    let parent = target.shown.tree(entry)?;
+    let parent = target.shown.tree(pipeline.context, entry).await?;
     let ownership = ownership(pipeline.resource(), &target.shown.api_version);
     let undecodable = |error: holdfast_ownership::DecodeError| ApiError::unclassified(error.to_string());
     let mut live = of(&parent, fields);
@@ -78,10 +78,10 @@ pub(super) async fn update(
     let Next {
         object: mut scale,
         mut warnings,
-    } = change.next(pipeline, &live)?;
+    } = change.next(pipeline, &live).await?;
     pipeline.check_place(&mut scale)?;
     if !change.tracks() {
-        tracking::update(pipeline, Some(&live), &mut scale);
+        tracking::update(pipeline, Some(&live), &mut scale).await;
     }
     let name = SmolStr::new(metadata::name(stored));
     let asked = pipeline.asked("UPDATE", &name);
@@ -117,7 +117,7 @@ pub(super) async fn update(
             )
             .await;
     }
-    let object = pipeline.to_storage_version(object)?;
+    let object = pipeline.to_storage_version(object).await?;
     let sent = Sent {
         object: &scale,
         old: &live,

@@ -6,14 +6,16 @@ use std::time::SystemTime;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
-use holdfast_resource::{GroupResource, Resource};
+use holdfast_resource::{ConversionWebhook, GroupResource, Resource};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
 use super::Target;
 use super::pipeline::Pipeline;
 use super::typing::Types;
+use super::webhook_versions::WebhookVersions;
 use crate::ApiError;
+use crate::conversion;
 use crate::state::Context;
 
 pub(super) use holdfast_ownership::{keep_times, manager_name};
@@ -86,7 +88,8 @@ impl FieldManagers {
         let manager = if target.body_kind != shown.resource.kind {
             self.make_for_body(target)?
         } else {
-            self.make(&shown.resource, &shown.api_version, &target.subresource)
+            let versions = Arc::new(self.versions(&shown.resource));
+            self.make(&shown.resource, &shown.api_version, &target.subresource, versions)
         };
         let manager = Arc::new(manager);
         let mut managers = self.managers.write();
@@ -113,11 +116,20 @@ impl FieldManagers {
         Some(builder.build())
     }
 
-    fn make(&self, resource: &Arc<Resource>, api_version: &SmolStr, subresource: &SmolStr) -> FieldManager {
-        let versions = Arc::new(ResourceVersions {
+    fn versions(&self, resource: &Arc<Resource>) -> ResourceVersions {
+        ResourceVersions {
             resource: Arc::clone(resource),
             types: Arc::clone(&self.types),
-        });
+        }
+    }
+
+    fn make(
+        &self,
+        resource: &Arc<Resource>,
+        api_version: &SmolStr,
+        subresource: &SmolStr,
+        versions: Arc<dyn Versions>,
+    ) -> FieldManager {
         let reset = resource.versions.iter().map(|version| {
             let paths = match version.subresource(subresource) {
                 Some(subresource) => &subresource.reset_fields,
@@ -143,7 +155,7 @@ impl FieldManagers {
 }
 
 /// The versions of a resource, as its field managers see them.
-struct ResourceVersions {
+pub(super) struct ResourceVersions {
     resource: Arc<Resource>,
     types: Arc<Types>,
 }
@@ -166,11 +178,16 @@ impl Versions for ResourceVersions {
 }
 
 /// Settles `object`, which takes the place of `live`, and records who changed it.
-pub(super) fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object: &mut Value) {
-    update_as(pipeline.context, pipeline.target, pipeline.now, live, object);
+pub(super) async fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object: &mut Value) {
+    let Some(webhook) = webhook(pipeline.target) else {
+        return update_as(pipeline.context, pipeline.target, pipeline.now, live, object);
+    };
+    let (new, name) = (std::mem::take(object), &pipeline.target.manager);
+    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, pipeline.now);
+    *object = Box::pin(with_webhook(pipeline, webhook, run)).await;
 }
 
-/// As [`update`], for a write that is no run of its own.
+/// As [`update`], for a write that is no run of its own, and whose kind has one version.
 pub(super) fn update_as(context: &Context, target: &Target, now: SystemTime, live: Option<&Value>, object: &mut Value) {
     if let Some(manager) = context.field_managers.of(target) {
         let new = target.shown.resource.strategy.settle(std::mem::take(object));
@@ -179,18 +196,51 @@ pub(super) fn update_as(context: &Context, target: &Target, now: SystemTime, liv
 }
 
 /// Merges a configuration into the live object.
-pub(super) fn apply(
+pub(super) async fn apply(
     pipeline: &Pipeline<'_>,
     live: Option<&Value>,
     configuration: &Value,
     force: bool,
 ) -> Result<Applied, ApiError> {
     let target = pipeline.target;
-    let Some(manager) = pipeline.context.field_managers.of(target) else {
-        return Err(ApiError::internal("the kind has no types"));
+    let run = |manager: &FieldManager| manager.apply(live, configuration, &target.manager, force, pipeline.now);
+    let applied = match webhook(target) {
+        Some(webhook) => Box::pin(with_webhook(pipeline, webhook, run)).await,
+        None => {
+            let manager = pipeline.context.field_managers.of(target);
+            run(manager
+                .ok_or_else(|| ApiError::internal("the kind has no types"))?
+                .as_ref())
+        }
     };
-    let applied = manager.apply(live, configuration, &target.manager, force, pipeline.now);
     applied.map_err(refused)
+}
+
+/// The webhook that managers of other versions need.
+fn webhook(target: &Target) -> Option<&ConversionWebhook> {
+    let webhook = target.shown.resource.strategy.conversion_webhook()?;
+    (target.body_kind == target.shown.resource.kind).then_some(webhook)
+}
+
+/// Runs `run` over a field manager that knows what the webhook makes of the objects it asks for. Merging waits for nobody:
+/// it fails where something is not known yet, and runs again when it is.
+async fn with_webhook<T>(pipeline: &Pipeline<'_>, webhook: &ConversionWebhook, run: impl Fn(&FieldManager) -> T) -> T {
+    let (managers, target) = (&pipeline.context.field_managers, pipeline.target);
+    let (resource, own) = (&target.shown.resource, &target.shown.api_version);
+    let versions = Arc::new(WebhookVersions::new(managers.versions(resource), own.clone()));
+    let known: Arc<dyn Versions> = versions.clone();
+    let manager = managers.make(resource, own, &target.subresource, known);
+    loop {
+        let outcome = run(&manager);
+        let Some(wanted) = versions.wanted() else {
+            return outcome;
+        };
+        drop(outcome);
+        let objects = [wanted.object.clone()];
+        let converted = conversion::ask(pipeline.context, webhook, &objects, &wanted.api_version).await;
+        let converted = converted.map(|mut objects| objects.pop().unwrap_or_default());
+        versions.learn(wanted, converted.map_err(|failure| failure.message));
+    }
 }
 
 /// What the client is told of an apply that failed.

@@ -14,6 +14,7 @@ use holdfast_value::{SmolStr, Value, json_patch};
 
 use super::pipeline::Pipeline;
 use crate::ApiError;
+use crate::conversion;
 use crate::webhooks::{CallError, rejection};
 
 /// What webhooks are asked about, beside the objects.
@@ -113,7 +114,10 @@ impl Pipeline<'_> {
             }
             let answer = self.ask(webhook, &invocation, asked, object.as_deref(), old, Sort::Mutating);
             let changed = match self.decided(webhook, answer.await, warnings)? {
-                Some((sort, patch)) => self.patch(webhook, &invocation, object.as_deref_mut(), &sort, &patch)?,
+                Some((sort, patch)) => {
+                    let object = object.as_deref_mut();
+                    self.patch(webhook, &invocation, object, &sort, &patch).await?
+                }
                 None => false,
             };
             if changed && !rounds.second {
@@ -271,8 +275,8 @@ impl Pipeline<'_> {
         sort: Sort,
     ) -> Result<Result<Answer, String>, ApiError> {
         let version = invocation.kind.group_version.api_version();
-        let object = object.map(|object| self.in_version(object, &version)).transpose()?;
-        let old = old.map(|old| self.in_version(old, &version)).transpose()?;
+        let object = self.in_version(object, &version).await?;
+        let old = self.in_version(old, &version).await?;
         let uid = self.context.identifiers.uid();
         let (resource, target) = (self.resource(), self.target);
         let review = Review {
@@ -324,16 +328,17 @@ impl Pipeline<'_> {
         }
     }
 
-    fn in_version(&self, object: &Value, api_version: &str) -> Result<Value, ApiError> {
+    async fn in_version(&self, object: Option<&Value>, api_version: &str) -> Result<Option<Value>, ApiError> {
+        let Some(object) = object else { return Ok(None) };
         if object.str_at(&["apiVersion"]) == Some(api_version) {
-            return Ok(object.clone());
+            return Ok(Some(object.clone()));
         }
-        let converted = self.resource().strategy.convert(object.clone(), api_version);
-        converted.map_err(|error| ApiError::internal(error.to_string()))
+        let converted = conversion::convert(self.context, self.resource(), object.clone(), api_version);
+        converted.await.map(Some)
     }
 
     /// Changes the object as a webhook says. Says whether anything is otherwise now.
-    fn patch(
+    async fn patch(
         &self,
         webhook: &Webhook,
         invocation: &Invocation,
@@ -352,7 +357,7 @@ impl Pipeline<'_> {
         }
         let own = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
         let version = invocation.kind.group_version.api_version();
-        let before = self.in_version(object, &version)?;
+        let before = self.in_version(Some(object), &version).await?.unwrap_or_default();
         let patched = patch.apply(&before, &json_patch::Bounds::default());
         let patched = patched.map_err(|error| ApiError::internal(error.to_string()))?;
         let types = self.context.field_managers.types();
@@ -367,7 +372,7 @@ impl Pipeline<'_> {
         if after == before {
             return Ok(false);
         }
-        *object = self.in_version(&after, &own)?;
+        *object = self.in_version(Some(&after), &own).await?.unwrap_or_default();
         Ok(true)
     }
 }

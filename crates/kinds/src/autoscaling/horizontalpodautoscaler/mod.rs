@@ -61,7 +61,7 @@ impl Strategy for HorizontalPodAutoscaler {
             (from, to) if from == to => Ok(object),
             ("autoscaling/v1", "autoscaling/v2") => Ok(conversion::to_v2(object)),
             ("autoscaling/v2", "autoscaling/v1") => Ok(conversion::to_v1(object)),
-            (from, to) => Err(ConversionError {
+            (from, to) => Err(ConversionError::Unknown {
                 from: from.to_owned(),
                 to: to.to_owned(),
             }),

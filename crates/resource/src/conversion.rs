@@ -1,0 +1,519 @@
+//! Conversion of objects between versions by a webhook: what it is sent, and what of its answer counts
+//! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>).
+//!
+//! Who sends it is the server. A webhook has a say in what objects hold, and in their labels and annotations; what else
+//! stands in their metadata stays as it was, whatever it answers.
+
+use std::time::Duration;
+
+use holdfast_value::{Limits, SmolStr, Value, json};
+
+use crate::metadata::labels::validate_labels;
+use crate::metadata::validate_annotations;
+use crate::{Field, FieldError, FieldPath};
+
+/// How long a webhook may take.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The group of reviews.
+const GROUP: &str = "apiextensions.k8s.io";
+
+const KIND: &str = "ConversionReview";
+
+/// The bounds on an answer, which holds as many objects as were sent.
+const ANSWER: Limits = Limits {
+    max_bytes: 16 << 20,
+    max_depth: Limits::TRUSTED.max_depth,
+    max_nodes: 4_000_000,
+};
+
+/// Why an object is not converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConversionError {
+    /// The kind does not know this conversion.
+    #[error("no conversion from {from} to {to}")]
+    Unknown {
+        /// The `apiVersion` of the object.
+        from: String,
+        /// The `apiVersion` asked for.
+        to: String,
+    },
+    /// The definition has no such version.
+    #[error("request to convert CR to an invalid group/version: {0}")]
+    NoSuchTarget(String),
+    /// The object is in a version that the definition does not have any more.
+    #[error("request to convert CR from an invalid group/version: {0}")]
+    NoSuchSource(String),
+}
+
+/// The versions of reviews.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConversionReviewVersion {
+    /// `v1`, whose answers must be reviews of the same version and uid.
+    V1,
+    /// `v1beta1`, whose answers need say neither.
+    V1Beta1,
+}
+
+impl ConversionReviewVersion {
+    /// The version of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "v1" => Some(Self::V1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
+/// A webhook that converts the objects of a resource.
+#[derive(Clone, Debug)]
+pub struct ConversionWebhook {
+    /// The name of the definition.
+    pub definition: SmolStr,
+    /// How it is reached: a `clientConfig`.
+    pub client_config: Value,
+    /// The version of the reviews that it takes; `None` where none of those is known.
+    pub review_version: Option<ConversionReviewVersion>,
+}
+
+/// Why there are no converted objects, in the words that clients see.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct WebhookFailure {
+    /// The words.
+    pub message: String,
+    /// What sort of failure it is.
+    pub sort: WebhookFailureSort,
+}
+
+/// The sorts of failures of webhooks, as metrics tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookFailureSort {
+    /// It could not be asked.
+    Call,
+    /// What it says is no answer, or that it failed.
+    Answer,
+    /// It gives more or fewer objects than it was given.
+    Count,
+    /// It gives an object that is not the one that it was given.
+    Object,
+}
+
+impl WebhookFailureSort {
+    /// The name, as metrics give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "conversion_webhook_call_failure",
+            Self::Answer => "conversion_webhook_malformed_response_failure",
+            Self::Count => "conversion_webhook_partial_response_failure",
+            Self::Object => "conversion_webhook_invalid_converted_object_failure",
+        }
+    }
+}
+
+impl ConversionWebhook {
+    /// The review that asks for `objects` in `api_version`; `uid` names the question. Resource versions are the server's
+    /// affair and are left out.
+    ///
+    /// # Errors
+    /// Where the webhook takes no reviews that are known.
+    pub fn review(&self, uid: &str, objects: &[Value], api_version: &str) -> Result<Vec<u8>, WebhookFailure> {
+        let version = self.review_version.ok_or_else(|| WebhookFailure {
+            message: "no supported conversion review versions".to_owned(),
+            sort: WebhookFailureSort::Call,
+        })?;
+        let group = format!("{GROUP}/{}", version.name());
+        let mut bytes = Vec::with_capacity(2048 * objects.len());
+        bytes.extend_from_slice(br#"{"kind":"ConversionReview","apiVersion":"#);
+        json::write_string(&group, &mut bytes);
+        bytes.extend_from_slice(br#","request":{"uid":"#);
+        json::write_string(uid, &mut bytes);
+        bytes.extend_from_slice(br#","desiredAPIVersion":"#);
+        json::write_string(api_version, &mut bytes);
+        bytes.extend_from_slice(br#","objects":["#);
+        for (at, object) in objects.iter().enumerate() {
+            if at > 0 {
+                bytes.push(b',');
+            }
+            let mut object = object.clone();
+            object.remove_at(&["metadata", "resourceVersion"]);
+            json::write(&object, &mut bytes);
+        }
+        bytes.extend_from_slice(br#"]},"response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}"#);
+        Ok(bytes)
+    }
+
+    /// The failure to ask for `objects`, of which there is one at least.
+    pub fn unanswered(&self, objects: &[Value], why: &str) -> WebhookFailure {
+        failure(WebhookFailureSort::Call, objects, &format!("failed: {why}"))
+    }
+
+    /// The objects that an answer gives for `objects`, in their order, each with the metadata that it had but for labels and
+    /// annotations.
+    ///
+    /// # Errors
+    /// Why these are not the same objects in another version, or why there are none.
+    pub fn converted(
+        &self,
+        answer: &[u8],
+        uid: &str,
+        objects: &[Value],
+        api_version: &str,
+    ) -> Result<Vec<Value>, WebhookFailure> {
+        let version = self.review_version.unwrap_or(ConversionReviewVersion::V1);
+        let review = read(answer, version)
+            .map_err(|why| failure(WebhookFailureSort::Call, objects, &format!("failed: {why}")))?;
+        let converted = of_response(&review, uid, version)
+            .map_err(|why| failure(WebhookFailureSort::Answer, objects, &format!("failed: {why}")))?;
+        if converted.len() != objects.len() {
+            let why = format!("returned {} objects, expected {}", converted.len(), objects.len());
+            return Err(failure(WebhookFailureSort::Count, objects, &why));
+        }
+        let pairs = objects.iter().zip(converted).enumerate();
+        let checked = pairs.map(|(at, (original, converted))| {
+            adopt(original, converted, at, api_version)
+                .map_err(|why| failure(WebhookFailureSort::Object, &objects[at..], &why))
+        });
+        checked.collect()
+    }
+}
+
+fn failure(sort: WebhookFailureSort, objects: &[Value], why: &str) -> WebhookFailure {
+    let text = |name: &str| {
+        objects
+            .first()
+            .and_then(|object| object.str_at(&[name]))
+            .unwrap_or_default()
+    };
+    WebhookFailure {
+        message: format!(
+            "conversion webhook for {}, Kind={} {why}",
+            text("apiVersion"),
+            text("kind")
+        ),
+        sort,
+    }
+}
+
+/// Reads an answer as a review of that version.
+fn read(answer: &[u8], version: ConversionReviewVersion) -> Result<Value, String> {
+    let unreadable = |why: &dyn std::fmt::Display| format!("couldn't get version/kind; json parse error: {why}");
+    let review = json::parse(answer, &ANSWER).map_err(|error| unreadable(&error))?;
+    if review.as_map().is_none() {
+        return Err(unreadable(&"json: cannot unmarshal into Go value of type struct"));
+    }
+    let text = |name: &str| review.str_at(&[name]).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if api_version.is_empty() || kind.is_empty() {
+        return Ok(review);
+    }
+    let known = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+    match known.and_then(ConversionReviewVersion::named).filter(|_| kind == KIND) {
+        Some(found) if found == version => Ok(review),
+        Some(found) => Err(format!(
+            "converting ({}.{KIND}) to ({}.{KIND}): unknown conversion",
+            found.name(),
+            version.name()
+        )),
+        None => Err(format!(
+            "no kind {kind:?} is registered for version {api_version:?} in scheme \"holdfast\""
+        )),
+    }
+}
+
+/// The objects that stand in the response of a review.
+fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> Result<Vec<Value>, String> {
+    let text = |name: &str| review.str_at(&[name]).unwrap_or_default();
+    let strict = version == ConversionReviewVersion::V1;
+    if strict && (text("apiVersion").is_empty() || text("kind").is_empty()) {
+        let slash = if text("apiVersion").is_empty() { "/" } else { "" };
+        return Err(format!(
+            "expected webhook response of {GROUP}/{}, Kind={KIND}, got {slash}{}, Kind={}",
+            version.name(),
+            text("apiVersion"),
+            text("kind")
+        ));
+    }
+    let response = review.get("response").filter(|response| response.as_map().is_some());
+    let response = response.ok_or("no response provided")?;
+    let found = response.str_at(&["uid"]).unwrap_or_default();
+    if strict && found != uid {
+        return Err(format!("expected response.uid={uid:?}, got {found:?}"));
+    }
+    let status = response.str_at(&["result", "status"]).unwrap_or_default();
+    if status != "Success" {
+        return Err(match response.str_at(&["result", "message"]).unwrap_or_default() {
+            "" => format!("response.result.status was '{status}', not 'Success'"),
+            message => message.to_owned(),
+        });
+    }
+    let objects = response.get("convertedObjects").and_then(Value::as_list);
+    Ok(objects.map(|objects| objects.to_vec()).unwrap_or_default())
+}
+
+/// `converted` in the place of `original`, if it is the same object in that version.
+fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Result<Value, String> {
+    let text = |of: &Value, path: &[&str]| of.str_at(path).unwrap_or_default().to_owned();
+    if text(&converted, &["kind"]).is_empty() {
+        let shown = json::to_string(&converted);
+        return Err(format!(
+            "returned invalid object at index {at}: Object 'Kind' is missing in '{shown}'"
+        ));
+    }
+    let of_index = |what: &str, expected: &str, received: &str| {
+        Err(format!(
+            "returned invalid object at index {at}: invalid {what} (expected {expected}, received {received})"
+        ))
+    };
+    let received = text(&converted, &["apiVersion"]);
+    if received != api_version {
+        return of_index("groupVersion", api_version, &received);
+    }
+    let (expected, received) = (text(original, &["kind"]), text(&converted, &["kind"]));
+    if received != expected {
+        return of_index("kind", &expected, &received);
+    }
+    for (what, name) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
+        let path = ["metadata", name];
+        let (expected, received) = (text(original, &path), text(&converted, &path));
+        if received != expected {
+            return Err(format!(
+                "returned invalid object: must have the same {what}: {expected} != {received}"
+            ));
+        }
+    }
+    restore_metadata(original, converted).map_err(|why| format!("returned invalid metadata: {why}"))
+}
+
+/// The converted object with the metadata of the original, but for labels and annotations.
+fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, String> {
+    let returned = converted
+        .get("metadata")
+        .cloned()
+        .ok_or("missing metadata in converted object")?;
+    if returned.as_map().is_none() {
+        let sort = go_type(&returned);
+        return Err(format!("invalid metadata of type {sort} in converted object"));
+    }
+    let mut metadata = original.get("metadata").cloned().unwrap_or_else(Value::empty_map);
+    for name in ["labels", "annotations"] {
+        let Some(texts) = returned.get(name).filter(|texts| !texts.is_null()) else {
+            metadata.remove_at(&[name]);
+            continue;
+        };
+        let Some(map) = texts.as_map() else {
+            let sort = go_type(texts);
+            return Err(format!("invalid metadata.{name} of type {sort} in converted object"));
+        };
+        if let Some((key, value)) = map.iter().find(|(_, value)| value.as_str().is_none()) {
+            let sort = go_type(value);
+            return Err(format!(
+                "metadata.{name}[{key}] must be a string, but is {sort} in converted object"
+            ));
+        }
+        // What was wrong before is not the webhook's fault.
+        if metadata.get(name) != Some(texts) {
+            check_texts(&returned, name)?;
+        }
+        metadata.set_at(&[name], texts.clone());
+    }
+    converted.set_at(&["metadata"], metadata);
+    Ok(converted)
+}
+
+fn check_texts(metadata: &Value, name: &str) -> Result<(), String> {
+    let mut errors = Vec::new();
+    match metadata.get(name).and_then(Value::as_map) {
+        // The reference leaves out a letter here.
+        Some(texts) if name == "annotations" => {
+            validate_annotations(&FieldPath::new("metadata.annotation"), texts, &mut errors);
+        }
+        _ => validate_labels(&Field::placed(metadata.get(name), "metadata.labels"), &mut errors),
+    }
+    let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+    match texts.as_slice() {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        several => Err(format!("[{}]", several.join(", "))),
+    }
+}
+
+/// How the reference's language names the type of a value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::UInt(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) => "map[string]interface {}",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn webhook(version: &str) -> ConversionWebhook {
+        ConversionWebhook {
+            definition: SmolStr::new_static("as.x.io"),
+            client_config: Value::Null,
+            review_version: ConversionReviewVersion::named(version),
+        }
+    }
+
+    fn original() -> Value {
+        parse(
+            r#"{"apiVersion":"x.io/v1","kind":"A","metadata":{"name":"n","uid":"u","resourceVersion":"7","generation":2,
+            "labels":{"a":"b"}},"spec":{"old":1}}"#,
+        )
+    }
+
+    /// What an answer with this response to the question `q` comes to.
+    fn answered(version: &str, response: &str) -> Result<String, String> {
+        let review = format!(
+            r#"{{"apiVersion":"apiextensions.k8s.io/{version}","kind":"ConversionReview","response":{response}}}"#
+        );
+        let converted = webhook(version).converted(review.as_bytes(), "q", &[original()], "x.io/v2");
+        let converted = converted.map_err(|failure| failure.to_string())?;
+        Ok(json::to_string(&converted[0]))
+    }
+
+    fn given(object: &str) -> Result<String, String> {
+        answered(
+            "v1",
+            &format!(r#"{{"uid":"q","result":{{"status":"Success"}},"convertedObjects":[{object}]}}"#),
+        )
+    }
+
+    #[test]
+    fn a_review_holds_the_objects_without_their_resource_versions() {
+        let review = webhook("v1beta1").review("q", &[original()], "x.io/v2").unwrap();
+        let review = parse(std::str::from_utf8(&review).unwrap());
+        assert_eq!(review.str_at(&["apiVersion"]), Some("apiextensions.k8s.io/v1beta1"));
+        assert_eq!(review.str_at(&["request", "desiredAPIVersion"]), Some("x.io/v2"));
+        let objects = review.at(&["request", "objects"]).and_then(Value::as_list).unwrap();
+        let mut expected = original();
+        expected.remove_at(&["metadata", "resourceVersion"]);
+        assert_eq!(objects[..], [expected]);
+        let unknown = webhook("v7").review("q", &[original()], "x.io/v2").unwrap_err();
+        assert_eq!(unknown.message, "no supported conversion review versions");
+    }
+
+    #[test]
+    fn labels_and_annotations_are_the_webhooks_and_other_metadata_is_not() {
+        let converted = given(
+            r#"{"apiVersion":"x.io/v2","kind":"A","metadata":{"name":"n","uid":"u","generation":9,"finalizers":["f"],
+            "annotations":{"c":"d"}},"spec":{"new":1}}"#,
+        );
+        assert_eq!(
+            converted.unwrap(),
+            r#"{"apiVersion":"x.io/v2","kind":"A","metadata":{"annotations":{"c":"d"},"generation":2,"name":"n","resourceVersion":"7","uid":"u"},"spec":{"new":1}}"#
+        );
+    }
+
+    #[test]
+    fn what_is_not_the_same_object_is_refused() {
+        let object = |api_version: &str, kind: &str, metadata: &str| {
+            format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{metadata}}}"#)
+        };
+        let same = r#"{"name":"n","uid":"u"}"#;
+        for (object, why) in [
+            (
+                object("x.io/v1", "A", same),
+                "returned invalid object at index 0: invalid groupVersion (expected x.io/v2, received x.io/v1)",
+            ),
+            (
+                object("x.io/v2", "B", same),
+                "returned invalid object at index 0: invalid kind (expected A, received B)",
+            ),
+            (
+                object("x.io/v2", "A", r#"{"name":"m","uid":"u"}"#),
+                "returned invalid object: must have the same name: n != m",
+            ),
+            (
+                object("x.io/v2", "A", r#"{"name":"n","namespace":"m","uid":"u"}"#),
+                "returned invalid object: must have the same namespace:  != m",
+            ),
+            (
+                object("x.io/v2", "A", r#"{"name":"n"}"#),
+                "returned invalid object: must have the same UID: u != ",
+            ),
+            (
+                object("x.io/v2", "A", r#"{"name":"n","uid":"u","labels":{"a":1}}"#),
+                "returned invalid metadata: metadata.labels[a] must be a string, but is int64 in converted object",
+            ),
+            (
+                object("x.io/v2", "A", r#"{"name":"n","uid":"u","labels":[]}"#),
+                "returned invalid metadata: invalid metadata.labels of type []interface {} in converted object",
+            ),
+            (
+                "{}".to_owned(),
+                "returned invalid object at index 0: Object 'Kind' is missing in '{}'",
+            ),
+        ] {
+            let failed = given(&object).unwrap_err();
+            assert_eq!(failed, format!("conversion webhook for x.io/v1, Kind=A {why}"));
+        }
+        let label = object("x.io/v2", "A", r#"{"name":"n","uid":"u","labels":{"a":"not good"}}"#);
+        let failed = given(&label).unwrap_err();
+        let start =
+            "conversion webhook for x.io/v1, Kind=A returned invalid metadata: metadata.labels: Invalid value: ";
+        assert!(failed.starts_with(start), "{failed}");
+    }
+
+    #[test]
+    fn an_answer_says_of_what_it_is_one_and_that_it_succeeded() {
+        let failed = |version: &str, response: &str| answered(version, response).unwrap_err();
+        let start = "conversion webhook for x.io/v1, Kind=A";
+        for (response, why) in [
+            ("null", "failed: no response provided"),
+            (r#"{"uid":"p"}"#, r#"failed: expected response.uid="q", got "p""#),
+            (
+                r#"{"uid":"q","result":{"status":"Failure","message":"no way"}}"#,
+                "failed: no way",
+            ),
+            (r#"{"uid":"q"}"#, "failed: response.result.status was '', not 'Success'"),
+            (
+                r#"{"uid":"q","result":{"status":"Success"}}"#,
+                "returned 0 objects, expected 1",
+            ),
+        ] {
+            assert_eq!(failed("v1", response), format!("{start} {why}"));
+        }
+        // The older version asks for no uid.
+        let old = failed("v1beta1", r#"{"result":{"status":"Success"}}"#);
+        assert_eq!(old, format!("{start} returned 0 objects, expected 1"));
+
+        let read = |answer: &str| {
+            let read = webhook("v1").converted(answer.as_bytes(), "q", &[original()], "x.io/v2");
+            read.unwrap_err()
+        };
+        assert_eq!(
+            read("{}").message,
+            format!(
+                "{start} failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind="
+            )
+        );
+        assert_eq!(read("[").sort, WebhookFailureSort::Call);
+        assert_eq!(
+            read(r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview"}"#).message,
+            format!(
+                "{start} failed: converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion"
+            )
+        );
+    }
+}

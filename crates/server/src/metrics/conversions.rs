@@ -1,0 +1,80 @@
+//! What is counted of webhooks that convert objects.
+
+use std::time::Duration;
+
+use holdfast_resource::conversion::WebhookFailureSort;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
+
+/// The counters of conversions by webhooks.
+pub(super) struct Conversions {
+    requests: IntCounterVec,
+    durations: HistogramVec,
+    by_definition: HistogramVec,
+}
+
+/// The bounds of the reference, from 5 milliseconds to a minute.
+const SECONDS: [f64; 15] = [
+    0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0,
+];
+
+impl Conversions {
+    /// Counters that stand at zero, which `registry` shows.
+    ///
+    /// # Errors
+    /// Where two metrics have one name.
+    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+        let of_outcome = ["result", "failure_type"];
+        let histogram = |name: &str, help: &str, bounds: Vec<f64>, labels: &[&str]| {
+            let options = HistogramOpts::new(name, help).buckets(bounds);
+            super::registered(registry, HistogramVec::new(options, labels)?)
+        };
+        Ok(Self {
+            requests: super::registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "apiserver_conversion_webhook_request_total",
+                        "Questions to webhooks that convert objects, by how they ended",
+                    ),
+                    &of_outcome,
+                )?,
+            )?,
+            durations: histogram(
+                "apiserver_conversion_webhook_duration_seconds",
+                "How long webhooks took to convert objects",
+                SECONDS.to_vec(),
+                &of_outcome,
+            )?,
+            by_definition: histogram(
+                "apiserver_crd_conversion_webhook_duration_seconds",
+                "How long webhooks took to convert objects, by definition and versions",
+                prometheus::exponential_buckets(0.001, 2.0, 15)?,
+                &["crd_name", "from_version", "to_version", "succeeded"],
+            )?,
+        })
+    }
+
+    /// Counts one question.
+    pub(super) fn count(
+        &self,
+        definition: &str,
+        [from, to]: [&str; 2],
+        failure: Option<WebhookFailureSort>,
+        elapsed: Duration,
+    ) {
+        let result = if failure.is_none() { "success" } else { "failure" };
+        let outcome = [result, failure.map_or("", WebhookFailureSort::name)];
+        let seconds = elapsed.as_secs_f64();
+        if let Ok(counter) = self.requests.get_metric_with_label_values(&outcome) {
+            counter.inc();
+        }
+        if let Ok(histogram) = self.durations.get_metric_with_label_values(&outcome) {
+            histogram.observe(seconds);
+        }
+        let succeeded = if failure.is_none() { "true" } else { "false" };
+        let labels = [definition, from, to, succeeded];
+        if let Ok(histogram) = self.by_definition.get_metric_with_label_values(&labels) {
+            histogram.observe(seconds);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The versions of a resource that a webhook converts, as field managers see them in one write.
+//!
+//! Merging waits for nobody. What it wants to see in another version is looked up in what the webhook was asked for so far;
+//! what is not there yet is noted, and the merging is done again once it is. Since it takes the same way each time, it comes
+//! one conversion further with each run.
+
+use std::sync::Arc;
+
+use holdfast_merge::{Schema, TypeRef};
+use holdfast_ownership::Versions;
+use holdfast_value::{SmolStr, Value};
+use parking_lot::Mutex;
+
+use super::tracking::ResourceVersions;
+
+/// How many conversions one write may need: a few for each version that has managers.
+const MOST: usize = 256;
+
+/// The versions of a resource, with what is known of objects in other versions.
+pub(super) struct WebhookVersions<V = ResourceVersions> {
+    versions: V,
+    /// The version of the address, by way of which all conversions go.
+    hub: SmolStr,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    conversions: Vec<(Wanted, Result<Value, String>)>,
+    wanted: Option<Wanted>,
+}
+
+/// An object that is wanted in another version.
+#[derive(Clone, PartialEq)]
+pub(super) struct Wanted {
+    /// The object.
+    pub(super) object: Value,
+    /// The version.
+    pub(super) api_version: SmolStr,
+}
+
+impl<V: Versions> WebhookVersions<V> {
+    /// Knows of no object yet.
+    pub(super) fn new(versions: V, hub: SmolStr) -> Self {
+        Self {
+            versions,
+            hub,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What could not be had since this was asked last.
+    pub(super) fn wanted(&self) -> Option<Wanted> {
+        self.known.lock().wanted.take()
+    }
+
+    /// Takes note of what the webhook made of an object, or of its failure.
+    pub(super) fn learn(&self, wanted: Wanted, converted: Result<Value, String>) {
+        self.known.lock().conversions.push((wanted, converted));
+    }
+
+    fn step(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+        if object.str_at(&["apiVersion"]) == Some(api_version) {
+            return Ok(object.clone());
+        }
+        let mut known = self.known.lock();
+        let mut conversions = known.conversions.iter();
+        let found = conversions.find(|(wanted, _)| wanted.api_version == api_version && wanted.object == *object);
+        if let Some((_, converted)) = found {
+            return converted.clone();
+        }
+        if known.conversions.len() >= MOST {
+            return Err("too many conversions".to_owned());
+        }
+        known.wanted = Some(Wanted {
+            object: object.clone(),
+            api_version: SmolStr::new(api_version),
+        });
+        Err("not converted yet".to_owned())
+    }
+}
+
+impl<V: Versions> Versions for WebhookVersions<V> {
+    fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)> {
+        self.versions.merge_type(api_version)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+        let through = self.step(object, &self.hub)?;
+        self.step(&through, api_version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    struct None;
+
+    impl Versions for None {
+        fn merge_type(&self, _api_version: &str) -> Option<(Arc<Schema>, TypeRef)> {
+            Option::None
+        }
+
+        fn convert(&self, _object: &Value, _api_version: &str) -> Result<Value, String> {
+            Err(String::new())
+        }
+    }
+
+    fn object(version: &str) -> Value {
+        json::parse(format!(r#"{{"apiVersion":"{version}"}}"#).as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    #[test]
+    fn conversions_go_by_way_of_the_version_of_the_address_one_at_a_time() {
+        let versions = WebhookVersions::new(None, SmolStr::new_static("g/v2"));
+        let mut asked = Vec::new();
+        while versions.convert(&object("g/v1"), "g/v3").is_err() {
+            let wanted = versions.wanted().unwrap();
+            let from = wanted.object.str_at(&["apiVersion"]).unwrap().to_owned();
+            asked.push(format!("{from} to {}", wanted.api_version));
+            let converted = object(&wanted.api_version);
+            versions.learn(wanted, Ok(converted));
+        }
+        assert_eq!(asked, ["g/v1 to g/v2", "g/v2 to g/v3"]);
+        assert!(versions.wanted().is_none());
+        assert_eq!(versions.convert(&object("g/v1"), "g/v3"), Ok(object("g/v3")));
+    }
+
+    #[test]
+    fn a_failure_is_known_like_an_object() {
+        let versions = WebhookVersions::new(None, SmolStr::new_static("g/v1"));
+        assert!(versions.convert(&object("g/v1"), "g/v2").is_err());
+        let wanted = versions.wanted().unwrap();
+        versions.learn(wanted, Err("no way".to_owned()));
+        assert_eq!(versions.convert(&object("g/v1"), "g/v2"), Err("no way".to_owned()));
+        assert!(versions.wanted().is_none());
+    }
+}
