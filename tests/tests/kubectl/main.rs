@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
+mod conversion;
 mod custom_resources;
+#[path = "../../../crates/server/tests/hook/mod.rs"]
+mod hook;
 mod operators;
 mod workloads;
 

@@ -1,0 +1,93 @@
+//! Custom resources in versions that a webhook converts.
+
+use serde_json::{Value, json};
+
+use super::Kubectl;
+use super::hook::{Hook, Reply};
+
+fn version(name: &str, field: &str, stored: bool) -> Value {
+    json!({
+        "name": name, "served": true, "storage": stored,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+            "type": "object", "properties": {field: {"type": "string"}},
+        }}}},
+        "additionalPrinterColumns": [{"name": "Host", "type": "string", "jsonPath": format!(".spec.{field}")}],
+    })
+}
+
+fn definition(hook: &Hook) -> String {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.x.example.com"},
+        "spec": {
+            "group": "x.example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version("v1", "hostPort", true), version("v2", "host", false)],
+            "conversion": {"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"url": hook.url("/convert"), "caBundle": hook.bundle},
+            }},
+        },
+    });
+    definition.to_string()
+}
+
+/// What is `hostPort` in `v1` is `host` in `v2`.
+fn convert(review: &Value) -> Reply {
+    let wanted = &review["request"]["desiredAPIVersion"];
+    let (from, to) = match wanted == "x.example.com/v2" {
+        true => ("hostPort", "host"),
+        false => ("host", "hostPort"),
+    };
+    let mut objects = review["request"]["objects"].clone();
+    for object in objects.as_array_mut().unwrap() {
+        object["apiVersion"] = wanted.clone();
+        if let Some(host) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
+            object["spec"][to] = host;
+        }
+    }
+    let answer = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "response": {"uid": review["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects},
+    });
+    Reply::Raw(200, answer.to_string())
+}
+
+fn widget(version: &str, field: &str, host: &str) -> String {
+    let widget = json!({
+        "apiVersion": format!("x.example.com/{version}"), "kind": "Widget", "metadata": {"name": "a"},
+        "spec": {field: host},
+    });
+    widget.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_converts_what_is_applied_patched_and_listed_in_another_version() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let hook = Hook::start(convert).await;
+    let (old, new) = ("widgets.v1.x.example.com/a", "widgets.v2.x.example.com/a");
+    kubectl.says(&["apply", "-f", "-"], &definition(&hook));
+    kubectl.says(
+        &["wait", "--for=condition=Established", "crd/widgets.x.example.com"],
+        "",
+    );
+    kubectl.says(&["apply", "-f", "-"], &widget("v1", "hostPort", "a:1"));
+    assert_eq!(kubectl.field(new, "{.spec.host}"), "a:1");
+    let patch = ["patch", new, "--type=merge", "-p", r#"{"spec":{"host":"b:2"}}"#];
+    kubectl.says(&patch, "");
+    assert_eq!(kubectl.field(old, "{.spec.hostPort}"), "b:2");
+    let listed = kubectl.says(&["get", "widgets.v2.x.example.com"], "");
+    assert!(listed.lines().last().unwrap().ends_with("b:2"), "{listed}");
+
+    // Who owns what is known in the terms of the other version.
+    let apply = ["apply", "--server-side", "--field-manager=mine", "-f", "-"];
+    let conflict = kubectl.refuses(&apply, &widget("v1", "hostPort", "c:3"));
+    assert!(
+        conflict.contains(r#""kubectl-patch" using x.example.com/v2: .spec.host"#),
+        "{conflict}"
+    );
+    let forced = [&apply[..], &["--force-conflicts"]].concat();
+    kubectl.says(&forced, &widget("v1", "hostPort", "c:3"));
+    assert_eq!(kubectl.field(new, "{.spec.host}"), "c:3");
+    kubectl.says(&["delete", new], "");
+    assert!(kubectl.refuses(&["get", old], "").contains("NotFound"));
+}
