@@ -17,7 +17,7 @@ const LIST_FIELDS: [(&str, &str); 4] = [
     ("kind", "The kind of the list."),
     (
         "metadata",
-        "The state that the list is from, and where its next page begins.",
+        "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
     ),
 ];
 

@@ -472,7 +472,7 @@ impl ApiError {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The same error for a client that is warned besides.
+    /// The same error for a client that is warned besides, of this first.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.0.warnings.splice(0..0, warnings);

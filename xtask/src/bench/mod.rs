@@ -4,6 +4,7 @@
 //! phase; it is what the targets are about, since it does not depend on how fast the client is.
 
 mod custom;
+mod definitions;
 mod pods;
 mod scale;
 mod workload;
@@ -62,6 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
         if !arguments.scale_only {
             rows.extend(custom::rows(&binary, arguments.objects, arguments.connections).await?);
+            rows.extend(definitions::rows(&binary).await?);
         }
         Ok::<_, anyhow::Error>(rows)
     })?;

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use holdfast_resource::structural::unknown_formats;
 use holdfast_resource::{DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -107,6 +108,19 @@ impl Strategy for CustomResourceDefinition {
             }
         }
         Ok(())
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        if context.subresource.is_some() {
+            return Vec::new();
+        }
+        let versions = object.at(&["spec", "versions"]).and_then(Value::as_list);
+        let versions = versions.into_iter().flat_map(|list| list.iter());
+        let schemas = versions.filter_map(|version| version.at(&["schema", "openAPIV3Schema"]));
+        let unknown = schemas.flat_map(unknown_formats);
+        unknown
+            .map(|format| format!("unrecognized format {format:?}"))
+            .collect()
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::OnceLock;
 
+use holdfast_value::{SmolStr, Value};
 use regex::Regex;
 
 use crate::metadata::formats::{dns_label, dns_subdomain};
@@ -49,6 +50,43 @@ const NUMBERS: [&str; 4] = ["int32", "int64", "float", "double"];
 /// Whether values are checked for this form.
 pub fn is_known_format(name: &str) -> bool {
     NUMBERS.contains(&name) || check_of(name).is_some()
+}
+
+/// The forms that a JSON schema names for texts and that nobody knows, each once, in the order of the schema. Forms of
+/// numbers are not looked at.
+pub fn unknown_formats(schema: &Value) -> Vec<SmolStr> {
+    let mut found = Vec::new();
+    find_unknown(schema, 0, &mut found);
+    found
+}
+
+/// How deep schemas are looked into; deeper ones are refused before.
+const MAX_DEPTH: usize = 130;
+
+fn find_unknown(schema: &Value, depth: usize, found: &mut Vec<SmolStr>) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    let format = schema.str_at(&["format"]).unwrap_or_default();
+    let is_text = schema.str_at(&["type"]) == Some("string");
+    if is_text && !format.is_empty() && check_of(format).is_none() && !found.iter().any(|known| known == format) {
+        found.push(SmolStr::new(format));
+    }
+    for keyword in ["items", "additionalProperties", "not"] {
+        if let Some(below) = schema.get(keyword) {
+            find_unknown(below, depth + 1, found);
+        }
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let choices = schema.get(keyword).and_then(Value::as_list);
+        for below in choices.into_iter().flat_map(|list| list.iter()) {
+            find_unknown(below, depth + 1, found);
+        }
+    }
+    let properties = schema.get("properties").and_then(Value::as_map);
+    for (_, below) in properties.into_iter().flatten() {
+        find_unknown(below, depth + 1, found);
+    }
 }
 
 /// Whether the text has the form; any has a form that is not known.

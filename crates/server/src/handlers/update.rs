@@ -18,12 +18,15 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let options = UpdateOptions::parse(&request.query)?;
     let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = kind_type.with_defaults(decoded.object);
-    write::check_place(&mut object, &request.name, &request.namespace)?;
+    let told = decoded.warnings.clone();
+    // What was left out of the object is told even where the rest is refused.
+    let warned = |error: ApiError| error.with_warnings(told.clone());
+    write::check_place(&mut object, &request.name, &request.namespace).map_err(warned)?;
     let change = Change::Replace {
         object,
         warnings: decoded.warnings,
     };
     let target = Target::of_request(&request, &options.write);
-    let result = write::update(context, target, change).await?;
+    let result = write::update(context, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

@@ -91,17 +91,33 @@ impl<'a> Pipeline<'a> {
         }
         self.check_uid(change, &key, Some(&stored))?;
         let live = target.shown.tree(self.context, entry).await?;
-        let Next { mut object, warnings } = change.next(self, &live).await?;
+        let next = change.next(self, &live).await?;
+        let told = next.warnings.clone();
+        let outcome = self.update_to(change, next, entry, &stored, &live).await;
+        // What was left out of the object is told even where the rest is refused.
+        outcome.map_err(|error| error.with_warnings(told))
+    }
+
+    /// The run of an update whose outcome before anyone else has a say is known.
+    async fn update_to(
+        &self,
+        change: &Change,
+        next: Next,
+        entry: &Arc<Entry>,
+        stored: &Value,
+        live: &Value,
+    ) -> Result<Prepared, ApiError> {
+        let Next { mut object, warnings } = next;
         self.check_place(&mut object)?;
-        metadata::reset_fields(&mut object, Some(&live), &target.reset_fields);
+        metadata::reset_fields(&mut object, Some(live), &self.target.reset_fields);
         if !change.tracks() {
-            tracking::update(self, Some(&live), &mut object).await;
+            tracking::update(self, Some(live), &mut object).await;
         }
         if self.is_custom() {
-            return self.finish_update(object, entry, &live, None, warnings).await;
+            return self.finish_update(object, entry, live, None, warnings).await;
         }
         let object = self.to_storage_version(object).await?;
-        self.finish_update(object, entry, &stored, None, warnings).await
+        self.finish_update(object, entry, stored, None, warnings).await
     }
 
     /// Whether the resource comes from a definition. Its objects are checked in the version of the request, and stored in
