@@ -9,7 +9,7 @@ use holdfast_resource::openapi::{self, NoDescriptions, Publication};
 use holdfast_resource::schema::TypeTable;
 use holdfast_server::openapi::Source;
 use holdfast_server::version::KUBERNETES;
-use holdfast_value::json;
+use holdfast_value::{Value, json};
 use tracing::warn;
 
 /// Makes documents of what the registry serves. Nothing is kept: the descriptions, too, are read anew for each document.
@@ -55,8 +55,8 @@ impl Source for Documents {
         self.publish(|publication| publication.v3(path).map(|document| json::to_vec(&document)))
     }
 
-    fn version_2(&self) -> Vec<u8> {
-        self.publish(|publication| json::to_vec(&publication.v2()))
+    fn version_2(&self, take: &mut dyn FnMut(&'static str, Value)) {
+        self.publish(|publication| publication.v2(take));
     }
 }
 

@@ -95,7 +95,16 @@ fn the_v2_document_is_that_of_the_reference() {
     resolve(&mut theirs, &parameters);
     let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
     let publication = Publication::new(&registry, &types, &NoDescriptions, "1.36");
-    let (total, differences) = compare(&publication.v2(), &theirs);
+    let mut ours = Value::empty_map();
+    publication.v2(&mut |member, part| match part {
+        Value::Map(entries) => {
+            for (name, entry) in &entries {
+                ours.set_at(&[member, name.as_str()], entry.clone());
+            }
+        }
+        part => ours.set_at(&[member], part),
+    });
+    let (total, differences) = compare(&ours, &theirs);
     println!("{} of {total} leaves differ", differences.len());
     let shown: Vec<&str> = differences.iter().take(60).map(String::as_str).collect();
     assert!(

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use holdfast_value::{Limits, json};
+use holdfast_value::{Map, SmolStr, Value, json};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
 use parking_lot::Mutex;
@@ -40,8 +40,9 @@ pub trait Source: Send + Sync {
     /// The document of version 3 of one of these paths, as JSON.
     fn version_3(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// The document of version 2, as JSON.
-    fn version_2(&self) -> Vec<u8>;
+    /// The document of version 2, part by part: the name of a member and what it holds. Maps of one name that follow one
+    /// another are one map.
+    fn version_2(&self, take: &mut dyn FnMut(&'static str, Value));
 }
 
 /// The documents of a [`Source`].
@@ -204,6 +205,22 @@ impl OpenApi {
         response::text(StatusCode::OK, index.to_string())
     }
 
+    /// The document of version 2, compressed while it is made.
+    fn version_2(&self, mut form: impl Parts) -> Result<Bytes, ApiError> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let mut outcome = Ok(());
+        self.source.version_2(&mut |member, part| {
+            if outcome.is_ok() {
+                outcome = encoder.write_all(&form.part(member, &part));
+            }
+        });
+        let compressed = outcome.and_then(|()| encoder.write_all(&form.end()));
+        let compressed = compressed.and_then(|()| encoder.finish());
+        compressed
+            .map(Bytes::from)
+            .map_err(|error| ApiError::internal(error.to_string()))
+    }
+
     fn fingerprint(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             VERSION_2 | VERSION_2_PROTOBUF => Some(self.source.fingerprint_2()),
@@ -253,17 +270,14 @@ impl OpenApi {
         }
         let (this, name) = (Arc::clone(self), name.to_owned());
         blocking(move || {
-            let text = match name.as_str() {
-                VERSION_2 => Some(this.source.version_2()),
-                VERSION_2_PROTOBUF => {
-                    let document = json::parse(&this.source.version_2(), &Limits::TRUSTED);
-                    let document = document.map_err(|error| ApiError::internal(error.to_string()))?;
-                    Some(holdfast_proto::openapi_v2(&document))
+            let document = match name.as_str() {
+                VERSION_2 => this.version_2(Joined::default()),
+                VERSION_2_PROTOBUF => this.version_2(Messages),
+                name => {
+                    let text = this.source.version_3(name);
+                    compress(&text.ok_or_else(ApiError::unknown_resource)?)
                 }
-                name => this.source.version_3(name),
-            };
-            let text = text.ok_or_else(ApiError::unknown_resource)?;
-            let document = compress(&text)?;
+            }?;
             // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
             if this.fingerprint(&name).as_ref() == Some(&fingerprint) {
                 this.kept.lock().insert(name, fingerprint, document.clone());
@@ -271,6 +285,76 @@ impl OpenApi {
             Ok(document)
         })
         .await
+    }
+}
+
+/// How the parts of a document are written.
+trait Parts {
+    /// What a part of the member adds.
+    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8>;
+    /// What stands behind the last part.
+    fn end(self) -> Vec<u8>;
+}
+
+/// A JSON object whose members are joined from their parts.
+#[derive(Default)]
+struct Joined {
+    /// The member that was written last, which is open where it is a map.
+    member: &'static str,
+    open: bool,
+    /// Whether it holds anything yet.
+    filled: bool,
+}
+
+impl Parts for Joined {
+    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8> {
+        let mut text = Vec::new();
+        if member != self.member {
+            if self.open {
+                text.push(b'}');
+            }
+            text.push(if self.member.is_empty() { b'{' } else { b',' });
+            text.extend_from_slice(format!("\"{member}\":").as_bytes());
+            self.open = part.as_map().is_some();
+            if self.open {
+                text.push(b'{');
+            }
+            (self.member, self.filled) = (member, false);
+        }
+        let written = json::to_vec(part);
+        if !self.open {
+            text.extend_from_slice(&written);
+        } else if written.len() > 2 {
+            if self.filled {
+                text.push(b',');
+            }
+            self.filled = true;
+            // The entries without the braces.
+            text.extend_from_slice(&written[1..written.len() - 1]);
+        }
+        text
+    }
+
+    fn end(self) -> Vec<u8> {
+        match (self.member, self.open) {
+            ("", _) => b"{}".to_vec(),
+            (_, true) => b"}}".to_vec(),
+            (_, false) => b"}".to_vec(),
+        }
+    }
+}
+
+/// Protobuf: messages that follow one another are one message, and so are those within them.
+struct Messages;
+
+impl Parts for Messages {
+    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8> {
+        let document: Map = [(SmolStr::new_static(member), part.clone())].into_iter().collect();
+        holdfast_proto::openapi_v2(&Value::Map(document))
+    }
+
+    fn end(self) -> Vec<u8> {
+        Vec::new()
     }
 }
 
@@ -376,8 +460,8 @@ mod tests {
             Some(format!("{{\"of\":\"{path}\"}}").into_bytes())
         }
 
-        fn version_2(&self) -> Vec<u8> {
-            b"{\"swagger\":\"2.0\"}".to_vec()
+        fn version_2(&self, take: &mut dyn FnMut(&'static str, Value)) {
+            take("swagger", "2.0".into());
         }
     }
 
@@ -460,6 +544,33 @@ mod tests {
             assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
             assert!(text(refused).await.is_empty());
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_document_make_one() {
+        let map = |name: &str| {
+            let mut map = Value::empty_map();
+            map.set_at(&[name], Value::empty_map());
+            map
+        };
+        let parts = [
+            ("swagger", Value::from("2.0")),
+            ("paths", Value::empty_map()),
+            ("paths", map("/a")),
+            ("paths", Value::empty_map()),
+            ("paths", map("/b")),
+            ("security", Value::from(vec![Value::from(1)])),
+            ("definitions", map("c")),
+        ];
+        let mut joined = Joined::default();
+        let mut text: Vec<u8> = parts
+            .iter()
+            .flat_map(|(member, part)| joined.part(member, part))
+            .collect();
+        text.extend(joined.end());
+        let wanted = r#"{"swagger":"2.0","paths":{"/a":{},"/b":{}},"security":[1],"definitions":{"c":{}}}"#;
+        assert_eq!(String::from_utf8(text).unwrap(), wanted);
+        assert_eq!(Joined::default().end(), b"{}");
     }
 
     #[test]

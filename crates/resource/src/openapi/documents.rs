@@ -98,26 +98,27 @@ impl<'a> Publication<'a> {
         Some(Value::Map(document))
     }
 
-    /// The v2 document, which tells of everything.
-    pub fn v2(&self) -> Value {
-        let items: Vec<PathItem> = subjects(self.registry)
-            .iter()
-            .flat_map(|(_, subject)| self.paths(subject))
-            .collect();
-        let published = self.types.iter().filter(|(_, of)| of.published).map(|(id, _)| id);
-        let mut document = Map::new();
-        document.insert("swagger", "2.0");
-        document.insert("info", self.info());
-        document.insert("paths", write_paths(&items, Form::V2));
-        let mut definitions = self.schemas(Form::V2, published.collect(), None);
-        for group_version in self.registry.group_versions() {
-            self.add_custom(Form::V2, group_version, &mut definitions);
+    /// The v2 document, which tells of everything, part by part: the name of a member and what it holds. What is large comes
+    /// in several parts of one name, one after the other, whose entries belong together; so nobody need hold all of it.
+    pub fn v2(&self, take: &mut dyn FnMut(&'static str, Value)) {
+        take("swagger", "2.0".into());
+        take("info", self.info());
+        for (_, subject) in subjects(self.registry) {
+            let items = self.paths(&subject);
+            if !items.is_empty() {
+                take("paths", write_paths(&items, Form::V2));
+            }
         }
-        document.insert("definitions", definitions);
-        document.insert("securityDefinitions", security());
+        let published = self.types.iter().filter(|(_, of)| of.published).map(|(id, _)| id);
+        take("definitions", self.schemas(Form::V2, published.collect(), None));
+        for group_version in self.registry.group_versions() {
+            for (name, schema) in custom::schemas(self.registry, group_version, Form::V2, self.descriptions) {
+                take("definitions", Value::Map([(name, schema)].into_iter().collect()));
+            }
+        }
+        take("securityDefinitions", security());
         let anyone = object([("BearerToken", Value::from(Vec::new()))]);
-        document.insert("security", vec![anyone]);
-        Value::Map(document)
+        take("security", vec![anyone].into());
     }
 
     fn info(&self) -> Value {

@@ -21,7 +21,7 @@ impl Node {
             budget: RuleBudget::default(),
             errors,
         };
-        walk.schema(self, Rules::new(self, true).as_ref(), field, 0);
+        walk.schema(self, Rules::new(self, true).as_ref(), None, field, 0);
     }
 }
 
@@ -33,25 +33,54 @@ struct Walk<'e> {
 
 impl Walk<'_> {
     /// A schema with its rules, if there are any, and all below it.
-    fn schema(&mut self, node: &Node, rules: Option<&Rules>, field: &FieldPath, depth: usize) {
+    fn schema(
+        &mut self,
+        node: &Node,
+        rules: Option<&Rules>,
+        place: Option<&Place<'_>>,
+        field: &FieldPath,
+        depth: usize,
+    ) {
         if !node.within.defaults || depth > MAX_DEPTH {
             return;
         }
+        let embedded = node.embedded.then_some(Place::Object(node));
+        let place = embedded.as_ref().or(place);
         if let Some(default) = &node.default {
-            self.default(node, rules, default, &field.child("default"));
+            self.default(node, rules, place, default, &field.child("default"));
         }
         if let Some(items) = &node.items {
             let rules = rules.and_then(Rules::items);
-            self.schema(items, rules, &field.child("items"), depth + 1);
+            let place = place.map(Place::Item);
+            self.schema(items, rules, place.as_ref(), &field.child("items"), depth + 1);
         }
         for (name, below) in &node.properties {
             let rules = rules.and_then(|rules| rules.property(name));
-            self.schema(below, rules, &field.child("properties").key(name), depth + 1);
+            let place = place.map(|place| Place::Field(place, name));
+            self.schema(
+                below,
+                rules,
+                place.as_ref(),
+                &field.child("properties").key(name),
+                depth + 1,
+            );
         }
     }
 
-    fn default(&mut self, node: &Node, rules: Option<&Rules>, default: &Value, field: &FieldPath) {
-        if node.prune(default, false, &mut Dropped::default()).is_some() {
+    fn default(
+        &mut self,
+        node: &Node,
+        rules: Option<&Rules>,
+        place: Option<&Place<'_>>,
+        default: &Value,
+        field: &FieldPath,
+    ) {
+        if let Some(faults) = place.and_then(|place| place.faults_of_metadata(default)) {
+            let why = format!("must result in valid metadata: {faults}");
+            self.errors.push(FieldError::invalid(field, default.clone(), why));
+            return;
+        }
+        if !place.is_some_and(Place::is_metadata) && node.prune(default, false, &mut Dropped::default()).is_some() {
             let why = "must not have unknown fields";
             self.errors.push(FieldError::invalid(field, default.clone(), why));
         }
@@ -64,6 +93,66 @@ impl Walk<'_> {
             // A default comes in the place of itself.
             let found = rules.validate(node, default, Some(default), false, field, &mut self.budget);
             self.errors.extend(found.errors);
+        }
+    }
+}
+
+/// Where a schema lies within that of the nearest embedded object.
+enum Place<'a> {
+    Object(&'a Node),
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>),
+}
+
+impl Place<'_> {
+    /// Whether it is the identity or the metadata of the object, or something in them.
+    fn is_metadata(&self) -> bool {
+        match self {
+            Place::Object(_) => false,
+            Place::Field(Place::Object(_), name) => matches!(*name, "apiVersion" | "kind" | "metadata"),
+            Place::Field(place, _) | Place::Item(place) => place.is_metadata(),
+        }
+    }
+
+    fn object(&self) -> &Node {
+        match self {
+            Place::Object(node) => node,
+            Place::Field(place, _) | Place::Item(place) => place.object(),
+        }
+    }
+
+    /// The object that has `value` at this place and nothing else.
+    fn around(&self, value: Value) -> Value {
+        match self {
+            Place::Object(_) => value,
+            Place::Field(place, name) => {
+                let mut object = Value::empty_map();
+                object.set_at(&[*name], value);
+                place.around(object)
+            }
+            Place::Item(place) => place.around(vec![value].into()),
+        }
+    }
+
+    /// Why an object with this default at this place would not be one, where the place is in its metadata.
+    fn faults_of_metadata(&self, default: &Value) -> Option<String> {
+        if !self.is_metadata() {
+            return None;
+        }
+        let mut object = self.around(default.clone());
+        for (name, any) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {
+            if object.get(name).is_none() {
+                object.set_at(&[name], any.into());
+            }
+        }
+        let mut faults = Vec::new();
+        self.object()
+            .validate_embedded(&object, &FieldPath::default(), &mut faults);
+        let mut texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        match texts.len() {
+            0 => None,
+            1 => texts.pop(),
+            _ => Some(format!("[{}]", texts.join(", "))),
         }
     }
 }
@@ -98,6 +187,21 @@ mod tests {
                 r#"{"type":"object","default":{"b":"c"},"properties":{"b":{"type":"string","x-kubernetes-validations":[{"rule":
                 "self == oldSelf"},{"rule":"self.size() > 1","message":"too short"}]}}}"#,
                 vec![r#"s.properties[a].default.b: Invalid value: "c": too short"#],
+            ),
+            (
+                r#"{"type":"object","x-kubernetes-embedded-resource":true,"properties":{"metadata":{"type":"object","properties":
+                {"name":{"type":"string","default":"a/b"},"labels":{"type":"object","properties":{"a":{"type":"string","default":"ok"}}}}}}}"#,
+                vec![concat!(
+                    r#"s.properties[a].properties[metadata].properties[name].default: Invalid value: "a/b": must result in valid metadata: "#,
+                    r#"metadata.name: Invalid value: "a/b": may not contain '/'"#
+                )],
+            ),
+            (
+                r#"{"type":"object","x-kubernetes-embedded-resource":true,"properties":{"kind":{"type":"string","default":""}}}"#,
+                vec![concat!(
+                    r#"s.properties[a].properties[kind].default: Invalid value: "": must result in valid metadata: "#,
+                    r#"kind: Invalid value: "": must not be empty"#
+                )],
             ),
             (
                 r#"{"type":"string","default":"long","maxLength":2,"x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#,

@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
+mod changes;
+mod definitions;
+mod ownership;
+
 use std::time::Duration;
 
 use bytes::Bytes;

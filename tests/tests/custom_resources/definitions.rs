@@ -1,0 +1,173 @@
+//! What is refused, warned of and told of definitions, beyond their schemas
+//! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>).
+
+use conformance::{Binary, Server, Target};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{
+    DEFINITION, DEFINITIONS, JSON, MERGE, WIDGETS, ask, define, definition, get, is_established, sizes, until,
+};
+
+/// Asks, and returns the texts of the warnings besides the code and the answer.
+async fn warned(
+    target: &Target,
+    method: Method,
+    path: &str,
+    sort: &str,
+    body: &Value,
+) -> (StatusCode, Vec<String>, Value) {
+    let mut connection = target.connect().await.unwrap();
+    let answer = connection
+        .open(method, path, sort, body.to_string().into())
+        .await
+        .unwrap();
+    let texts = answer.headers().get_all("warning").into_iter();
+    let texts = texts.map(|text| text.to_str().unwrap().to_owned()).collect();
+    let code = answer.status();
+    let body = http_body_util::BodyExt::collect(answer.into_body())
+        .await
+        .unwrap()
+        .to_bytes();
+    (code, texts, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn forms_of_texts_that_nobody_knows_are_warned_of() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let schema = json!({"type": "object", "properties": {
+        "a": {"type": "string", "format": "nonsense"}, "b": {"type": "array", "items": {"type": "string", "format": "nonsense"}},
+        "c": {"type": "string", "format": "date-time"}, "d": {"type": "integer", "format": "int99"}}});
+    let (code, warnings, _) = warned(&target, Method::POST, DEFINITIONS, JSON, &definition(&schema)).await;
+    assert_eq!(code, StatusCode::CREATED);
+    assert_eq!(warnings, ["299 - \"unrecognized format \\\"nonsense\\\"\""]);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, warnings, _) = warned(&target, Method::PATCH, DEFINITION, MERGE, &label).await;
+    assert_eq!((code, warnings.len()), (StatusCode::OK, 1));
+}
+
+#[tokio::test]
+async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    define(&target, &sizes()).await;
+    let bad = super::widget("one", &json!({"size": 10, "unknown": 1}));
+    let told = ["299 - \"unknown field \\\"spec.unknown\\\"\""];
+    let (code, warnings, _) = warned(&target, Method::POST, WIDGETS, JSON, &bad).await;
+    assert_eq!(
+        (code, &warnings[..]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &told.map(str::to_owned)[..])
+    );
+    let (_, mut made) = ask(&target, Method::POST, WIDGETS, JSON, &super::widget("one", &json!({}))).await;
+    made["spec"] = bad["spec"].clone();
+    let path = format!("{WIDGETS}/one");
+    let spec = json!({"spec": bad["spec"]});
+    for (method, sort, body) in [(Method::PUT, JSON, &made), (Method::PATCH, MERGE, &spec)] {
+        let (code, warnings, answer) = warned(&target, method, &path, sort, body).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert_eq!(warnings, told);
+    }
+}
+
+#[tokio::test]
+async fn generation_counts_changes_of_the_spec_and_names_are_accepted_anew() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    define(&target, &sizes()).await;
+    let patch = async |body: Value| ask(&target, Method::PATCH, DEFINITION, MERGE, &body).await.1;
+    let labelled = patch(json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(labelled["metadata"]["generation"], 1);
+    let renamed = patch(json!({"spec": {"names": {"shortNames": ["wd"], "categories": ["all"]}}})).await;
+    assert_eq!(renamed["metadata"]["generation"], 2);
+    let names = |definition: &Value| definition["status"]["acceptedNames"]["shortNames"] == json!(["wd"]);
+    let accepted = until(&target, DEFINITION, |_, definition| names(definition)).await;
+    assert_eq!(accepted["status"]["storedVersions"], json!(["v1"]));
+    let (_, discovered) = get(&target, "/apis/example.com/v1").await;
+    assert_eq!(discovered["resources"][0]["shortNames"], json!(["wd"]));
+    assert_eq!(discovered["resources"][0]["categories"], json!(["all"]));
+}
+
+#[tokio::test]
+async fn what_may_never_be_said_is_refused() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let told = async |change: &[(&str, Value)]| {
+        let mut definition = definition(&sizes());
+        for (path, value) in change {
+            *definition.pointer_mut(path).unwrap() = value.clone();
+        }
+        let (code, answer) = ask(
+            &target,
+            Method::POST,
+            &format!("{DEFINITIONS}?dryRun=All"),
+            JSON,
+            &definition,
+        )
+        .await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        answer["message"].as_str().unwrap().to_owned()
+    };
+    // A definition cannot take a built-in group.
+    let apps = [
+        ("/metadata/name", json!("widgets.apps")),
+        ("/spec/group", json!("apps")),
+    ];
+    assert!(
+        told(&apps)
+            .await
+            .ends_with("spec.group: Invalid value: \"apps\": should be a domain with at least one dot")
+    );
+    let scope = [("/spec/scope", json!("Both"))];
+    let unknown = "spec.scope: Unsupported value: \"Both\": supported values: \"Cluster\", \"Namespaced\"";
+    assert!(told(&scope).await.ends_with(unknown));
+    let mut old = definition(&sizes());
+    old["spec"]["preserveUnknownFields"] = json!(true);
+    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &old).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    let told = answer["message"].as_str().unwrap();
+    assert!(
+        told.ends_with("spec.preserveUnknownFields: Invalid value: true: must be false"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_definition_in_a_built_in_group_adds_to_it_and_takes_nothing() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let mut ingresses = definition(&sizes());
+    ingresses["metadata"] = json!({"name": "ingresses.networking.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"}});
+    ingresses["spec"]["group"] = json!("networking.k8s.io");
+    ingresses["spec"]["names"] = json!({"plural": "ingresses", "kind": "Ingress"});
+    let mut later = ingresses["spec"]["versions"][0].clone();
+    later["name"] = json!("v9");
+    later["storage"] = json!(false);
+    ingresses["spec"]["versions"].as_array_mut().unwrap().push(later);
+    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &ingresses).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    let path = format!("{DEFINITIONS}/ingresses.networking.k8s.io");
+    until(&target, &path, |_, definition| is_established(definition)).await;
+    let (_, list) = get(&target, "/apis/networking.k8s.io/v1/ingresses").await;
+    assert_eq!(list["apiVersion"], "networking.k8s.io/v1");
+    assert_eq!(
+        get(&target, "/apis/networking.k8s.io/v9/ingresses").await.0,
+        StatusCode::OK
+    );
+    let made = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "a"},
+        "spec": {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}});
+    let (code, answer) = ask(
+        &target,
+        Method::POST,
+        "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+        JSON,
+        &made,
+    )
+    .await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    assert_eq!(
+        answer["spec"]["defaultBackend"]["service"]["name"], "a",
+        "the built-in kind stays what it is"
+    );
+}

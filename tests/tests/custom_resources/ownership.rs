@@ -1,0 +1,302 @@
+//! Server-Side Apply on custom resources: who owns what by the markers of the schema, when the schema changes, across
+//! versions, and in status and scale (<https://kubernetes.io/docs/reference/using-api/server-side-apply/>).
+
+use conformance::{Binary, Server, Target};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{APPLY, DEFINITION, DEFINITIONS, JSON, MERGE, WIDGETS, ask, get, is_established, until, widget};
+
+fn version(name: &str, storage: bool, spec: &Value) -> Value {
+    json!({
+        "name": name, "served": true, "storage": storage,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}},
+    })
+}
+
+async fn start(versions: &[Value]) -> (Server, Target) {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": versions},
+    });
+    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &definition).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    until(&target, DEFINITION, |_, definition| is_established(definition)).await;
+    (server, target)
+}
+
+async fn change(target: &Target, versions: &[Value]) {
+    let patch = json!({"spec": {"versions": versions}});
+    let (code, answer) = ask(target, Method::PATCH, DEFINITION, MERGE, &patch).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+}
+
+async fn apply(target: &Target, path: &str, manager: &str, body: &Value) -> (StatusCode, Value) {
+    let path = format!(
+        "{path}{}fieldManager={manager}",
+        if path.contains('?') { '&' } else { '?' }
+    );
+    ask(target, Method::PATCH, &path, APPLY, body).await
+}
+
+async fn applied(target: &Target, path: &str, manager: &str, body: &Value) -> Value {
+    let (code, object) = apply(target, path, manager, body).await;
+    assert!(code.is_success(), "{object}");
+    object
+}
+
+/// Who owns what: `MANAGER VERSION SUBRESOURCE` and the fields, in the order of the object.
+fn owners(object: &Value) -> Vec<(String, Value)> {
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let owner = |entry: &Value| {
+        let text = |name: &str| entry[name].as_str().unwrap_or_default();
+        let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
+        let who = format!("{} {version} {}", text("manager"), text("subresource"));
+        (who.trim_end().to_owned(), entry["fieldsV1"]["f:spec"].clone())
+    };
+    entries.iter().map(owner).collect()
+}
+
+fn items(markers: &Value) -> Value {
+    let mut list = json!({"type": "array", "items": {"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string"}, "value": {"type": "string"}}}});
+    for (name, value) in markers.as_object().unwrap() {
+        list[name] = value.clone();
+    }
+    list
+}
+
+fn by_name() -> Value {
+    items(&json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}))
+}
+
+fn pair(map_type: &str) -> Value {
+    json!({"type": "object", "x-kubernetes-map-type": map_type, "properties": {
+        "a": {"type": "string"}, "b": {"type": "string"}}})
+}
+
+#[tokio::test]
+async fn lists_without_markers_have_one_owner_and_maps_one_for_each_key() {
+    let any = json!({"l": items(&json!({})), "m": {"type": "object", "additionalProperties": {"type": "string"}}});
+    let (_server, target) = start(&[version("v1", true, &any)]).await;
+    let path = format!("{WIDGETS}/one");
+    let made = applied(
+        &target,
+        &path,
+        "a",
+        &widget("one", &json!({"l": [{"name": "x"}], "m": {"k": "1"}})),
+    )
+    .await;
+    assert_eq!(
+        owners(&made),
+        [("a v1".to_owned(), json!({"f:l": {}, "f:m": {"f:k": {}}}))]
+    );
+    let other = widget("one", &json!({"l": [{"name": "y"}], "m": {"q": "2"}}));
+    let (code, refused) = apply(&target, &path, "b", &other).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 1 conflict: conflict with \"a\": .spec.l"
+    );
+    let forced = applied(&target, &format!("{path}?force=true"), "b", &other).await;
+    assert_eq!(forced["spec"], json!({"l": [{"name": "y"}], "m": {"k": "1", "q": "2"}}));
+    assert_eq!(
+        owners(&forced),
+        [
+            ("a v1".to_owned(), json!({"f:m": {"f:k": {}}})),
+            ("b v1".to_owned(), json!({"f:l": {}, "f:m": {"f:q": {}}})),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn sets_and_lists_by_key_are_shared_item_by_item() {
+    let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
+    let (_server, target) = start(&[version("v1", true, &json!({"s": set, "l": by_name()}))]).await;
+    let path = format!("{WIDGETS}/one");
+    let of = |set: &[&str], names: &[&str]| {
+        let items: Vec<Value> = names.iter().map(|name| json!({"name": name, "value": "1"})).collect();
+        widget("one", &json!({"s": set, "l": items}))
+    };
+    applied(&target, &path, "a", &of(&["p", "q"], &["x"])).await;
+    let both = applied(&target, &path, "b", &of(&["q", "r"], &["y"])).await;
+    assert_eq!(both["spec"]["s"], json!(["p", "q", "r"]));
+    let item = json!({".": {}, "f:name": {}, "f:value": {}});
+    assert_eq!(
+        owners(&both)[1].1,
+        json!({"f:s": {"v:\"q\"": {}, "v:\"r\"": {}}, "f:l": {"k:{\"name\":\"y\"}": item}})
+    );
+    // What one leaves out and nobody else wants goes.
+    let less = applied(&target, &path, "a", &of(&["q"], &[])).await;
+    assert_eq!(
+        less["spec"],
+        json!({"s": ["q", "r"], "l": [{"name": "y", "value": "1"}]})
+    );
+    let (code, refused) = apply(&target, &path, "a", &of(&["q", "q"], &[])).await;
+    assert!(!code.is_success(), "{refused}");
+}
+
+#[tokio::test]
+async fn what_becomes_granular_is_treated_as_if_it_always_had_been() {
+    let before = json!({"l": items(&json!({})), "o": pair("atomic")});
+    let after = json!({"l": by_name(), "o": pair("granular")});
+    let (_server, target) = start(&[version("v1", true, &before)]).await;
+    let path = format!("{WIDGETS}/one");
+    let whole = widget(
+        "one",
+        &json!({"l": [{"name": "x", "value": "1"}], "o": {"a": "1", "b": "2"}}),
+    );
+    applied(&target, &path, "a", &whole).await;
+    change(&target, &[version("v1", true, &after)]).await;
+    // The former owner has the list and the map, and nothing in them.
+    let part = widget("one", &json!({"l": [{"name": "y"}], "o": {"a": "9"}}));
+    let both = applied(&target, &path, "b", &part).await;
+    assert_eq!(
+        both["spec"],
+        json!({"l": [{"name": "x", "value": "1"}, {"name": "y"}], "o": {"a": "9", "b": "2"}})
+    );
+    assert_eq!(owners(&both)[0], ("a v1".to_owned(), json!({"f:l": {}, "f:o": {}})));
+    let again = applied(
+        &target,
+        &path,
+        "a",
+        &widget("one", &json!({"l": [{"name": "x", "value": "2"}]})),
+    )
+    .await;
+    let item = json!({".": {}, "f:name": {}, "f:value": {}});
+    let a = owners(&again).into_iter().find(|(who, _)| who == "a v1").unwrap();
+    assert_eq!(a.1, json!({"f:l": {"k:{\"name\":\"x\"}": item}}));
+}
+
+#[tokio::test]
+async fn what_becomes_atomic_belongs_to_all_who_had_a_part_of_it() {
+    let before = json!({"l": by_name(), "o": pair("granular")});
+    let after = json!({"l": items(&json!({})), "o": pair("atomic")});
+    let (_server, target) = start(&[version("v1", true, &before)]).await;
+    let path = format!("{WIDGETS}/one");
+    let of_a = widget("one", &json!({"l": [{"name": "x"}], "o": {"a": "1"}}));
+    applied(&target, &path, "a", &of_a).await;
+    applied(
+        &target,
+        &path,
+        "b",
+        &widget("one", &json!({"l": [{"name": "y"}], "o": {"b": "1"}})),
+    )
+    .await;
+    change(&target, &[version("v1", true, &after)]).await;
+    let (code, refused) = apply(&target, &path, "a", &of_a).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 2 conflicts: conflicts with \"b\":\n- .spec.l\n- .spec.o"
+    );
+    let forced = applied(&target, &format!("{path}?force=true"), "a", &of_a).await;
+    assert_eq!(forced["spec"], of_a["spec"]);
+    assert_eq!(owners(&forced), [("a v1".to_owned(), json!({"f:l": {}, "f:o": {}}))]);
+}
+
+#[tokio::test]
+async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
+    let text = json!({"type": "string"});
+    let (first, second) = (json!({"a": text, "old": text}), json!({"a": text, "new": text}));
+    let (_server, target) = start(&[version("v1", true, &first), version("v2", false, &second)]).await;
+    let (one, two) = (
+        format!("{WIDGETS}/one"),
+        format!("{WIDGETS}/one").replace("/v1/", "/v2/"),
+    );
+    let at_two = |spec: Value| {
+        let mut object = widget("one", &spec);
+        object["apiVersion"] = json!("example.com/v2");
+        object
+    };
+    applied(&target, &one, "a", &widget("one", &json!({"a": "1", "old": "x"}))).await;
+    let both = applied(&target, &two, "b", &at_two(json!({"a": "1"}))).await;
+    let who = |object: &Value| owners(object).into_iter().map(|(who, _)| who).collect::<Vec<_>>();
+    assert_eq!(
+        who(&both)
+            .iter()
+            .filter(|who| ["a v1", "b v2"].contains(&who.as_str()))
+            .count(),
+        2
+    );
+    // Conflicts are found whatever version they are in.
+    let (code, _) = apply(&target, &two, "c", &at_two(json!({"a": "2"}))).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    // Who applies in another version gives up what that does not have.
+    let moved = applied(&target, &two, "a", &at_two(json!({"a": "1"}))).await;
+    assert_eq!(who(&moved).iter().filter(|who| who.ends_with("v2")).count(), 2);
+    assert_eq!(get(&target, &one).await.1["spec"], json!({"a": "1"}));
+
+    applied(&target, &one, "late", &widget("one", &json!({"old": "y"}))).await;
+    change(&target, &[version("v1", false, &first), version("v2", true, &second)]).await;
+    let status = json!({"status": {"storedVersions": ["v2"]}});
+    let (code, answer) = ask(&target, Method::PATCH, &format!("{DEFINITION}/status"), MERGE, &status).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    change(&target, &[version("v2", true, &second)]).await;
+    assert_eq!(get(&target, &one).await.0, StatusCode::NOT_FOUND);
+    assert!(
+        who(&get(&target, &two).await.1).contains(&"late v1".to_owned()),
+        "a read changes nothing"
+    );
+    let written = json!({"spec": {"new": "z"}});
+    let (code, written) = ask(&target, Method::PATCH, &two, MERGE, &written).await;
+    assert_eq!(code, StatusCode::OK, "{written}");
+    assert!(who(&written).iter().all(|who| who.ends_with("v2")), "{written}");
+}
+
+#[tokio::test]
+async fn status_and_scale_have_owners_of_their_own() {
+    let number = json!({"type": "integer"});
+    let mut versions = version("v1", true, &json!({"replicas": number, "color": {"type": "string"}}));
+    versions["schema"]["openAPIV3Schema"]["properties"]["status"] =
+        json!({"type": "object", "properties": {"replicas": number}});
+    versions["subresources"] = json!({"status": {},
+        "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
+    let (_server, target) = start(&[versions]).await;
+    let path = format!("{WIDGETS}/one");
+    let mut sent = widget("one", &json!({"replicas": 1}));
+    sent["status"] = json!({"replicas": 7});
+    let made = applied(&target, &path, "a", &sent).await;
+    assert_eq!(made["status"], Value::Null);
+    assert_eq!(owners(&made), [("a v1".to_owned(), json!({"f:replicas": {}}))]);
+
+    sent["spec"]["replicas"] = json!(55);
+    let reported = applied(&target, &format!("{path}/status"), "controller", &sent).await;
+    assert_eq!(
+        (&reported["spec"]["replicas"], &reported["status"]["replicas"]),
+        (&json!(1), &json!(7))
+    );
+    assert!(owners(&reported).contains(&("controller v1 status".to_owned(), Value::Null)));
+
+    let scale =
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "one"}, "spec": {"replicas": 2}});
+    let (code, refused) = apply(&target, &format!("{path}/scale"), "scaler", &scale).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 1 conflict: conflict with \"a\": .spec.replicas"
+    );
+    let address = format!("{path}/scale?fieldManager=scaler");
+    let (code, scaled) = ask(
+        &target,
+        Method::PATCH,
+        &address,
+        MERGE,
+        &json!({"spec": {"replicas": 4}}),
+    )
+    .await;
+    assert_eq!((code, &scaled["status"]["replicas"]), (StatusCode::OK, &json!(7)));
+    let now = get(&target, &path).await.1;
+    assert!(owners(&now).contains(&("scaler v1 scale".to_owned(), json!({"f:replicas": {}}))));
+    // Who scales has taken the number from who applied it, as the documentation of horizontal scaling has it.
+    let (code, refused) = apply(&target, &path, "a", &widget("one", &json!({"replicas": 1}))).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    let told = "Apply failed with 1 conflict: conflict with \"scaler\" with subresource \"scale\" using example.com/v1: .spec.replicas";
+    assert_eq!(refused["message"], told);
+    let without = applied(&target, &path, "a", &widget("one", &json!({"color": "red"}))).await;
+    assert_eq!(without["spec"], json!({"replicas": 4, "color": "red"}));
+}
