@@ -202,8 +202,8 @@ async fn what_becomes_atomic_belongs_to_all_who_had_a_part_of_it() {
 #[tokio::test]
 async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
     let text = json!({"type": "string"});
-    let (first, second) = (json!({"a": text, "old": text}), json!({"a": text, "new": text}));
-    let (_server, target) = start(&[version("v1", true, &first), version("v2", false, &second)]).await;
+    let spec = json!({"a": text, "b": text});
+    let (_server, target) = start(&[version("v1", true, &spec), version("v2", false, &spec)]).await;
     let (one, two) = (
         format!("{WIDGETS}/one"),
         format!("{WIDGETS}/one").replace("/v1/", "/v2/"),
@@ -213,7 +213,7 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
         object["apiVersion"] = json!("example.com/v2");
         object
     };
-    applied(&target, &one, "a", &widget("one", &json!({"a": "1", "old": "x"}))).await;
+    applied(&target, &one, "a", &widget("one", &json!({"a": "1", "b": "x"}))).await;
     let both = applied(&target, &two, "b", &at_two(json!({"a": "1"}))).await;
     let who = |object: &Value| owners(object).into_iter().map(|(who, _)| who).collect::<Vec<_>>();
     assert_eq!(
@@ -226,23 +226,23 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
     // Conflicts are found whatever version they are in.
     let (code, _) = apply(&target, &two, "c", &at_two(json!({"a": "2"}))).await;
     assert_eq!(code, StatusCode::CONFLICT);
-    // Who applies in another version gives up what that does not have.
+    // Who applies in another version moves there, and gives up what is left out.
     let moved = applied(&target, &two, "a", &at_two(json!({"a": "1"}))).await;
     assert_eq!(who(&moved).iter().filter(|who| who.ends_with("v2")).count(), 2);
     assert_eq!(get(&target, &one).await.1["spec"], json!({"a": "1"}));
 
-    applied(&target, &one, "late", &widget("one", &json!({"old": "y"}))).await;
-    change(&target, &[version("v1", false, &first), version("v2", true, &second)]).await;
+    applied(&target, &one, "late", &widget("one", &json!({"b": "y"}))).await;
+    change(&target, &[version("v1", false, &spec), version("v2", true, &spec)]).await;
     let status = json!({"status": {"storedVersions": ["v2"]}});
     let (code, answer) = ask(&target, Method::PATCH, &format!("{DEFINITION}/status"), MERGE, &status).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
-    change(&target, &[version("v2", true, &second)]).await;
+    change(&target, &[version("v2", true, &spec)]).await;
     assert_eq!(get(&target, &one).await.0, StatusCode::NOT_FOUND);
     assert!(
         who(&get(&target, &two).await.1).contains(&"late v1".to_owned()),
         "a read changes nothing"
     );
-    let written = json!({"spec": {"new": "z"}});
+    let written = json!({"spec": {"b": "z"}});
     let (code, written) = ask(&target, Method::PATCH, &two, MERGE, &written).await;
     assert_eq!(code, StatusCode::OK, "{written}");
     assert!(who(&written).iter().all(|who| who.ends_with("v2")), "{written}");
