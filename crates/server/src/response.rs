@@ -114,6 +114,7 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
         _ => document(messages, code, representation, &error.document()),
     };
     let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
+    add_warnings(response.headers_mut(), &error.status().warnings);
     let details = error.status().details.as_ref();
     let retry_after = details.map_or(0, |details| details.retry_after_seconds);
     if retry_after > 0 {
