@@ -34,8 +34,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         say("traces: passed over, there is no shared folder");
         return Ok(());
     };
-    // No controller filled aggregated roles or counted for quotas where the exchanges were recorded.
-    let controllers = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller";
+    // No controller filled aggregated roles, counted for quotas or checked policies where the exchanges were recorded.
+    let controllers = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
+                       -validatingadmissionpolicy-status-controller";
     let mut server = Server::start(&Binary::release()?, &[controllers])?;
     let mut passing = BTreeSet::new();
     for (suite, jobs) in SUITES {

@@ -16,6 +16,7 @@ mod definitions;
 mod garbage;
 mod namespace;
 mod namespaced_default;
+mod policy_status;
 mod queue;
 mod quota;
 mod reconcile;
@@ -43,7 +44,7 @@ pub struct Surroundings {
 }
 
 /// All controllers.
-const CONTROLLERS: [Controller; 6] = [
+const CONTROLLERS: [Controller; 7] = [
     Controller {
         name: namespace::NAME,
         by_default: true,
@@ -77,6 +78,11 @@ const CONTROLLERS: [Controller; 6] = [
             let authorities = namespaced_default::root_ca(&surroundings.root_ca);
             Box::pin(namespaced_default::run(client, authorities))
         },
+    },
+    Controller {
+        name: policy_status::NAME,
+        by_default: true,
+        run: |client, _| Box::pin(policy_status::run(client)),
     },
 ];
 

@@ -154,3 +154,61 @@ fn validate_expression(expression: &Field<'_, '_>, expected: Type, compiler: &mu
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const FINE: &str = "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: a}, spec: {\
+        matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}, \
+        reinvocationPolicy: Never, mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{}'}}]}}";
+
+    fn errors(from: &str, to: &str) -> Vec<String> {
+        assert!(FINE.contains(from), "{from}");
+        Harness::new().errors(&FINE.replace(from, to))
+    }
+
+    #[test]
+    fn a_mutation_has_what_its_sort_asks_for_and_nothing_else() {
+        assert_eq!(Harness::new().errors(FINE), Vec::<String>::new());
+        assert_eq!(
+            errors("'Object{}'", "' 1 '"),
+            [
+                "spec.mutations[0].applyConfiguration.expression: Invalid value: \"1\": must evaluate to Object but got int"
+            ]
+        );
+        assert_eq!(
+            errors("'Object{}'", "' '"),
+            ["spec.mutations[0].applyConfiguration.expression: Required value"]
+        );
+        assert_eq!(
+            errors("patchType: ApplyConfiguration", "patchType: JSONPatch"),
+            [
+                "spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch",
+                "spec.mutations[0].applyConfiguration: Invalid value: \"{applyConfiguration}\": must not be specified when patchType is JSONPatch",
+            ]
+        );
+        let told = errors(
+            "'Object{}'",
+            "'variables.x'}}], variables: [{name: x, expression: 'Object{}'",
+        );
+        assert!(
+            told[0].starts_with("spec.variables[0].expression: Invalid value"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_deleted_cannot_be_changed() {
+        assert_eq!(
+            errors("[CREATE]", "[DELETE]"),
+            [
+                "spec.matchConstraints.resourceRules.operations: Unsupported value: \"DELETE\": supported values: \"*\", \"CONNECT\", \"CREATE\", \"UPDATE\""
+            ]
+        );
+        assert_eq!(
+            errors("reinvocationPolicy: Never, ", ""),
+            ["spec.reinvocationPolicy: Required value"]
+        );
+    }
+}

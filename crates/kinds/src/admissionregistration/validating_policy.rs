@@ -204,3 +204,137 @@ fn validate_status(object: &Value) -> Errors {
     }
     errors
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const FINE: &str = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: a}, spec: {\
+        matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}, \
+        validations: [{expression: 'true'}]}}";
+    const BINDING: &str = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: a}, \
+        spec: {policyName: p, validationActions: [Deny]}}";
+
+    fn errors(from: &str, to: &str) -> Vec<String> {
+        assert!(FINE.contains(from), "{from}");
+        Harness::new().errors(&FINE.replace(from, to))
+    }
+
+    #[test]
+    fn expressions_must_compile_to_what_their_place_takes() {
+        assert_eq!(Harness::new().errors(FINE), Vec::<String>::new());
+        assert_eq!(
+            errors("'true'", "object.x, messageExpression: '1', message: ' '"),
+            [
+                "spec.validations[0].expression: Invalid value: \"object.x\": must evaluate to bool but got dyn",
+                "spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
+                "spec.validations[0].message: Invalid value: \" \": message must be non-empty if specified",
+            ]
+        );
+        let told = errors(
+            "'true'",
+            "authorizer.path('/x').check('get').allowed(), messageExpression: string(authorizer)",
+        );
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("messageExpression") && told[0].contains("undeclared reference to 'authorizer'"));
+        let told = errors("'true'", "params == null");
+        assert!(told[0].contains("undeclared reference to 'params'"), "{told:?}");
+    }
+
+    #[test]
+    fn variables_are_seen_by_what_comes_after_them() {
+        let variables = "validations: [{expression: variables.b == 1}], variables: [{name: a, expression: '1'}, {name: b, expression: variables.a}]";
+        assert_eq!(
+            errors("validations: [{expression: 'true'}]", variables),
+            Vec::<String>::new()
+        );
+        let told = errors(
+            "validations: [{expression: 'true'}]",
+            "validations: [{expression: 'true'}], variables: [{name: a-b, expression: variables.b}, {name: b, expression: ''}, {expression: '1'}]",
+        );
+        assert_eq!(
+            told[0],
+            "spec.variables[0].name: Invalid value: \"a-b\": name is not a valid CEL identifier"
+        );
+        assert!(
+            told[1].starts_with("spec.variables[0].expression: Invalid value: \"variables.b\": compilation failed:")
+        );
+        assert_eq!(
+            told[2],
+            "spec.variables[1].expression: Required value: expression is not specified"
+        );
+        assert_eq!(told[3], "spec.variables[2].name: Required value: name is not specified");
+        let condition = "validations: [{expression: 'true'}], variables: [{name: a, expression: '1'}], matchConditions: [{name: c, expression: variables.a == 1}]";
+        let told = errors("validations: [{expression: 'true'}]", condition);
+        assert!(told[0].contains("undeclared reference to 'variables'"), "{told:?}");
+    }
+
+    #[test]
+    fn kinds_of_parameters_and_annotations_have_forms() {
+        assert_eq!(
+            errors(
+                "validations:",
+                "paramKind: {apiVersion: a/b/c, kind: A_B}, validations:"
+            ),
+            [
+                "spec.paramKind.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
+                "spec.paramKind.kind: Invalid value: \"A_B\": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+            ]
+        );
+        assert_eq!(
+            errors(
+                "validations:",
+                "auditAnnotations: [{key: k, valueExpression: ''}, {key: k, valueExpression: \"'x'\"}], validations:"
+            ),
+            [
+                "spec.auditAnnotations[0].valueExpression: Required value: valueExpression is not specified",
+                "spec.auditAnnotations[1].key: Duplicate value: \"k\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn constraints_are_checked() {
+        assert_eq!(
+            errors("resources: [pods]", "resources: [pods], resourceNames: [a/b, c, c]"),
+            [
+                "spec.matchConstraints.resourceRules[0].resourceNames[0]: Invalid value: \"a/b\": may not contain '/'",
+                "spec.matchConstraints.resourceRules[0].resourceNames[2]: Duplicate value: \"c\"",
+            ]
+        );
+        assert_eq!(
+            errors("matchConstraints: {", "matchConstraints: {matchPolicy: Odd, "),
+            [
+                "spec.matchConstraints.matchPolicy: Unsupported value: \"Odd\": supported values: \"Equivalent\", \"Exact\""
+            ]
+        );
+    }
+
+    #[test]
+    fn a_binding_chooses_parameters_and_what_comes_of_failures() {
+        let errors = |from: &str, to: &str| Harness::new().errors(&BINDING.replace(from, to));
+        assert_eq!(errors("", ""), Vec::<String>::new());
+        assert_eq!(
+            errors("[Deny]", "[Deny, Odd, Deny]"),
+            [
+                "spec.validationActions[1]: Unsupported value: \"Odd\": supported values: \"Audit\", \"Deny\", \"Warn\"",
+                "spec.validationActions[2]: Duplicate value: \"Deny\"",
+            ]
+        );
+        assert_eq!(
+            errors(
+                "policyName: p",
+                "policyName: p, paramRef: {name: a, selector: {}, parameterNotFoundAction: Odd}"
+            ),
+            [
+                "spec.paramRef.name: Forbidden: name and selector are mutually exclusive",
+                "spec.paramRef.selector: Forbidden: name and selector are mutually exclusive",
+                "spec.paramRef.parameterNotFoundAction: Unsupported value: \"Odd\": supported values: \"Deny\", \"Allow\"",
+            ]
+        );
+        assert_eq!(
+            errors("policyName: p", "policyName: p, matchResources: {matchPolicy: Odd}"),
+            ["spec.matchResouces.matchPolicy: Unsupported value: \"Odd\": supported values: \"Equivalent\", \"Exact\""]
+        );
+    }
+}

@@ -4,13 +4,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, qualified_name};
+use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::client_config;
+use super::policy::validate_conditions;
 use super::rules::validate_rule;
+use crate::policies::environment::Compiler;
 use crate::validation::{Errors, optional_one_of, report};
 use crate::webhooks::{Sort, Webhooks};
 
@@ -88,7 +90,11 @@ fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {
     }
     client_config::validate(&webhook.child("clientConfig"), errors);
     optional_one_of(&webhook.child("reinvocationPolicy"), &["IfNeeded", "Never"], errors);
-    validate_conditions(&webhook.child("matchConditions"), errors);
+    let conditions = webhook.child("matchConditions");
+    if !conditions.is_empty() {
+        let nothing = Value::empty_map();
+        validate_conditions(&conditions, &mut Compiler::of(&Field::root(&nothing)), errors);
+    }
     validate_review_versions(&webhook.child("admissionReviewVersions"), errors);
 }
 
@@ -111,30 +117,6 @@ fn validate_review_versions(versions: &Field<'_, '_>, errors: &mut Errors) {
     {
         let detail = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
         errors.push(versions.invalid(detail));
-    }
-}
-
-const CONDITIONS: usize = 64;
-
-fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
-    if conditions.len() > CONDITIONS {
-        errors.push(conditions.too_many(CONDITIONS));
-    }
-    let mut names = HashSet::new();
-    for condition in conditions.items() {
-        let expression = condition.child("expression");
-        if expression.text().trim().is_empty() {
-            errors.push(expression.required(""));
-        }
-        let name = condition.child("name");
-        if name.text().is_empty() {
-            errors.push(name.required(""));
-            continue;
-        }
-        report(&name, qualified_name(name.text()), errors);
-        if !names.insert(name.text()) {
-            errors.push(name.duplicate());
-        }
     }
 }
 
@@ -173,6 +155,27 @@ mod tests {
                 "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": must start with a '/'",
                 "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": segment[0] may not be empty",
                 "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": segment[1] may not be empty",
+            ]
+        );
+    }
+
+    #[test]
+    fn match_conditions_must_compile() {
+        let told = errors(
+            "sideEffects: None",
+            "sideEffects: None, matchConditions: [{name: a, expression: ' object.x == '}, {name: a, expression: request.name}]",
+        );
+        assert!(
+            told[0].starts_with(
+                "webhooks[0].matchConditions[0].expression: Invalid value: \"object.x ==\": compilation failed:"
+            ),
+            "{told:?}"
+        );
+        assert_eq!(
+            told[1..],
+            [
+                "webhooks[0].matchConditions[1].expression: Invalid value: \"request.name\": must evaluate to bool but got string",
+                "webhooks[0].matchConditions[1].name: Duplicate value: \"a\"",
             ]
         );
     }

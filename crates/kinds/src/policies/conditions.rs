@@ -3,9 +3,13 @@
 
 use holdfast_cel::{Activation, Budget, limits};
 use holdfast_resource::Field;
+use holdfast_value::Value;
 
+use super::Needs;
 use super::environment::Compiler;
-use super::expression::Expression;
+use super::expression::{Expression, Failure};
+use super::request::{Request, Scene};
+use crate::webhooks::matching::Invocation;
 
 /// The match conditions of a policy or a webhook.
 #[derive(Debug, Default)]
@@ -37,7 +41,7 @@ impl Conditions {
             match condition.evaluate(activation, &mut budget) {
                 Ok(value) if value.as_bool() == Some(false) => return Ok(false),
                 Ok(_) => {}
-                Err(failure @ super::expression::Failure::OutOfBudget) => return Err(failure.message()),
+                Err(failure @ Failure::OutOfBudget) => return Err(failure.message()),
                 Err(failure) => failures.push(failure.message()),
             }
         }
@@ -54,6 +58,49 @@ impl Conditions {
                 Err(format!("[{}]", failures.join(", ")))
             }
         }
+    }
+}
+
+/// The match conditions of a webhook.
+#[derive(Debug)]
+pub struct Gate {
+    conditions: Conditions,
+    blank: Activation,
+    needs: Needs,
+}
+
+impl Gate {
+    /// Compiles the conditions in the list here.
+    pub fn compile(conditions: &Field<'_, '_>) -> Self {
+        let nothing = Value::empty_map();
+        let mut compiler = Compiler::of(&Field::root(&nothing));
+        let conditions = Conditions::compile(conditions, &mut compiler);
+        let (blank, _, needs) = compiler.finish();
+        Self {
+            conditions,
+            blank,
+            needs,
+        }
+    }
+
+    /// Whether all writes go through.
+    pub fn is_open(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Whether a write goes through, which would make the object be `object`.
+    ///
+    /// # Errors
+    /// Why it cannot be said.
+    pub fn admits(
+        &self,
+        request: &Request<'_>,
+        invocation: &Invocation,
+        object: Option<&Value>,
+    ) -> Result<bool, String> {
+        let scene = Scene::new(request);
+        let activation = scene.activation(&self.blank, self.needs, invocation, object, None)?;
+        self.conditions.hold(&activation)
     }
 }
 

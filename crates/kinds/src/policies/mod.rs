@@ -21,6 +21,9 @@ pub mod mutating;
 pub mod parameters;
 pub mod request;
 pub mod rounds;
+#[cfg(test)]
+mod tests;
+pub mod type_checking;
 pub mod validating;
 
 use std::fmt;

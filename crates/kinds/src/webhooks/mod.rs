@@ -20,6 +20,7 @@ use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_value::{SmolStr, Value};
 
+use crate::policies::conditions::Gate;
 pub use client_config::{Address, Authorities, ClientConfig, authorities_fault};
 pub use matching::Rule;
 pub use review::ReviewVersion;
@@ -49,7 +50,7 @@ pub struct Hooks {
 }
 
 /// A webhook of a configuration.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Webhook {
     /// The name, which refusals name.
     pub name: SmolStr,
@@ -71,6 +72,8 @@ pub struct Webhook {
     pub reinvoked: bool,
     /// The version of the reviews that it takes.
     pub review_version: ReviewVersion,
+    /// Which of the writes that the rest names it wants to hear of.
+    pub gate: Gate,
 }
 
 impl Webhooks {
@@ -166,6 +169,7 @@ impl Webhook {
             timeout: Duration::from_secs(seconds.unwrap_or(10)),
             reinvoked: webhook.child("reinvocationPolicy").text() == "IfNeeded",
             review_version: versions.next().unwrap_or(ReviewVersion::V1),
+            gate: Gate::compile(&webhook.child("matchConditions")),
         }
     }
 }

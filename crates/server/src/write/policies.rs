@@ -120,7 +120,8 @@ impl Pipeline<'_> {
             || self.is_of_server()
     }
 
-    fn policy_request<'b>(&'b self, asked: &'b Asked<'_>, old: Option<&'b Value>) -> Request<'b> {
+    /// The write as policies and match conditions see it.
+    pub(super) fn policy_request<'b>(&'b self, asked: &'b Asked<'_>, old: Option<&'b Value>) -> Request<'b> {
         Request {
             registry: &self.target.registry,
             resource: self.resource(),

@@ -205,8 +205,20 @@ impl Pipeline<'_> {
         let Some(invocation) = invocation.filter(|_| webhook.selects(object, old)) else {
             return Ok(None);
         };
-        let in_namespace = webhook.namespaces.is_empty() || self.selects_namespace(webhook, asked, object)?;
-        Ok(in_namespace.then_some(invocation))
+        if !webhook.namespaces.is_empty() && !self.selects_namespace(webhook, asked, object)? {
+            return Ok(None);
+        }
+        if webhook.gate.is_open() {
+            return Ok(Some(invocation));
+        }
+        match webhook
+            .gate
+            .admits(&self.policy_request(asked, old), &invocation, object)
+        {
+            Ok(admitted) => Ok(admitted.then_some(invocation)),
+            Err(_) if webhook.fails_open => Ok(None),
+            Err(why) => Err(ApiError::forbidden(&resource.group_resource(), asked.name, why)),
+        }
     }
 
     fn selects_namespace(

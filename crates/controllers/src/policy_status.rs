@@ -1,0 +1,93 @@
+//! The status of ValidatingAdmissionPolicies tells what is wrong with their expressions for the kinds that they name
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#type-checking>).
+
+use std::sync::Arc;
+
+use holdfast_kinds::policies::type_checking::TypeChecker;
+use holdfast_kinds::tables;
+use holdfast_resource::Resource;
+use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
+use holdfast_server::negotiation::PatchType;
+use holdfast_value::{SmolStr, Value};
+
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+
+/// The name of this controller, and of its field manager.
+pub(crate) const NAME: &str = "validatingadmissionpolicy-status-controller";
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let Some(policies) = client.resource("admissionregistration.k8s.io", "validatingadmissionpolicies") else {
+        return;
+    };
+    let types = match tables::types() {
+        Ok(types) => Arc::new(types),
+        Err(error) => {
+            tracing::error!(%error, "the table of types cannot be read");
+            return;
+        }
+    };
+    let controller = PolicyStatus {
+        client: client.clone(),
+        policies,
+        checker: TypeChecker::new(types),
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct PolicyStatus {
+    client: Client,
+    policies: Arc<Resource>,
+    checker: TypeChecker,
+}
+
+impl Reconcile for PolicyStatus {
+    type Item = SmolStr;
+    type Outcome = ();
+
+    const NAME: &'static str = NAME;
+    const PARALLEL: usize = 1;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        client.watch(&self.policies)
+    }
+
+    fn seen(&mut self, policy: &Object, queue: &mut Queue<SmolStr>) {
+        queue.push(policy.name().into());
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        if !change.is_removal() {
+            queue.push(change.current().name().into());
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
+        let policy = self.client.get(&self.policies, "", name)?.tree();
+        let number = |path: &[&str]| policy.at(path).and_then(Value::as_i64).unwrap_or_default();
+        let generation = number(&["metadata", "generation"]);
+        if generation <= number(&["status", "observedGeneration"]) {
+            return None;
+        }
+        let warnings = self.checker.warnings(&policy, &self.client.registry());
+        let mut configuration = Value::empty_map();
+        configuration.set_at(&["apiVersion"], "admissionregistration.k8s.io/v1".into());
+        configuration.set_at(&["kind"], "ValidatingAdmissionPolicy".into());
+        configuration.set_at(&["metadata", "name"], name.clone().into());
+        configuration.set_at(&["status", "observedGeneration"], Value::Int(generation));
+        configuration.set_at(&["status", "typeChecking"], Value::empty_map());
+        if !warnings.is_empty() {
+            configuration.set_at(&["status", "typeChecking", "expressionWarnings"], warnings.into());
+        }
+        let path = path_of(&self.policies, "", name)?;
+        let client = self.client.clone();
+        Some(Box::pin(async move {
+            let path = format!("{path}/status?fieldManager={NAME}&force=true");
+            match client.patch(&path, PatchType::Apply, &configuration).await {
+                Err(error) if !error.is_not_found() => Err(error),
+                _ => Ok(()),
+            }
+        }))
+    }
+}

@@ -1,0 +1,530 @@
+//! Policies at work without a server: what they see and what they say.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use holdfast_resource::access::{AlwaysAllow, Authorizer, User};
+use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
+use holdfast_value::{Limits, Value, yaml};
+
+use super::mutating::{self, Shapes};
+use super::request::Request;
+use super::rounds::Rounds;
+use super::validating::{self, Verdict};
+use super::{Check, Policies};
+
+fn parse(text: &str) -> Value {
+    yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+}
+
+/// Policies, and the objects that they may look up.
+struct World {
+    registry: Registry,
+    objects: Vec<Value>,
+    policies: Policies,
+}
+
+/// A write: the operation, the plural name and the object, with the subresource behind a slash.
+struct Write<'a> {
+    operation: &'static str,
+    resource: &'a str,
+    object: &'a str,
+}
+
+impl Lookup for World {
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value> {
+        let kind = &self.registry.resource(resource)?.kind;
+        let is = |object: &&Value| {
+            object.str_at(&["kind"]) == Some(kind)
+                && object.str_at(&["metadata", "name"]) == Some(name)
+                && object.str_at(&["metadata", "namespace"]).unwrap_or_default() == namespace
+        };
+        self.objects.iter().find(is).cloned()
+    }
+
+    fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
+        let kind = self.registry.resource(resource).map(|resource| resource.kind.clone());
+        for object in &self.objects {
+            let of = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
+            if object.str_at(&["kind"]) == kind.as_deref() && of == namespace && visit(object).is_break() {
+                return;
+            }
+        }
+    }
+}
+
+/// Objects as they are.
+struct AsTheyAre;
+
+impl Shapes for AsTheyAre {
+    fn merge(&self, _kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String> {
+        let mut merged = object.clone();
+        for (key, value) in configuration.get("data").and_then(Value::as_map).into_iter().flatten() {
+            merged.set_at(&["data", key], value.clone());
+        }
+        Ok(merged)
+    }
+
+    fn settle(&self, _kind: &GroupVersionKind, object: Value) -> Result<Value, String> {
+        Ok(object)
+    }
+}
+
+const PODS: &str = "{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods]}";
+
+impl World {
+    fn new() -> Self {
+        let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {env: test}, uid: u}}";
+        Self {
+            registry: crate::registry(&crate::Config::default()).unwrap(),
+            objects: vec![parse(namespace)],
+            policies: Policies::default(),
+        }
+    }
+
+    fn with_object(mut self, text: &str) -> Self {
+        self.objects.push(parse(text));
+        self
+    }
+
+    /// Adds a validating policy `p` on pods, with more in its spec, and a binding `b` with more in its own.
+    fn validating(self, rules: &str, spec: &str, binding: &str) -> Self {
+        let policy = format!("{{spec: {{matchConstraints: {rules}, {spec}}}}}");
+        self.policies.validating.set_policy("p", Some(&parse(&policy)));
+        let binding = format!("{{spec: {{policyName: p, validationActions: [Deny]{binding}}}}}");
+        self.policies.validating.set_binding("b", Some(&parse(&binding)));
+        self
+    }
+
+    fn request<R>(&self, write: &Write<'_>, ask: impl FnOnce(&Request<'_>, Value) -> R) -> R {
+        let (plural, subresource) = write.resource.split_once('/').unwrap_or((write.resource, ""));
+        let of = GroupResource {
+            group: Default::default(),
+            resource: plural.into(),
+        };
+        let resource = self.registry.resource(&of).unwrap();
+        let object = parse(write.object);
+        let authorizer: Arc<dyn Authorizer> = Arc::new(AlwaysAllow);
+        let user = Arc::new(User {
+            name: "alice".into(),
+            ..User::default()
+        });
+        let version = GroupVersion::new("", "v1");
+        let name = object.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+        let namespace = if resource.namespaced() { "default" } else { "" };
+        let old = (write.operation != "CREATE").then_some(&object);
+        let request = Request {
+            registry: &self.registry,
+            resource,
+            version: version.clone(),
+            kind: GroupVersionKind {
+                group_version: version,
+                kind: resource.kind.clone(),
+            },
+            subresource,
+            namespace: if plural == "namespaces" { &name } else { namespace },
+            name: &name,
+            operation: write.operation,
+            old,
+            user: &user,
+            authorizer: &authorizer,
+            options: &Value::Null,
+            dry_run: false,
+            lookup: self,
+        };
+        ask(&request, object.clone())
+    }
+
+    fn check(&self, write: &Write<'_>) -> Verdict {
+        self.request(write, |request, object| {
+            let object = Some(object).filter(|_| write.operation != "DELETE");
+            validating::check(&self.policies.validating.now(), request, object.as_ref())
+        })
+    }
+
+    /// Why a pod of that name and more in it may not be made.
+    fn refused(&self, name: &str, rest: &str) -> Option<String> {
+        let object = format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default{rest}}}}}");
+        let verdict = self.check(&Write {
+            operation: "CREATE",
+            resource: "pods",
+            object: &object,
+        });
+        let text = verdict.denial.map(|denial| denial.message)?;
+        Some(
+            text.split_once("denied request: ")
+                .map_or(text.clone(), |(_, why)| why.to_owned()),
+        )
+    }
+}
+
+const NEVER: &str = "validations: [{expression: 'false', message: seen}]";
+
+fn seen() -> Option<String> {
+    Some("seen".to_owned())
+}
+
+#[test]
+fn rules_name_resources_operations_and_single_objects() {
+    let rules = |rest: &str| format!("{{resourceRules: [{{apiGroups: [''], apiVersions: [v1], {rest}}}]}}");
+    let of = |rest: &str| World::new().validating(&rules(rest), NEVER, "");
+    assert_eq!(of("operations: [CREATE], resources: [pods]").refused("a", ""), seen());
+    assert_eq!(of("operations: [UPDATE], resources: [pods]").refused("a", ""), None);
+    assert_eq!(of("operations: ['*'], resources: ['pods/*']").refused("a", ""), None);
+    let named = of("operations: ['*'], resources: [pods], resourceNames: [a, b]");
+    assert_eq!(named.refused("a", ""), seen());
+    assert_eq!(named.refused("c", ""), None);
+}
+
+#[test]
+fn what_is_excluded_is_not_seen() {
+    let rules = format!(
+        "{{resourceRules: [{PODS}], excludeResourceRules: [{{apiGroups: ['*'], apiVersions: ['*'], operations: [CREATE], \
+         resources: ['*'], resourceNames: [free]}}]}}"
+    );
+    let world = World::new().validating(&rules, NEVER, "");
+    assert_eq!(world.refused("free", ""), None);
+    assert_eq!(world.refused("other", ""), seen());
+}
+
+#[test]
+fn selectors_take_objects_and_namespaces_by_their_labels() {
+    let world =
+        |selector: &str| World::new().validating(&format!("{{resourceRules: [{PODS}], {selector}}}"), NEVER, "");
+    let objects = world("objectSelector: {matchLabels: {a: b}}");
+    assert_eq!(objects.refused("x", ", labels: {a: b}"), seen());
+    assert_eq!(objects.refused("x", ""), None);
+    assert_eq!(
+        world("namespaceSelector: {matchLabels: {env: test}}").refused("x", ""),
+        seen()
+    );
+    assert_eq!(
+        world("namespaceSelector: {matchLabels: {env: prod}}").refused("x", ""),
+        None
+    );
+    let namespaces = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [namespaces, nodes]}], \
+                      namespaceSelector: {matchLabels: {env: prod}}}";
+    let namespaces = World::new().validating(namespaces, NEVER, "");
+    let made = |resource: &str, object: &str| {
+        let write = Write {
+            operation: "CREATE",
+            resource,
+            object,
+        };
+        namespaces.check(&write).denial.is_some()
+    };
+    assert!(made("namespaces", "{metadata: {name: new, labels: {env: prod}}}"));
+    assert!(!made("namespaces", "{metadata: {name: new}}"));
+    assert!(
+        made("nodes", "{metadata: {name: n}}"),
+        "a namespace selector says nothing of the cluster"
+    );
+}
+
+#[test]
+fn a_binding_narrows_what_its_policy_sees() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let bound = ", matchResources: {objectSelector: {matchLabels: {a: b}}}";
+    let world = World::new().validating(&rules, NEVER, bound);
+    assert_eq!(world.refused("x", ""), None);
+    assert_eq!(world.refused("x", ", labels: {a: b}"), seen());
+}
+
+#[test]
+fn an_equivalent_version_is_seen_as_the_rules_name_it() {
+    let rules = |policy: &str| {
+        format!(
+            "{{resourceRules: [{{apiGroups: [events.k8s.io], apiVersions: [v1], operations: ['*'], resources: [events]}}], matchPolicy: {policy}}}"
+        )
+    };
+    let spec = "validations: [{expression: 'false', messageExpression: \"request.kind.group + ' for ' + request.requestKind.version\"}]";
+    let write = Write {
+        operation: "CREATE",
+        resource: "events",
+        object: "{apiVersion: v1, kind: Event, metadata: {name: e, namespace: default}}",
+    };
+    let told = |policy: &str| {
+        let verdict = World::new().validating(&rules(policy), spec, "").check(&write);
+        verdict.denial.map(|denial| denial.message)
+    };
+    assert_eq!(
+        told("Equivalent").as_deref(),
+        Some("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: events.k8s.io for v1")
+    );
+    assert_eq!(told("Exact"), None);
+}
+
+fn parameter(namespace: &str, name: &str, most: &str, labels: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: {namespace}, labels: {labels}}}, data: {{most: '{most}'}}}}"
+    )
+}
+
+const LIMITED: &str = "paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: size(object.metadata.name) <= int(params.data.most), \
+                       messageExpression: \"'at most ' + params.data.most\"}]";
+
+#[test]
+fn parameters_are_chosen_by_name_or_by_labels() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let world = |reference: &str| {
+        World::new()
+            .with_object(&parameter("default", "one", "3", "{a: b}"))
+            .with_object(&parameter("default", "two", "5", "{a: b}"))
+            .with_object(&parameter("other", "one", "1", "{a: b}"))
+            .validating(
+                &rules,
+                LIMITED,
+                &format!(", paramRef: {{parameterNotFoundAction: Deny, {reference}}}"),
+            )
+    };
+    let at_most = |most: &str| Some(format!("at most {most}"));
+    assert_eq!(world("name: one").refused("abcd", ""), at_most("3"));
+    assert_eq!(world("name: one").refused("abc", ""), None);
+    assert_eq!(world("name: one, namespace: other").refused("abc", ""), at_most("1"));
+    let selected = world("selector: {matchLabels: {a: b}}");
+    assert_eq!(selected.refused("abcd", ""), at_most("3"));
+    assert_eq!(selected.refused("abc", ""), None);
+    let none = Some(
+        "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
+            .to_owned(),
+    );
+    assert_eq!(world("selector: {matchLabels: {c: d}}").refused("a", ""), none);
+    assert_eq!(world("name: none").refused("a", ""), none);
+}
+
+#[test]
+fn without_parameters_a_policy_that_may_do_without_sees_nothing() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let reference = ", paramRef: {name: none, parameterNotFoundAction: Allow}";
+    assert_eq!(
+        World::new().validating(&rules, LIMITED, reference).refused("a", ""),
+        None
+    );
+    let no_reference =
+        "paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: params == null, message: given}]";
+    assert_eq!(World::new().validating(&rules, no_reference, "").refused("a", ""), None);
+}
+
+#[test]
+fn a_kind_of_parameters_must_be_served_and_fit_its_reference() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let told = |kind: &str, reference: &str, rest: &str| {
+        let spec = format!("paramKind: {{{kind}}}, {NEVER}{rest}");
+        let reference = format!(", paramRef: {{parameterNotFoundAction: Deny, {reference}}}");
+        World::new().validating(&rules, &spec, &reference).refused("a", "")
+    };
+    assert_eq!(
+        told("apiVersion: x.y/v1, kind: Z", "name: a", "").as_deref(),
+        Some("failed to configure policy: failed to find resource referenced by paramKind: 'x.y/v1, Kind=Z'")
+    );
+    assert_eq!(
+        told("apiVersion: x.y/v1, kind: Z", "name: a", ", failurePolicy: Ignore"),
+        None
+    );
+    assert_eq!(
+        told("apiVersion: v1, kind: Node", "name: a, namespace: ns", "").as_deref(),
+        Some("failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    );
+}
+
+#[test]
+fn match_conditions_skip_writes_and_their_errors_go_by_the_failure_policy() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let world = |rest: &str| {
+        let spec = format!(
+            "{NEVER}, matchConditions: [{{name: a, expression: \"object.metadata.name != 'free'\"}}, \
+             {{name: b, expression: object.metadata.labels.x == 'y'}}]{rest}"
+        );
+        World::new().validating(&rules, &spec, "")
+    };
+    assert_eq!(world("").refused("free", ""), None);
+    assert_eq!(world("").refused("a", ", labels: {x: y}"), seen());
+    assert_eq!(world("").refused("a", ", labels: {x: z}"), None);
+    assert_eq!(
+        world("").refused("a", "").as_deref(),
+        Some("expression 'object.metadata.labels.x == 'y'' resulted in error: no such key: labels")
+    );
+    assert_eq!(world(", failurePolicy: Ignore").refused("a", ""), None);
+}
+
+#[test]
+fn messages_that_are_none_give_way_to_the_fixed_one_and_that_to_the_expression() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let told = |rest: &str| {
+        let spec = format!("validations: [{{expression: ' 1 > 2 '{rest}}}]");
+        World::new().validating(&rules, &spec, "").refused("a", "")
+    };
+    assert_eq!(told("").as_deref(), Some("failed expression: 1 > 2"));
+    assert_eq!(told(", message: ' fixed '").as_deref(), Some("fixed"));
+    for made in [
+        "string(object.none)",
+        "' '",
+        r#""'a\\nb'""#,
+        "'abcdefgh'.replace('', 'x'.replace('x', '0123456789'.replace('', '0123456789'.replace('', '0123456789012345678901234567890123456789'))))",
+    ] {
+        let told = told(&format!(
+            ", message: fixed, messageExpression: {}",
+            if made.starts_with('"') {
+                made.to_owned()
+            } else {
+                format!("\"{made}\"")
+            }
+        ));
+        assert_eq!(told.as_deref(), Some("fixed"), "{made}");
+    }
+}
+
+#[test]
+fn expressions_that_cost_too_much_end_the_policy() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let ranges = "lists.range(900).all(a, lists.range(900).all(b, a + b >= 0))";
+    let each = format!("validations: [{{expression: \"{ranges}\"}}]");
+    let told = World::new().validating(&rules, &each, "").refused("a", "").unwrap();
+    assert!(
+        told.ends_with("resulted in error: operation cancelled: actual cost limit exceeded"),
+        "{told}"
+    );
+    let many = vec![format!("{{expression: \"{}\"}}", ranges.replace("900", "400")); 20].join(", ");
+    let world = World::new().validating(&rules, &format!("validations: [{many}]"), "");
+    assert_eq!(
+        world.refused("a", "").as_deref(),
+        Some(super::expression::OUT_OF_BUDGET)
+    );
+    let write = Write {
+        operation: "CREATE",
+        resource: "pods",
+        object: "{metadata: {name: a}}",
+    };
+    let checks: Vec<(&str, &str)> = world
+        .check(&write)
+        .checks
+        .iter()
+        .map(|check| (check.error, check.action))
+        .collect();
+    assert_eq!(checks, [("out_of_budget", "deny")]);
+}
+
+#[test]
+fn variables_are_evaluated_once() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    // Each use would cost more than all together may.
+    let dear = "lists.range(400).all(a, lists.range(400).all(b, a + b >= 0))";
+    let uses = vec!["{expression: variables.dear}"; 40].join(", ");
+    let spec = format!("variables: [{{name: dear, expression: \"{dear}\"}}], validations: [{uses}]");
+    assert_eq!(World::new().validating(&rules, &spec, "").refused("a", ""), None);
+}
+
+#[test]
+fn annotations_of_the_audit_log_are_evaluated() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let world = |rest: &str| {
+        let spec = format!("auditAnnotations: [{{key: a, valueExpression: object.metadata.labels.x + '!'}}]{rest}");
+        World::new().validating(&rules, &spec, "")
+    };
+    assert_eq!(world("").refused("a", ", labels: {x: y}"), None);
+    assert!(world("").refused("a", "").unwrap().ends_with("no such key: labels"));
+    assert_eq!(world(", failurePolicy: Ignore").refused("a", ""), None);
+}
+
+#[test]
+fn what_comes_of_checks_is_counted() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let write = Write {
+        operation: "CREATE",
+        resource: "pods",
+        object: "{metadata: {name: a}}",
+    };
+    let counted = |spec: &str, binding: &str| {
+        let world = World::new().validating(&rules, spec, "");
+        let binding = parse(&format!("{{spec: {{policyName: p, validationActions: [{binding}]}}}}"));
+        world.policies.validating.set_binding("b", Some(&binding));
+        let verdict = world.check(&write);
+        let checks = verdict.checks.iter();
+        let checks = checks.map(
+            |Check {
+                 policy,
+                 binding,
+                 error,
+                 action,
+                 ..
+             }| format!("{policy}/{binding} {error} {action}"),
+        );
+        checks.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        counted(NEVER, "Warn, Audit"),
+        ["p/b no_error warn", "p/b no_error audit"]
+    );
+    let failing = "validations: [{expression: object.none == 1}]";
+    assert_eq!(counted(failing, "Deny"), ["p/b invalid_error deny"]);
+    assert_eq!(
+        counted(&format!("{failing}, failurePolicy: Ignore"), "Deny"),
+        ["p/b invalid_error allow"]
+    );
+    assert_eq!(
+        counted("validations: [{expression: 'true'}]", "Deny"),
+        Vec::<String>::new()
+    );
+}
+
+fn mutated(spec: &str) -> (Value, mutating::Outcome) {
+    let world = World::new();
+    let text = format!("{{spec: {{matchConstraints: {{resourceRules: [{PODS}]}}, {spec}}}}}");
+    world.policies.mutating.set_policy("p", Some(&parse(&text)));
+    world
+        .policies
+        .mutating
+        .set_binding("b", Some(&parse("{spec: {policyName: p}}")));
+    let write = Write {
+        operation: "CREATE",
+        resource: "pods",
+        object: "{apiVersion: v1, kind: Pod, metadata: {name: a}, data: {k: v}}",
+    };
+    world.request(&write, |request, mut object| {
+        let active = world.policies.mutating.now();
+        let outcome = mutating::mutate(&active, request, &mut object, &AsTheyAre, &mut Rounds::default());
+        (object, outcome)
+    })
+}
+
+#[test]
+fn a_mutation_sees_what_those_before_it_made() {
+    let apply = |expression: &str| {
+        format!("{{patchType: ApplyConfiguration, applyConfiguration: {{expression: \"{expression}\"}}}}")
+    };
+    let (object, outcome) = mutated(&format!(
+        "mutations: [{}, {}]",
+        apply("Object{data: {'one': '1'}}"),
+        apply("Object{data: {'two': object.data.one + '2'}}")
+    ));
+    assert!(outcome.changed && outcome.refusals.is_empty());
+    assert_eq!(object.str_at(&["data", "two"]), Some("12"));
+    let (_, outcome) = mutated(&format!("mutations: [{}]", apply("Object{data: {'k': 'v'}}")));
+    assert!(!outcome.changed);
+}
+
+#[test]
+fn what_fails_leaves_the_rest_and_is_told() {
+    let patch = |expression: &str| format!("{{patchType: JSONPatch, jsonPatch: {{expression: \"{expression}\"}}}}");
+    let (object, outcome) = mutated(&format!(
+        "mutations: [{}, {}]",
+        patch("[JSONPatch{op: 'replace', path: '/none/x', value: 1}]"),
+        patch("[JSONPatch{op: 'add', path: '/data/later', value: 'yes'}]")
+    ));
+    assert_eq!(object.str_at(&["data", "later"]), Some("yes"));
+    let messages: Vec<&str> = outcome
+        .refusals
+        .iter()
+        .map(|refused| refused.message.as_str())
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            "policy 'p' with binding 'b' denied request: JSON Patch: replace operation does not apply: doc is missing path: \"/none/x\": missing value"
+        ]
+    );
+    let errors: Vec<&str> = outcome.checks.iter().map(|check| check.error).collect();
+    assert_eq!(errors, ["invalid_error", "no_error"]);
+}
