@@ -189,8 +189,8 @@ mod tests {
             ]
         );
         let told = errors(
-            "'Object{}'",
-            "'variables.x'}}], variables: [{name: x, expression: 'Object{}'",
+            "reinvocationPolicy: Never",
+            "variables: [{name: made, expression: 'Object{}'}], reinvocationPolicy: Never",
         );
         assert!(
             told[0].starts_with("spec.variables[0].expression: Invalid value"),

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_field_that_the_kind_lacks_is_told_with_the_kind() {
-        let rest = "variables: [{name: n, expression: object.spec.replicas}], validations: [{expression: variables.n > 1}, \
+        let rest = "variables: [{name: count, expression: object.spec.replicas}], validations: [{expression: variables.count > 1}, \
                     {expression: object.foo > 1, messageExpression: object.spec.bar}, {expression: 'object.metadata.name == oldObject.kind'}]";
         assert_eq!(
             warnings(DEPLOYMENTS, rest),
