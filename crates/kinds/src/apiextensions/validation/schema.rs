@@ -52,9 +52,121 @@ pub(super) fn beside_status(schema: &Value, field: &FieldPath, errors: &mut Erro
                 "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
                 allowed.join(" ")
             );
-            errors.push(FieldError::invalid(field, schema.clone(), why));
+            errors.push(FieldError::invalid(field, in_full(schema, 0), why));
             return;
         }
+    }
+}
+
+/// What a keyword holds where a schema is shown in full.
+#[derive(Clone, Copy)]
+enum Shown {
+    Text,
+    Flag,
+    Any,
+    Schema,
+    Schemas,
+    Named,
+    Items,
+    Additional,
+}
+
+/// All keywords, under the names that the reference has for them within.
+const IN_FULL: [(&str, &str, Shown); 43] = [
+    ("id", "ID", Shown::Text),
+    ("$schema", "Schema", Shown::Text),
+    ("$ref", "Ref", Shown::Any),
+    ("description", "Description", Shown::Text),
+    ("type", "Type", Shown::Text),
+    ("nullable", "Nullable", Shown::Flag),
+    ("format", "Format", Shown::Text),
+    ("title", "Title", Shown::Text),
+    ("default", "Default", Shown::Any),
+    ("maximum", "Maximum", Shown::Any),
+    ("exclusiveMaximum", "ExclusiveMaximum", Shown::Flag),
+    ("minimum", "Minimum", Shown::Any),
+    ("exclusiveMinimum", "ExclusiveMinimum", Shown::Flag),
+    ("maxLength", "MaxLength", Shown::Any),
+    ("minLength", "MinLength", Shown::Any),
+    ("pattern", "Pattern", Shown::Text),
+    ("maxItems", "MaxItems", Shown::Any),
+    ("minItems", "MinItems", Shown::Any),
+    ("uniqueItems", "UniqueItems", Shown::Flag),
+    ("multipleOf", "MultipleOf", Shown::Any),
+    ("enum", "Enum", Shown::Any),
+    ("maxProperties", "MaxProperties", Shown::Any),
+    ("minProperties", "MinProperties", Shown::Any),
+    ("required", "Required", Shown::Any),
+    ("items", "Items", Shown::Items),
+    ("allOf", "AllOf", Shown::Schemas),
+    ("oneOf", "OneOf", Shown::Schemas),
+    ("anyOf", "AnyOf", Shown::Schemas),
+    ("not", "Not", Shown::Schema),
+    ("properties", "Properties", Shown::Named),
+    ("additionalProperties", "AdditionalProperties", Shown::Additional),
+    ("patternProperties", "PatternProperties", Shown::Named),
+    ("dependencies", "Dependencies", Shown::Any),
+    ("additionalItems", "AdditionalItems", Shown::Additional),
+    ("definitions", "Definitions", Shown::Named),
+    ("externalDocs", "ExternalDocs", Shown::Any),
+    ("example", "Example", Shown::Any),
+    (
+        "x-kubernetes-preserve-unknown-fields",
+        "XPreserveUnknownFields",
+        Shown::Any,
+    ),
+    ("x-kubernetes-embedded-resource", "XEmbeddedResource", Shown::Flag),
+    ("x-kubernetes-int-or-string", "XIntOrString", Shown::Flag),
+    ("x-kubernetes-list-map-keys", "XListMapKeys", Shown::Any),
+    ("x-kubernetes-list-type", "XListType", Shown::Any),
+    ("x-kubernetes-map-type", "XMapType", Shown::Any),
+];
+
+/// The schema as the reference shows it in a message: with every keyword, whether it is said or not.
+fn in_full(schema: &Value, depth: usize) -> Value {
+    if depth > MAX_DEPTH {
+        return Value::Null;
+    }
+    let mut shown = Value::empty_map();
+    for (keyword, name, form) in IN_FULL {
+        let value = schema.get(keyword).filter(|value| !value.is_null());
+        shown.set_at(&[name], member_in_full(value, form, depth));
+    }
+    let rules = schema.get("x-kubernetes-validations").cloned();
+    shown.set_at(&["XValidations"], rules.unwrap_or(Value::Null));
+    shown
+}
+
+fn member_in_full(value: Option<&Value>, form: Shown, depth: usize) -> Value {
+    let below = |schema: &Value| in_full(schema, depth + 1);
+    let Some(value) = value else {
+        return match form {
+            Shown::Text => "".into(),
+            Shown::Flag => false.into(),
+            _ => Value::Null,
+        };
+    };
+    match (form, value) {
+        (Shown::Schema, schema) => below(schema),
+        (Shown::Schemas, Value::List(list)) => list.iter().map(below).collect::<Vec<_>>().into(),
+        (Shown::Named, Value::Map(map)) => {
+            let named = map.iter().map(|(name, schema)| (name.clone(), below(schema)));
+            Value::Map(named.collect())
+        }
+        (Shown::Items, Value::Map(_)) => {
+            let mut items = Value::empty_map();
+            items.set_at(&["Schema"], below(value));
+            items.set_at(&["JSONSchemas"], Value::Null);
+            items
+        }
+        (Shown::Additional, _) => {
+            let mut additional = Value::empty_map();
+            additional.set_at(&["Allows"], value.as_bool().unwrap_or(true).into());
+            let schema = value.as_map().map_or(Value::Null, |_| below(value));
+            additional.set_at(&["Schema"], schema);
+            additional
+        }
+        _ => value.clone(),
     }
 }
 
@@ -340,4 +452,25 @@ pub(super) fn at_path<'v>(schema: &'v Value, path: &str) -> Result<&'v Value, St
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    #[test]
+    fn a_schema_is_shown_with_every_keyword() {
+        let text = r#"{"type":"object","oneOf":[{"required":["a"]}],"properties":{"a":{"additionalProperties":{"type":"string"}}}}"#;
+        let shown = in_full(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap(), 0);
+        assert_eq!(shown.as_map().unwrap().len(), IN_FULL.len() + 1);
+        assert_eq!(shown.str_at(&["Type"]), Some("object"));
+        let inner = shown.at(&["Properties", "a", "AdditionalProperties"]).unwrap();
+        assert_eq!(inner.str_at(&["Schema", "Type"]), Some("string"));
+        let choice = &shown.at(&["OneOf"]).and_then(Value::as_list).unwrap()[0];
+        assert_eq!(json::to_string(choice.get("Required").unwrap()), r#"["a"]"#);
+        assert_eq!(choice.get("Nullable"), Some(&Value::from(false)));
+    }
 }
