@@ -1,5 +1,6 @@
 //! Custom resources, from their definition to their end.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use crate::{Kubectl, script, text};
@@ -222,6 +223,41 @@ fn get_prints_the_columns_of_the_definition() {
     );
     let described = kubectl.says(&["describe", "shop", "corner"], "");
     assert!(described.contains("City:      Ulm"), "{described}");
+}
+
+#[test]
+fn a_watch_prints_a_row_for_each_change() {
+    let Some(kubectl) = start_with_shop() else { return };
+    let mut watching = kubectl
+        .command(&["get", "shops", "--watch", "--output-watch-events"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let mut next = || lines.next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(next(), "EVENT NAME CITY DESIRED READY");
+    assert_eq!(next(), "ADDED corner Ulm 2");
+    kubectl.says(&["scale", "shop/corner", "--replicas=3"], "");
+    assert_eq!(next(), "MODIFIED corner Ulm 3");
+    kubectl.says(
+        &[
+            "patch",
+            "shop",
+            "corner",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            OPEN,
+        ],
+        "",
+    );
+    assert_eq!(next(), "MODIFIED corner Ulm 3 True");
+    kubectl.says(&["delete", "shop", "corner"], "");
+    assert_eq!(next(), "DELETED corner Ulm 3 True");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     }
     for (kind, of) in [("no rules", UNCHECKED), ("50 rules in CEL", CHECKED)] {
         define(&mut connection, &definition_of_many_fields(&of), &of).await?;
+        ensure_rules(&mut connection, &of).await?;
         for phase in [Phase::Create, Phase::Change] {
             let figure = Workload::new(target.clone(), connections, of)
                 .run(phase, objects, &server)
@@ -96,6 +97,16 @@ async fn define(connection: &mut Connection, definition: &Value, of: &Objects) -
         ensure!(begin.elapsed() < Duration::from_secs(30), "{name} is not served");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// Makes sure that what the rules rule out is refused where there are rules, and nowhere else.
+async fn ensure_rules(connection: &mut Connection, of: &Objects) -> Result<()> {
+    let wrong = String::from_utf8((of.object)(0, 3).to_vec())?.replace("\"least0\":1", "\"least0\":10");
+    let path = format!("{}/bench-0?fieldManager=bench&dryRun=All", of.collection);
+    let (status, _) = connection.ask(Method::PATCH, &path, APPLY, Bytes::from(wrong)).await?;
+    let refused = status == StatusCode::UNPROCESSABLE_ENTITY;
+    ensure!(refused == (of.collection == CHECKED.collection), "{path}: {status}");
+    Ok(())
 }
 
 /// A pod's part of a Deployment of the other rows, and as much around it.
