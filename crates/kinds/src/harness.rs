@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -178,7 +177,7 @@ impl Harness {
         let named = named(resource, name);
         let answer = self.call(&named, None, Some(subresource), |_, context| {
             let answer = kind.create(context, body)?;
-            Ok((answer, std::mem::take(&mut context.beside.borrow_mut().warnings)))
+            Ok((answer, std::mem::take(&mut context.beside.lock().warnings)))
         });
         answer.map_err(|refusal: Refusal| format!("{refusal:?}"))
     }
@@ -298,7 +297,7 @@ impl Harness {
             if plugin.concerns(context, resource) {
                 plugin.validate(context, resource, Some(object), old).unwrap();
             }
-            std::mem::take(&mut context.beside.borrow_mut().warnings)
+            std::mem::take(&mut context.beside.lock().warnings)
         })
     }
 
@@ -342,8 +341,8 @@ impl Harness {
             dry_run: false,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
             lookup: self,
-            outcome: RefCell::default(),
-            beside: RefCell::default(),
+            outcome: Default::default(),
+            beside: Default::default(),
         };
         step(resource, &context)
     }

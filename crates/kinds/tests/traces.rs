@@ -7,7 +7,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -200,8 +199,8 @@ impl World {
             dry_run: false,
             now: SystemTime::UNIX_EPOCH,
             lookup: &self.objects,
-            outcome: RefCell::default(),
-            beside: RefCell::default(),
+            outcome: Default::default(),
+            beside: Default::default(),
         };
         let result = self.run(target, &context, object, old.as_ref());
         let stored = result.is_ok();
@@ -673,8 +672,8 @@ fn exercise(world: &World, target: &Target, object: &Value, old: &Value) {
             dry_run: true,
             now: SystemTime::UNIX_EPOCH,
             lookup: &world.objects,
-            outcome: RefCell::default(),
-            beside: RefCell::default(),
+            outcome: Default::default(),
+            beside: Default::default(),
         };
         let mut changed = object.clone();
         strategy.default_fields("v1", &mut changed);

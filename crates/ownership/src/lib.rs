@@ -27,6 +27,7 @@ pub use blame::{Blame, Owner, blame};
 pub use entry::{DecodeError, Operation};
 pub use error::{ApplyError, Conflict, Conflicts};
 pub use field_manager::{Applied, FieldManager, FieldManagerBuilder};
+pub use managed::check as check_managed_fields;
 pub use manager_name::{MANAGER_NAME_LIMIT, manager_name, validate_manager_name};
 pub use scale::ScaleOwnership;
 pub use times::keep_times;

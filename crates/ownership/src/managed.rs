@@ -110,6 +110,14 @@ impl Managed {
     }
 }
 
+/// Whether `managedFields` of `object` can be read.
+///
+/// # Errors
+/// Why they cannot.
+pub fn check(object: &Value) -> Result<(), DecodeError> {
+    Managed::decode(object, Source::Request).map(drop)
+}
+
 /// Takes the list out of `object`.
 pub(crate) fn remove_from(object: &mut Value) {
     object.remove_at(&PATH);

@@ -1,12 +1,12 @@
 //! What one kind does beyond the generic behaviour, and what it may ask of the server while it does.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_value::Value;
+use parking_lot::Mutex;
 
 use crate::access::{Access, User};
 use crate::schema::TypeTable;
@@ -297,9 +297,9 @@ pub struct WriteContext<'a> {
     /// The other objects.
     pub lookup: &'a dyn Lookup,
     /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
-    pub outcome: RefCell<Vec<OutcomeCall>>,
+    pub outcome: Mutex<Vec<OutcomeCall>>,
     /// What the write brings about besides; see [`WriteContext::warn`].
-    pub beside: RefCell<Beside>,
+    pub beside: Mutex<Beside>,
 }
 
 /// What a write brings about beside the object that it is for.
@@ -316,12 +316,12 @@ impl WriteContext<'_> {
     /// Has `call` called once the outcome of the write is known: with `true` when it was stored, with `false` when it
     /// was refused, lost a race or was a dry run. What a strategy reserved is given back there.
     pub fn on_outcome(&self, call: impl FnOnce(bool) + Send + 'static) {
-        self.outcome.borrow_mut().push(Box::new(call));
+        self.outcome.lock().push(Box::new(call));
     }
 
     /// Has the client warned.
     pub fn warn(&self, text: String) {
-        self.beside.borrow_mut().warnings.push(text);
+        self.beside.lock().warnings.push(text);
     }
 }
 

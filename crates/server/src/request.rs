@@ -1,6 +1,7 @@
 //! A request for a resource, as the handlers of the verbs get it: who asks, what is asked for, and in which form.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
 use http::HeaderMap;
@@ -35,6 +36,8 @@ pub struct ResourceRequest {
     pub representation: Representation,
     /// The body, not read yet.
     pub body: RequestBody,
+    /// When the client is told that it took too long, if ever.
+    pub deadline: Option<Instant>,
 }
 
 impl ResourceRequest {

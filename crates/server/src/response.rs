@@ -114,32 +114,50 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
         _ => document(messages, code, representation, &error.document()),
     };
     let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
-    add_warnings(response.headers_mut(), &error.status().warnings);
     let details = error.status().details.as_ref();
     let retry_after = details.map_or(0, |details| details.retry_after_seconds);
     if retry_after > 0 {
         response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
     }
+    add_warnings(response.headers_mut(), &error.status().warnings);
     response
 }
 
-/// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once.
+/// How many characters of warnings are told before each of them is cut short, and to how many.
+const WARNING_CHARACTERS: usize = 4096;
+const CUT_WARNING: usize = 256;
+
+/// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. Where they are long together, each is cut
+/// short, and what is too much even then is left out.
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
-    for (at, text) in warnings.iter().enumerate() {
-        // What cannot stand in a header, and what says nothing, is left out.
-        if warnings[..at].contains(text) || text.is_empty() || text.chars().any(char::is_control) {
-            continue;
+    // What cannot stand in a header, and what says nothing, is left out.
+    let sayable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    let mut told: Vec<&str> = Vec::with_capacity(warnings.len().min(WARNING_CHARACTERS));
+    let mut length = 0;
+    for text in warnings {
+        if length >= WARNING_CHARACTERS && told.len() * CUT_WARNING >= WARNING_CHARACTERS {
+            break;
         }
-        let mut quoted = String::with_capacity(text.len() + 10);
+        if sayable(text) && !told.contains(&text.as_str()) {
+            length += text.chars().count();
+            told.push(text);
+        }
+    }
+    let cut = length > WARNING_CHARACTERS;
+    let mut length = 0;
+    for text in told {
+        if cut && length >= WARNING_CHARACTERS {
+            return;
+        }
+        let most = if cut { CUT_WARNING } else { usize::MAX };
+        let mut quoted = String::with_capacity(text.len().min(WARNING_CHARACTERS) + 10);
         quoted.push_str("299 - \"");
-        for character in text.chars() {
-            match character {
-                '"' | '\\' => {
-                    quoted.push('\\');
-                    quoted.push(character);
-                }
-                other => quoted.push(other),
+        for character in text.chars().take(most) {
+            length += 1;
+            if matches!(character, '"' | '\\') {
+                quoted.push('\\');
             }
+            quoted.push(character);
         }
         quoted.push('"');
         if let Ok(value) = HeaderValue::from_bytes(quoted.as_bytes()) {
@@ -176,6 +194,21 @@ mod tests {
         let refusal = ApiError::bad_request("no").with_warnings(vec!["odd".to_owned()]);
         let response = error(&messages, &refusal, &Representation::default());
         assert_eq!(response.headers().get_all(header::WARNING).iter().count(), 1);
+    }
+
+    #[test]
+    fn warnings_that_are_long_together_are_cut_short() {
+        let told = |warnings: &[String]| -> Vec<usize> {
+            let mut headers = HeaderMap::new();
+            add_warnings(&mut headers, warnings);
+            let all = headers.get_all(WARNING).iter();
+            all.map(|value| value.len() - r#"299 - """#.len()).collect()
+        };
+        let text = |at: usize, length: usize| format!("{at:04}{}", "x".repeat(length - 4));
+        assert_eq!(told(&[text(0, 4000), text(1, 96)]), [4000, 96]);
+        assert_eq!(told(&[text(0, 4000), text(1, 97), text(2, 300)]), [256, 97, 256]);
+        let many: Vec<String> = (0..5000).map(|at| text(at, 1000)).collect();
+        assert_eq!(told(&many), [256; 16]);
     }
 
     #[test]

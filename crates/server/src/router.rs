@@ -5,6 +5,7 @@
 //! authorization have said yes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast_resource::{Registry, Served, Verb};
 use http::{HeaderMap, Method};
@@ -33,6 +34,8 @@ pub struct Incoming {
     pub user: Arc<User>,
     /// The body, not read yet.
     pub body: RequestBody,
+    /// When the client is told that it took too long, if ever.
+    pub deadline: Option<Instant>,
 }
 
 /// The patches that custom resources take, as messages name them.
@@ -92,6 +95,7 @@ pub fn resource_request(
         headers,
         user,
         body,
+        deadline,
     } = incoming;
     let place = Place::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
@@ -133,6 +137,7 @@ pub fn resource_request(
         user,
         representation,
         body,
+        deadline,
     })
 }
 

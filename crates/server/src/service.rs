@@ -159,6 +159,7 @@ impl Service {
             headers: head.headers,
             user,
             body,
+            deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
         };
         let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api {

@@ -538,7 +538,7 @@ struct ListMeta<'a> {
 }
 
 /// Field errors in one text: a single one as it is, several in brackets, each text once.
-struct Aggregate<'a>(&'a [FieldError]);
+pub(crate) struct Aggregate<'a>(pub(crate) &'a [FieldError]);
 
 impl fmt::Display for Aggregate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -146,6 +146,16 @@ enum Failure {
     Error(Error),
 }
 
+impl Failure {
+    /// The same with `context` in front of it.
+    fn after(self, context: &str) -> Self {
+        match self {
+            Self::Message(message) => Self::Message(format!("{context}: {message}")),
+            error => error,
+        }
+    }
+}
+
 impl From<String> for Failure {
     fn from(message: String) -> Self {
         Failure::Message(message)
@@ -192,43 +202,68 @@ impl Target<'_> {
         let kind = operation.op.as_deref().unwrap_or("unknown");
         match kind {
             "add" => {
-                let place = self.place(kind, &operation.path)?;
+                let path = named(kind, "path", &operation.path)?;
+                let place = self.place(path, || {
+                    format!("{kind} operation does not apply: doc is missing path: \"{path}\"")
+                })?;
                 self.grow(&place, &operation.value)?;
-                self.add(&place, operation.value.clone())
+                within("add", path, self.add(&place, operation.value.clone()))
             }
             "remove" => {
-                let place = self.place(kind, &operation.path)?;
-                self.remove(&place).map(drop)
+                let path = named(kind, "path", &operation.path)?;
+                let place = self.place(path, || {
+                    format!("{kind} operation does not apply: doc is missing path: \"{path}\"")
+                })?;
+                within("remove", path, self.remove(&place).map(drop))
             }
             "replace" => {
-                let place = self.place(kind, &operation.path)?;
-                self.get(&place)?;
+                let path = named(kind, "path", &operation.path)?;
+                let place = self.place(path, || {
+                    format!("{kind} operation does not apply: doc is missing path: {path}")
+                })?;
+                if self.get(&place).is_err() {
+                    let why = format!("{kind} operation does not apply: doc is missing key: {path}");
+                    return Err(missing(&why));
+                }
                 self.grow(&place, &operation.value)?;
-                self.set(&place, operation.value.clone())
+                // The reference says `remove` here.
+                within("remove", path, self.set(&place, operation.value.clone()))
             }
             "move" => {
-                let from = self.place(kind, &operation.from)?;
-                let value = self.get(&from)?;
-                self.remove(&from)?;
-                let place = self.place(kind, &operation.path)?;
-                self.grow_within(&from, &place, &value)?;
-                self.add(&place, value)
+                let from = named(kind, "from", &operation.from)?;
+                let source = self.place(from, || {
+                    format!("{kind} operation does not apply: doc is missing from path: {from}")
+                })?;
+                let value = within("move", &source.last, self.get(&source))?;
+                within("move", &source.last, self.remove(&source))?;
+                let path = named(kind, "path", &operation.path)?;
+                let place = self.destination(kind, path)?;
+                self.grow_within(&source, &place, &value)?;
+                within("move", path, self.add(&place, value))
             }
             "copy" => {
-                let from = self.place(kind, &operation.from)?;
-                let value = self.get(&from)?;
-                let place = self.place(kind, &operation.path)?;
+                let from = named(kind, "from", &operation.from)?;
+                let source = self.place(from, || {
+                    format!("{kind} operation does not apply: doc is missing from path: {from}")
+                })?;
+                let value = self
+                    .get(&source)
+                    .map_err(|failure| failure.after(&format!("error in copy for from: '{from}'")))?;
+                let path = named(kind, "path", &operation.path)?;
+                let place = self.destination(kind, path)?;
                 self.count_copy(&value)?;
-                self.grow_within(&from, &place, &value)?;
-                self.add(&place, value)
+                self.grow_within(&source, &place, &value)?;
+                let added = self.add(&place, value);
+                added.map_err(|failure| failure.after("error while adding value during copy"))
             }
             "test" => {
-                let place = self.place(kind, &operation.path)?;
-                match is_same(&self.get(&place)?, &operation.value) {
+                let path = named(kind, "path", &operation.path)?;
+                let place = self.place(path, || {
+                    format!("{kind} operation does not apply: is missing path: {path}")
+                })?;
+                match is_same(&within("test", path, self.get(&place))?, &operation.value) {
                     true => Ok(()),
-                    false => {
-                        Err(format!("testing path {} failed", operation.path.as_deref().unwrap_or_default()).into())
-                    }
+                    false => Err(format!("testing value {path} failed: test failed").into()),
                 }
             }
             unknown => Err(format!("Unexpected kind: {unknown}").into()),
@@ -236,12 +271,15 @@ impl Target<'_> {
     }
 
     /// The place that `path` names, if its container is there.
-    fn place(&self, kind: &str, path: &Option<SmolStr>) -> Result<Place, Failure> {
-        let Some(path) = path else {
-            return Err(format!("{kind} operation failed to decode path: missing field").into());
-        };
+    fn place(&self, path: &str, refusal: impl Fn() -> String) -> Result<Place, Failure> {
         let place = Place::of(path).filter(|place| self.container(place).is_some());
-        place.ok_or_else(|| format!("{kind} operation does not apply: doc is missing path: \"{path}\"").into())
+        place.ok_or_else(|| missing(&refusal()))
+    }
+
+    fn destination(&self, kind: &str, path: &str) -> Result<Place, Failure> {
+        self.place(path, || {
+            format!("{kind} operation does not apply: doc is missing destination path: {path}")
+        })
     }
 
     fn container(&self, place: &Place) -> Option<&Value> {
@@ -261,7 +299,7 @@ impl Target<'_> {
         match self.container(place) {
             Some(Value::Map(map)) => Ok(map.get(&place.last).cloned().unwrap_or_default()),
             Some(Value::List(items)) => Ok(items[existing_index(&place.last, items.len())?].clone()),
-            _ => Err(missing(&place.last)),
+            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
         }
     }
 
@@ -278,7 +316,7 @@ impl Target<'_> {
                 }
                 _ => None,
             });
-        found.ok_or_else(|| missing(&place.last))
+        found.ok_or_else(|| missing(&format!("doc is missing key: {}", place.last)))
     }
 
     fn add(&mut self, place: &Place, value: Value) -> Result<(), Failure> {
@@ -297,7 +335,7 @@ impl Target<'_> {
                 items.make_mut().insert(index, value);
                 Ok(())
             }
-            _ => Err(missing(&place.last)),
+            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
         }
     }
 
@@ -312,7 +350,7 @@ impl Target<'_> {
                 items.make_mut()[index] = value;
                 Ok(())
             }
-            _ => Err(missing(&place.last)),
+            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
         }
     }
 
@@ -320,12 +358,12 @@ impl Target<'_> {
         match self.container_mut(place)? {
             Value::Map(map) => map
                 .remove(&place.last)
-                .ok_or_else(|| format!("Unable to remove nonexistent key: {}", place.last).into()),
+                .ok_or_else(|| missing(&format!("Unable to remove nonexistent key: {}", place.last))),
             Value::List(items) => {
                 let index = existing_index(&place.last, items.len())?;
                 Ok(items.make_mut().remove(index))
             }
-            _ => Err(missing(&place.last)),
+            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
         }
     }
 
@@ -368,8 +406,17 @@ impl Target<'_> {
 
 /// The position that a token names among `length` items. As Go's `Atoi` reads it: a sign and zeros in front are fine.
 fn existing_index(token: &str, length: usize) -> Result<usize, Failure> {
-    let invalid = || Failure::Message(format!("Unable to access invalid index: {token}"));
-    let index: isize = token.parse().map_err(|_| invalid())?;
+    let invalid = || {
+        Failure::Message(format!(
+            "Unable to access invalid index: {token}: invalid index referenced"
+        ))
+    };
+    let number = || {
+        Failure::Message(format!(
+            "value was not a proper array index: '{token}': strconv.Atoi: parsing {token:?}: invalid syntax"
+        ))
+    };
+    let index: isize = token.parse().map_err(|_| number())?;
     let position = match index < 0 {
         true => length.checked_sub(index.unsigned_abs()),
         false => Some(index.unsigned_abs()),
@@ -377,8 +424,19 @@ fn existing_index(token: &str, length: usize) -> Result<usize, Failure> {
     position.filter(|position| *position < length).ok_or_else(invalid)
 }
 
-fn missing(key: &str) -> Failure {
-    Failure::Message(format!("doc is missing key: {key}"))
+/// The path that `field` of an operation names.
+fn named<'a>(kind: &str, field: &str, path: &'a Option<SmolStr>) -> Result<&'a str, Failure> {
+    let path = path.as_deref();
+    path.ok_or_else(|| missing(&format!("{kind} operation failed to decode {field}")))
+}
+
+/// What failed, in the words of the reference's library.
+fn within<T>(kind: &str, path: &str, outcome: Result<T, Failure>) -> Result<T, Failure> {
+    outcome.map_err(|failure| failure.after(&format!("error in {kind} for path: '{path}'")))
+}
+
+fn missing(what: &str) -> Failure {
+    Failure::Message(format!("{what}: missing value"))
 }
 
 /// Whether two values have the same JSON text: integers and floats are never the same.

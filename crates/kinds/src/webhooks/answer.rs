@@ -16,8 +16,15 @@ pub struct Answer {
     pub status: Option<Value>,
     /// What the client is to be warned of.
     pub warnings: Vec<String>,
-    /// What is to be changed, and the type of the patch; `None` where nothing is.
-    pub patch: Option<(String, json_patch::Patch)>,
+    /// What is to be changed; `None` where nothing is.
+    pub patch: Option<Patch>,
+}
+
+/// What a webhook wants to be changed, as it says it.
+#[derive(Debug)]
+pub struct Patch {
+    sort: String,
+    bytes: Vec<u8>,
 }
 
 /// Why an answer is none, in the words that clients see behind the name of the webhook.
@@ -32,10 +39,16 @@ pub enum AnswerError {
     /// Its patch cannot be read.
     #[error("received undecodable patch in webhook response: {0}")]
     Patch(String),
+    /// Its patch is of another type than JSONPatch.
+    #[error("unsupported patch type {0:?}")]
+    PatchType(String),
 }
 
 /// The most bytes of a patch.
 const PATCH_BYTES: usize = 3 << 20;
+
+/// The only type of patches.
+const JSON_PATCH: &str = "JSONPatch";
 
 impl Answer {
     /// Reads the answer to the review of that uid and version.
@@ -52,9 +65,12 @@ impl Answer {
             .get("response")
             .filter(|response| response.as_map().is_some())
             .ok_or_else(|| invalid("webhook response was absent"))?;
-        let found = response.str_at(&["uid"]).unwrap_or_default();
-        if version == ReviewVersion::V1 && found != uid {
-            return Err(invalid(&format!("expected response.uid={uid:?}, got {found:?}")));
+        if version == ReviewVersion::V1 {
+            let found = response.str_at(&["uid"]).unwrap_or_default();
+            if found != uid {
+                return Err(invalid(&format!("expected response.uid={uid:?}, got {found:?}")));
+            }
+            check_written_kind(&review)?;
         }
         let (patch, patch_type) = (response.str_at(&["patch"]), response.str_at(&["patchType"]));
         let patch = patch.filter(|patch| !patch.is_empty());
@@ -80,8 +96,14 @@ impl Answer {
         let warnings = response.get("warnings").and_then(Value::as_list);
         let warnings = warnings.into_iter().flat_map(|list| list.iter());
         let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
-        let patch = match patch.filter(|_| sort == Sort::Mutating && allowed) {
-            Some(text) => read_patch(text)?.map(|patch| (patch_type.unwrap_or("JSONPatch").to_owned(), patch)),
+        let patch = match patch.filter(|_| sort == Sort::Mutating) {
+            Some(text) => Some(Patch {
+                // Of older reviews the type was never looked at.
+                sort: patch_type.filter(|_| strict).unwrap_or(JSON_PATCH).to_owned(),
+                bytes: STANDARD
+                    .decode(text)
+                    .map_err(|error| AnswerError::Unreadable(format!("illegal base64 data: {error}")))?,
+            }),
             None => None,
         };
         Ok(Self {
@@ -121,20 +143,45 @@ fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError>
     }
 }
 
-fn read_patch(text: &str) -> Result<Option<json_patch::Patch>, AnswerError> {
-    let bytes = STANDARD.decode(text);
-    let bytes = bytes.map_err(|error| AnswerError::Unreadable(format!("illegal base64 data: {error}")))?;
-    if bytes.len() > PATCH_BYTES {
-        return Err(AnswerError::Patch(format!("it has more than {PATCH_BYTES} bytes")));
+/// A review of the current version must say what it is.
+fn check_written_kind(review: &Value) -> Result<(), AnswerError> {
+    let text = |key: &str| review.str_at(&[key]).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if !api_version.is_empty() && !kind.is_empty() {
+        return Ok(());
     }
-    let limits = Limits::REQUEST;
-    let refuse = |error: holdfast_value::Error| AnswerError::Patch(error.to_string());
-    let parsed = json::parse(&bytes, &limits).map_err(refuse)?;
-    if parsed.as_list().is_some_and(|operations| operations.is_empty()) {
-        return Ok(None);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Err(AnswerError::Invalid(format!(
+        "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}/{version}, Kind={kind}"
+    )))
+}
+
+impl Patch {
+    /// The operations; `None` where there are none.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn operations(&self) -> Result<Option<json_patch::Patch>, AnswerError> {
+        if self.bytes.len() > PATCH_BYTES {
+            return Err(AnswerError::Patch(format!("it has more than {PATCH_BYTES} bytes")));
+        }
+        let limits = Limits::REQUEST;
+        // The reference names other types here than for the patches of clients.
+        let refuse = |error: holdfast_value::Error| {
+            let words = error.to_string();
+            let words = words.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
+            AnswerError::Patch(words.replace("handlers.jsonPatchOp", "jsonpatch.Operation"))
+        };
+        let parsed = json::parse(&self.bytes, &limits).map_err(refuse)?;
+        if parsed.is_null() || parsed.as_list().is_some_and(|operations| operations.is_empty()) {
+            return Ok(None);
+        }
+        let patch = json_patch::Patch::from_value(&parsed).map_err(refuse)?;
+        if self.sort != JSON_PATCH {
+            return Err(AnswerError::PatchType(self.sort.clone()));
+        }
+        Ok(Some(patch))
     }
-    let (patch, _) = json_patch::Patch::parse(&bytes, &limits).map_err(refuse)?;
-    Ok(Some(patch))
 }
 
 #[cfg(test)]
@@ -151,20 +198,22 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_review_of_the_same_version_and_uid() {
-        let answer = read(
-            r#"{"response":{"uid":"u","allowed":true,"warnings":["w"]}}"#,
-            Sort::Validating,
-        )
-        .unwrap();
+        let review = |rest: &str| format!(r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"{rest}}}"#);
+        let fine = review(r#","response":{"uid":"u","allowed":true,"warnings":["w"]}"#);
+        let answer = read(&fine, Sort::Validating).unwrap();
         assert!(answer.allowed);
         assert_eq!(answer.warnings, ["w"]);
         assert_eq!(
-            refused(r#"{"response":{"uid":"v"}}"#, Sort::Validating),
+            refused(&review(r#","response":{"uid":"v"}"#), Sort::Validating),
             r#"received invalid webhook response: expected response.uid="u", got "v""#
         );
         assert_eq!(
             refused("{}", Sort::Validating),
             "received invalid webhook response: webhook response was absent"
+        );
+        assert_eq!(
+            refused(r#"{"kind":"AdmissionReview","response":{"uid":"u"}}"#, Sort::Validating),
+            "received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=AdmissionReview"
         );
         assert_eq!(
             refused(r#"{"apiVersion":"admission.k8s.io/v1beta1"}"#, Sort::Validating),
@@ -177,14 +226,30 @@ mod tests {
     }
 
     #[test]
+    fn older_reviews_are_read_with_less_care() {
+        let answer =
+            r#"{"response":{"allowed":true,"patch":"W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=","patchType":"Odd"}}"#;
+        let answer = Answer::read(answer.as_bytes(), "u", ReviewVersion::V1Beta1, Sort::Mutating).unwrap();
+        assert!(answer.patch.unwrap().operations().unwrap().is_some());
+    }
+
+    #[test]
     fn a_patch_comes_with_its_type_and_from_mutating_webhooks_alone() {
         // [{"op":"remove","path":"/a"}]
         let patch = "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=";
-        let response = |rest: &str| format!(r#"{{"response":{{"uid":"u","allowed":true{rest}}}}}"#);
-        let with_type = response(&format!(r#","patch":"{patch}","patchType":"JSONPatch""#));
-        assert!(read(&with_type, Sort::Mutating).unwrap().patch.is_some());
+        let response = |rest: &str| {
+            format!(
+                r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{{"uid":"u","allowed":true{rest}}}}}"#
+            )
+        };
+        let patched = |rest: &str| {
+            let answer = read(&response(rest), Sort::Mutating).unwrap();
+            answer.patch.unwrap().operations().map_err(|error| error.to_string())
+        };
+        let with_type = format!(r#","patch":"{patch}","patchType":"JSONPatch""#);
+        assert!(patched(&with_type).unwrap().is_some());
         assert_eq!(
-            refused(&with_type, Sort::Validating),
+            refused(&response(&with_type), Sort::Validating),
             "received invalid webhook response: validating webhook may not return response.patch"
         );
         assert_eq!(
@@ -195,18 +260,19 @@ mod tests {
             refused(&response(r#","patchType":"JSONPatch""#), Sort::Mutating),
             "received invalid webhook response: webhook returned response.patchType but not response.patch"
         );
-        assert!(
-            refused(
-                &response(r#","patch":"bm90IGpzb24=","patchType":"JSONPatch""#),
-                Sort::Mutating
-            )
-            .starts_with("received undecodable patch in webhook response: ")
+        assert_eq!(
+            patched(r#","patch":"bm90IGpzb24=","patchType":"JSONPatch""#).unwrap_err(),
+            "received undecodable patch in webhook response: invalid character 'o' in literal null (expecting 'u')"
         );
-        assert!(
-            read(&response(r#","patch":"W10=","patchType":"Other""#), Sort::Mutating)
-                .unwrap()
-                .patch
-                .is_none()
+        // {}
+        assert_eq!(
+            patched(r#","patch":"e30=","patchType":"JSONPatch""#).unwrap_err(),
+            "received undecodable patch in webhook response: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        );
+        assert!(patched(r#","patch":"W10=","patchType":"Other""#).unwrap().is_none());
+        assert_eq!(
+            patched(&format!(r#","patch":"{patch}","patchType":"Other""#)).unwrap_err(),
+            "unsupported patch type \"Other\""
         );
     }
 }

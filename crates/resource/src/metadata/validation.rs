@@ -317,6 +317,15 @@ fn no_new_finalizers(root: &FieldPath, metadata: &Value, old: &Value, errors: &m
     }
 }
 
+/// What is wrong with `metadata.managedFields` of `object`, as far as its entries say it by themselves.
+pub fn validate_managed_fields(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(metadata) = object.get("metadata") {
+        managed_fields(&FieldPath::new("metadata"), metadata, &mut errors);
+    }
+    errors
+}
+
 fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     let Some(entries) = metadata.get("managedFields").and_then(Value::as_list) else {
         return;

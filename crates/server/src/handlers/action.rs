@@ -42,9 +42,11 @@ pub(super) async fn handle(context: &Arc<Context>, mut request: ResourceRequest)
     )?;
     let target = Target::of_request(&request, &options.write);
     let object = kind_type.with_defaults(decoded.object);
-    write::act(context, target, action, object).await?;
+    let acted = write::act(context, target, action, object).await;
+    let warnings = acted.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let representation = &request.representation;
     let mut answer = response::encoded(context.messages(), StatusCode::CREATED, representation, DONE.to_vec())?;
-    response::add_warnings(answer.headers_mut(), &decoded.warnings);
+    let warnings = [decoded.warnings, warnings].concat();
+    response::add_warnings(answer.headers_mut(), &warnings);
     Ok(answer)
 }

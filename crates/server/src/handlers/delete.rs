@@ -27,7 +27,9 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     let result = write::delete(context, target(&request, &options), options.clone()).await?;
     let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
         let status = success(&request, &result);
-        response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?
+        let mut answer = response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?;
+        response::add_warnings(answer.headers_mut(), &result.warnings);
+        answer
     } else {
         written(context, &request, &result).await?
     };
@@ -56,20 +58,23 @@ pub(super) async fn delete_collection(
         .map(|entry| {
             let mut target = target(&request, &options);
             target.name = objects::name_of_key(entry.key()).into();
+            target.of_collection = true;
             write::delete(context, target, options.clone())
         })
         .buffered(DELETED_TOGETHER);
+    let mut warnings = Vec::new();
     while let Some(outcome) = deletions.next().await {
         match outcome {
-            Ok(_) => {}
+            Ok(deleted) => warnings.extend(deleted.warnings),
             // Somebody else was faster.
             Err(error) if error.code() == StatusCode::NOT_FOUND => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.with_warnings(warnings)),
         }
     }
     drop(deletions);
     let shown = Shown::of_request(&request);
     let mut answer = representation::list(context, &shown, &request.query, &request.representation, page).await?;
+    response::add_warnings(answer.headers_mut(), &warnings);
     warn(&request, &options, &mut answer);
     Ok(answer)
 }

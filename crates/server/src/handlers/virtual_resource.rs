@@ -37,7 +37,9 @@ async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result
     let Some(kind) = resource.strategy.virtual_resource(&request.subresource) else {
         return Err(unsupported(request));
     };
-    let object = write::answer(context, &target, kind, kind_type.with_defaults(decoded.object))?;
+    let object = kind_type.with_defaults(decoded.object);
+    let answered = write::answer(context, &target, kind, object).await;
+    let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let (shown, representation) = (Shown::of_subresource(request), &request.representation);
     let code = StatusCode::CREATED;
     let mut answer = representation::object(
@@ -48,7 +50,8 @@ async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result
         code,
         Tree::Stored(&object),
     )?;
-    response::add_warnings(answer.headers_mut(), &decoded.warnings);
+    let warnings = [decoded.warnings, warnings].concat();
+    response::add_warnings(answer.headers_mut(), &warnings);
     Ok(answer)
 }
 

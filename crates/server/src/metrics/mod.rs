@@ -8,6 +8,7 @@ mod policies;
 mod process;
 mod requests;
 mod stored;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,8 @@ use conversions::Conversions;
 use policies::Policies;
 use requests::Requests;
 pub(crate) use requests::{Lasting, Recording};
+pub(crate) use webhooks::Asked as AskedWebhook;
+use webhooks::Webhooks;
 
 /// The text format, as Prometheus asks for it and the reference names it.
 const CONTENT_TYPE: HeaderValue =
@@ -44,6 +47,7 @@ pub struct Metrics {
     authentications: IntCounterVec,
     conversions: Conversions,
     policies: Policies,
+    webhooks: Webhooks,
 }
 
 impl Metrics {
@@ -56,6 +60,7 @@ impl Metrics {
         let metrics = Self {
             requests: Requests::new(&registry)?,
             conversions: Conversions::new(&registry)?,
+            webhooks: Webhooks::new(&registry)?,
             deprecated: registered(
                 &registry,
                 IntGaugeVec::new(
@@ -117,6 +122,11 @@ impl Metrics {
     /// The counters of admission policies.
     pub(crate) fn policies(&self) -> &Policies {
         &self.policies
+    }
+
+    /// The counters of webhooks.
+    pub(crate) fn webhooks(&self) -> &Webhooks {
+        &self.webhooks
     }
 
     /// Remembers that a deprecated API was asked for.

@@ -7,9 +7,10 @@ use holdfast_store::Transaction;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
-use super::commit::{Failure, commit};
+use super::commit::{Failure, admit_request, commit};
 use super::outcome::Outcome;
-use super::{Change, Target, ask, metadata, pipeline};
+use super::pipeline::Pipeline;
+use super::{Change, Target, metadata, pipeline};
 use crate::ApiError;
 use crate::objects;
 use crate::options::DeleteOptions;
@@ -18,7 +19,8 @@ use crate::state::Context;
 /// How often a plan is made anew when others change its objects.
 const ATTEMPTS: usize = 5;
 
-/// Carries out `request`, which is decoded, typed and has its defaults, as `action` plans it.
+/// Carries out `request`, which is decoded, typed and has its defaults, as `action` plans it. Says what the client is to be
+/// warned of.
 ///
 /// # Errors
 /// What the client is to be told of a refusal.
@@ -27,30 +29,36 @@ pub(crate) async fn act(
     target: Target,
     action: &dyn Action,
     mut request: Value,
-) -> Result<(), ApiError> {
+) -> Result<Vec<String>, ApiError> {
     pipeline::check_namespace(&mut request, &target.namespace)?;
     let mut attempt = 1;
     loop {
-        let steps = plan(context, &target, action, &mut request.clone())?;
+        let (steps, warnings) = plan(context, &target, action, request.clone()).await?;
         match carry_out(context, &target, steps).await {
             Err(Stopped { error, at_start: true }) if error.code() == StatusCode::CONFLICT && attempt < ATTEMPTS => {
                 attempt += 1;
             }
-            outcome => return outcome.map_err(|stopped| stopped.error),
+            outcome => return outcome.map(|()| warnings).map_err(|stopped| stopped.error),
         }
     }
 }
 
-fn plan(context: &Context, target: &Target, action: &dyn Action, request: &mut Value) -> Result<Vec<Step>, ApiError> {
-    ask(context, target, Operation::Create, |pipeline, call| {
-        let refuse = |refusal| pipeline.refusal(refusal, &target.name);
-        let (resource, admission) = (pipeline.resource(), &context.admission);
-        admission.mutate(call, resource, Some(request), None).map_err(refuse)?;
-        admission
-            .validate(call, resource, Some(request), None)
-            .map_err(refuse)?;
-        action.plan(call, request).map_err(refuse)
-    })
+async fn plan(
+    context: &Context,
+    target: &Target,
+    action: &dyn Action,
+    mut request: Value,
+) -> Result<(Vec<Step>, Vec<String>), ApiError> {
+    let snapshot = context.store.snapshot();
+    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let call = pipeline.call(Operation::Create, &target.name);
+    let refuse = |refusal| pipeline.refusal(refusal, &target.name);
+    let admitted = admit_request(&pipeline, &call, &mut request, &refuse).await;
+    let steps = admitted.and_then(|()| action.plan(&call, &request).map_err(refuse));
+    let steps = steps.map_err(|error| call.refused(error))?;
+    let warnings = call.warnings();
+    call.outcome().stored();
+    Ok((steps, warnings))
 }
 
 /// Why steps were not carried out to the end.

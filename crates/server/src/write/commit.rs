@@ -6,11 +6,12 @@ use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
 use holdfast_store::{CommitError, Committed, Revision, Transaction};
 use holdfast_value::{SmolStr, Value};
 
+use super::admission::Told;
 use super::charges::{self, Charged};
 use super::deletion::{self, Deletion};
-use super::outcome::Outcome;
+use super::outcome::{Call, Outcome};
 use super::pipeline::{self, Action, Pipeline, Prepared};
-use super::webhooks::{Asked, Rounds};
+use super::webhooks::Asked;
 use super::{Change, Target, metadata, tracking};
 use crate::ApiError;
 use crate::lookup::SnapshotLookup;
@@ -56,16 +57,9 @@ impl Shape {
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
-    let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-    if !matches!(version, "" | "0") {
-        return Err(ApiError::unclassified(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
-    object.remove_at(&["metadata", "resourceVersion"]);
+    pipeline::check_has_no_version(&mut object)?;
     pipeline::check_namespace(&mut object, &target.namespace)?;
-    let now = context.clock.now();
-    metadata::fill_in(&mut object, &target.namespace, context.identifiers.as_ref(), now);
+    metadata::wipe(&mut object);
     for _ in 0..ATTEMPTS {
         let snapshot = context.store.snapshot();
         let object = object.clone();
@@ -108,29 +102,45 @@ pub(crate) fn ask<T>(
     Ok(answer)
 }
 
-/// The answer of `kind` to a POST of `object`, which is decoded, typed and has its defaults. Nothing is stored.
+/// The answer of `kind` to a POST of `object`, which is decoded, typed and has its defaults, with what the client is to be
+/// warned of. Nothing is stored.
 ///
 /// # Errors
 /// What the client is to be told of a refusal.
-pub(crate) fn answer(
+pub(crate) async fn answer(
     context: &Context,
     target: &Target,
     kind: &dyn Virtual,
     mut object: Value,
-) -> Result<Value, ApiError> {
+) -> Result<(Value, Vec<String>), ApiError> {
     pipeline::check_namespace(&mut object, &target.namespace)?;
-    ask(context, target, Operation::Create, |pipeline, call| {
-        let refuse = |refusal| pipeline.refusal_of_answer(refusal, kind);
-        let (resource, admission) = (pipeline.resource(), &context.admission);
-        tracking::update_as(context, target, pipeline.now, None, &mut object);
-        admission
-            .mutate(call, resource, Some(&mut object), None)
-            .map_err(refuse)?;
-        admission
-            .validate(call, resource, Some(&object), None)
-            .map_err(refuse)?;
-        kind.create(call, object).map_err(refuse)
-    })
+    let snapshot = context.store.snapshot();
+    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let call = pipeline.call(Operation::Create, &target.name);
+    let refuse = |refusal| pipeline.refusal_of_answer(refusal, kind);
+    tracking::update_as(context, target, pipeline.now, None, &mut object);
+    let admitted = admit_request(&pipeline, &call, &mut object, &refuse).await;
+    let answer = admitted.and_then(|()| kind.create(&call, object).map_err(refuse));
+    let answer = answer.map_err(|error| call.refused(error))?;
+    let warnings = call.warnings();
+    call.outcome().stored();
+    Ok((answer, warnings))
+}
+
+/// Admission of what is sent to an address that stores nothing itself.
+pub(super) async fn admit_request(
+    pipeline: &Pipeline<'_>,
+    call: &Call<'_>,
+    request: &mut Value,
+    refuse: Told<'_>,
+) -> Result<(), ApiError> {
+    let name = match pipeline.target.name.as_str() {
+        "" => SmolStr::new(metadata::name(request)),
+        name => SmolStr::new(name),
+    };
+    let asked = pipeline.asked("CREATE", &name);
+    pipeline.mutate(call, &asked, Some(request), None, Some(refuse)).await?;
+    pipeline.validate(call, &asked, Some(request), None, refuse).await
 }
 
 /// Changes the object that `target` names, or creates it where the change may.
@@ -208,24 +218,20 @@ async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Ent
     let name = &pipeline.target.name;
     deletion::check_preconditions(pipeline.resource(), options, &stored)?;
     let call = pipeline.call(Operation::Delete, name);
-    let refuse = |refusal| pipeline.refusal(refusal, name);
-    let (resource, admission) = (pipeline.resource(), &pipeline.context.admission);
-    admission.mutate(&call, resource, None, Some(&stored)).map_err(refuse)?;
     let asked = Asked {
         operation: "DELETE",
-        name,
+        name: if pipeline.target.of_collection { "" } else { name },
         options: options.to_object(),
     };
-    let (mut rounds, mut warnings) = (Rounds::default(), Vec::new());
-    pipeline
-        .call_mutating(&asked, None, Some(&stored), &mut rounds, &mut warnings)
-        .await?;
-    admission
-        .validate(&call, resource, None, Some(&stored))
-        .map_err(refuse)?;
-    pipeline
-        .call_validating(&asked, None, Some(&stored), &mut warnings)
-        .await?;
+    let refuse = |refusal| pipeline.refusal(refusal, name);
+    let admitted = async {
+        pipeline
+            .mutate(&call, &asked, None, Some(&stored), Some(&refuse))
+            .await?;
+        pipeline.validate(&call, &asked, None, Some(&stored), &refuse).await
+    };
+    admitted.await.map_err(|error| call.refused(error))?;
+    let resource = pipeline.resource();
     let (action, object) = match deletion::begin(&call, resource, options, &stored) {
         Deletion::Wait => (Action::Keep, stored),
         Deletion::Mark(marked) => (Action::Put, marked),
@@ -235,8 +241,8 @@ async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Ent
         action,
         object,
         live: Some(Arc::clone(live)),
+        warnings: call.warnings(),
         outcome: call.outcome(),
-        warnings,
     })
 }
 
@@ -253,7 +259,7 @@ fn charge(
 
 impl<'a> Pipeline<'a> {
     /// A run of a write to `target` over `snapshot`.
-    fn new(context: &'a Context, target: &'a Target, snapshot: &'a Snapshot) -> Result<Self, ApiError> {
+    pub(super) fn new(context: &'a Context, target: &'a Target, snapshot: &'a Snapshot) -> Result<Self, ApiError> {
         let (version, kind) = (&target.body_version, &target.body_kind);
         let types = context.field_managers.types();
         let kind_type = types.of_body(&target.shown.resource, version, kind);

@@ -19,11 +19,24 @@ const SERVER_OWNED: [&str; 5] = [
     "uid",
 ];
 
-/// Gives a new object its identity: name (where one is to be made up), namespace, uid and time of birth.
-pub(crate) fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
+/// Takes out of a new object what a client cannot set.
+pub(crate) fn wipe(object: &mut Value) {
     for field in SERVER_OWNED {
         object.remove_at(&["metadata", field]);
     }
+}
+
+/// The name of a new object, or what its name is to be made of.
+pub(crate) fn wanted_name(object: &Value) -> &str {
+    match name(object) {
+        "" => object.str_at(&["metadata", "generateName"]).unwrap_or_default(),
+        name => name,
+    }
+}
+
+/// Gives a new object its identity: name (where one is to be made up), namespace, uid and time of birth.
+pub(crate) fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
+    wipe(object);
     let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() && name(object).is_empty() {
         let end = prefix.char_indices().map(|(at, letter)| at + letter.len_utf8());

@@ -7,6 +7,7 @@
 //! together with it (`charges.rs`).
 
 mod act;
+mod admission;
 mod change;
 mod charges;
 mod commit;
@@ -21,10 +22,12 @@ mod start;
 pub(crate) mod tracking;
 mod trees;
 pub(crate) mod typing;
+mod webhook_answers;
 mod webhook_versions;
 mod webhooks;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast_resource::{Registry, Resource, ScaleFields};
 use smol_str::SmolStr;
@@ -75,6 +78,12 @@ pub(crate) struct Target {
     pub(crate) options: WriteOptions,
     /// Whether nothing is to be stored.
     pub(crate) dry_run: bool,
+    /// Whether the server writes by itself, or goes on with a write that others had their say in: nobody else is asked.
+    pub(crate) by_server: bool,
+    /// Whether the object is one of a collection that the request is about, rather than named by it.
+    pub(crate) of_collection: bool,
+    /// When the client is told that it took too long.
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Target {
@@ -102,6 +111,9 @@ impl Target {
             manager: user.name.clone(),
             options: WriteOptions::default(),
             dry_run: false,
+            by_server: false,
+            of_collection: false,
+            deadline: None,
         }
     }
 
@@ -127,6 +139,9 @@ impl Target {
             manager: tracking::manager_name(&options.field_manager, request.user_agent()),
             options: options.clone(),
             dry_run: options.dry_run,
+            by_server: false,
+            of_collection: false,
+            deadline: request.deadline,
         }
     }
 
@@ -157,6 +172,9 @@ impl Target {
             manager: SmolStr::new_static(SERVER_MANAGER),
             options: WriteOptions::default(),
             dry_run: false,
+            by_server: true,
+            of_collection: false,
+            deadline: None,
         })
     }
 }

@@ -4,6 +4,8 @@ use std::ops::Deref;
 
 use holdfast_resource::{OutcomeCall, WriteContext};
 
+use crate::ApiError;
+
 /// What the steps of one run may know. A run that breaks off tells those who wait that nothing was stored.
 pub(super) struct Call<'a>(WriteContext<'a>);
 
@@ -13,9 +15,31 @@ impl<'a> Call<'a> {
         Self(context)
     }
 
+    /// The same run, once the name of its object is another.
+    pub(super) fn renamed(self, renamed: Self) -> Self {
+        *renamed.outcome.lock() = std::mem::take(&mut *self.outcome.lock());
+        renamed.warn_all(self.warnings());
+        renamed
+    }
+
+    /// Has the client warned.
+    pub(super) fn warn_all(&self, warnings: Vec<String>) {
+        self.0.beside.lock().warnings.extend(warnings);
+    }
+
+    /// What the client is to be warned of, which is told once.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.beside.lock().warnings)
+    }
+
+    /// A refusal with what the client is to be warned of besides.
+    pub(super) fn refused(&self, error: ApiError) -> ApiError {
+        error.with_warnings(self.warnings())
+    }
+
     /// The end of a run that did not break off: those who wait do so until the write is stored or not.
     pub(super) fn outcome(self) -> Outcome {
-        Outcome(self.0.outcome.take())
+        Outcome(std::mem::take(&mut *self.0.outcome.lock()))
     }
 }
 
@@ -29,7 +53,7 @@ impl<'a> Deref for Call<'a> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        drop(Outcome(self.0.outcome.take()));
+        drop(Outcome(std::mem::take(&mut *self.0.outcome.lock())));
     }
 }
 

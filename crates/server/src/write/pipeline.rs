@@ -1,6 +1,5 @@
 //! One run of a write over one snapshot, from the object that is there to the one that is to be stored.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,7 +13,7 @@ use holdfast_value::{SmolStr, Value};
 use super::change::{Change, Next};
 use super::outcome::{Call, Outcome};
 use super::typing::KindType;
-use super::webhooks::{Asked, Rounds};
+use super::webhooks::Asked;
 use super::{Target, deletion, metadata, scale, tracking};
 use crate::ApiError;
 use crate::authorization;
@@ -141,66 +140,14 @@ impl<'a> Pipeline<'a> {
         entry: &Arc<Entry>,
         stored: &Value,
         sent: Option<Sent<'_>>,
-        mut warnings: Vec<String>,
+        warnings: Vec<String>,
     ) -> Result<Prepared, ApiError> {
-        let (resource, target) = (self.resource(), self.target);
-        let (strategy, admission) = (&resource.strategy, &self.context.admission);
         let name = SmolStr::new(metadata::name(stored));
         let call = self.call(Operation::Update, &name);
-        let refuse = |refusal| self.refusal(refusal, &name);
-        admission
-            .mutate(&call, resource, Some(&mut object), Some(stored))
-            .map_err(refuse)?;
-        warnings.append(&mut call.beside.borrow_mut().warnings);
-        let asked = self.asked("UPDATE", &name);
-        if sent.is_none() {
-            let mut rounds = Rounds::default();
-            let (new, old) = (Some(&mut object), Some(stored));
-            if self.call_mutating(&asked, new, old, &mut rounds, &mut warnings).await? {
-                admission
-                    .mutate(&call, resource, Some(&mut object), Some(stored))
-                    .map_err(refuse)?;
-                let (new, old) = (Some(&mut object), Some(stored));
-                self.call_mutating(&asked, new, old, &mut rounds, &mut warnings).await?;
-            }
-            if rounds.took_place() {
-                metadata::reset_fields(&mut object, Some(stored), &target.reset_fields);
-            }
-        }
-        metadata::drop_repeated_owners(&mut object);
-        let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
-        self.check_version(&mut object, stored)?;
-        metadata::keep(&mut object, stored);
-        // The reference compares before it drops the selfLink, so that one makes the write count as a change.
-        if !bears_self_link {
-            tracking::keep_times(&mut object, stored);
-        }
-        strategy
-            .prepare_for_update(&call, &mut object, stored)
-            .map_err(refuse)?;
-        // A write to the Scale is one to the object itself, in other words.
-        let address = if target.scale.is_some() {
-            ""
-        } else {
-            target.subresource.as_str()
-        };
-        metadata::next_generation(&mut object, stored, &resource.rules, address);
-        self.refuse_unidentified(&name, &object)?;
-        let mut errors = validate_metadata_update(&object, stored, resource.has_strict_finalizers());
-        errors.extend(strategy.validate_update(&call, &object, stored));
-        if let Err(refused) = self.refuse_invalid(&name, errors) {
-            warnings.append(&mut call.beside.borrow_mut().warnings);
-            return Err(refused.with_warnings(warnings));
-        }
-        admission
-            .validate(&call, resource, Some(&object), Some(stored))
-            .map_err(refuse)?;
-        let (new, old) = sent.as_ref().map_or((&object, stored), |sent| (sent.object, sent.old));
-        self.call_validating(&asked, Some(new), Some(old), &mut warnings)
-            .await?;
-        warnings.extend(strategy.warnings(&call, &object, Some(stored)));
-        warnings.append(&mut call.beside.borrow_mut().warnings);
-        let completes = deletion::completes(resource, &object, stored);
+        call.warn_all(warnings);
+        let settled = self.settle_update(&call, &mut object, stored, sent).await;
+        settled.map_err(|error| call.refused(error))?;
+        let completes = deletion::completes(self.resource(), &object, stored);
         let object = self.to_be_stored(object).await?;
         let unchanged = if self.is_custom() {
             object == objects::tree(entry)
@@ -218,9 +165,63 @@ impl<'a> Pipeline<'a> {
             action,
             object,
             live: Some(Arc::clone(entry)),
+            warnings: call.warnings(),
             outcome: call.outcome(),
-            warnings,
         })
+    }
+
+    /// Admission, preparation and validation of an object that takes the place of `stored`.
+    async fn settle_update(
+        &self,
+        call: &Call<'_>,
+        object: &mut Value,
+        stored: &Value,
+        sent: Option<Sent<'_>>,
+    ) -> Result<(), ApiError> {
+        let (resource, target, name) = (self.resource(), self.target, call.name);
+        let (strategy, admission) = (&resource.strategy, &self.context.admission);
+        let refuse = |refusal| self.refusal(refusal, name);
+        let asked = self.asked("UPDATE", name);
+        match &sent {
+            // Those outside were asked about what was sent.
+            Some(_) => admission
+                .mutate(call, resource, Some(object), Some(stored))
+                .map_err(refuse)?,
+            None => {
+                let mutated = self.mutate(call, &asked, Some(object), Some(stored), Some(&refuse));
+                if mutated.await? {
+                    metadata::reset_fields(object, Some(stored), &target.reset_fields);
+                    check_namespace(object, &target.namespace)?;
+                }
+            }
+        }
+        metadata::drop_repeated_owners(object);
+        let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
+        self.check_version(object, stored)?;
+        metadata::keep(object, stored);
+        // The reference compares before it drops the selfLink, so that one makes the write count as a change.
+        if !bears_self_link {
+            tracking::keep_times(object, stored);
+        }
+        strategy.prepare_for_update(call, object, stored).map_err(refuse)?;
+        // A write to the Scale is one to the object itself, in other words.
+        let address = if target.scale.is_some() {
+            ""
+        } else {
+            target.subresource.as_str()
+        };
+        metadata::next_generation(object, stored, &resource.rules, address);
+        self.refuse_unidentified(name, object)?;
+        let mut errors = validate_metadata_update(object, stored, resource.has_strict_finalizers());
+        errors.extend(strategy.validate_update(call, object, stored));
+        self.refuse_invalid(name, errors)?;
+        admission
+            .validate(call, resource, Some(object), Some(stored))
+            .map_err(refuse)?;
+        let (new, old) = sent.as_ref().map_or((&*object, stored), |sent| (sent.object, sent.old));
+        self.validate_outside(call, &asked, Some(new), Some(old)).await?;
+        call.warn_all(strategy.warnings(call, object, Some(stored)));
+        Ok(())
     }
 
     /// The run of an update where no object is: creation, where the change or the kind allows it.
@@ -240,12 +241,8 @@ impl<'a> Pipeline<'a> {
         }
         self.check_uid(change, key, None)?;
         object.remove_at(&["metadata", "resourceVersion"]);
-        metadata::fill_in(
-            &mut object,
-            &target.namespace,
-            self.context.identifiers.as_ref(),
-            self.now,
-        );
+        metadata::wipe(&mut object);
+        metadata::set_namespace(&mut object, &target.namespace);
         if !change.tracks() {
             tracking::update(self, None, &mut object).await;
         }
@@ -279,55 +276,63 @@ impl<'a> Pipeline<'a> {
         } else {
             self.to_storage_version(object).await?
         };
-        let (resource, admission) = (self.resource(), &self.context.admission);
+        let wanted = SmolStr::new(metadata::wanted_name(&object));
+        let call = self.call(Operation::Create, &wanted);
+        let admitted = self.admit_new(&call, &mut object).await;
+        admitted.map_err(|error| call.refused(error))?;
         let name = SmolStr::new(metadata::name(&object));
-        let call = self.call(Operation::Create, &name);
-        let refuse = |refusal| self.refusal(refusal, &name);
-        admission
-            .mutate(&call, resource, Some(&mut object), None)
-            .map_err(refuse)?;
-        let mut warnings = std::mem::take(&mut call.beside.borrow_mut().warnings);
-        let asked = self.asked("CREATE", &name);
-        let mut rounds = Rounds::default();
-        if self
-            .call_mutating(&asked, Some(&mut object), None, &mut rounds, &mut warnings)
-            .await?
-        {
-            admission
-                .mutate(&call, resource, Some(&mut object), None)
-                .map_err(refuse)?;
-            self.call_mutating(&asked, Some(&mut object), None, &mut rounds, &mut warnings)
-                .await?;
-        }
-        metadata::drop_repeated_owners(&mut object);
-        metadata::first_generation(&mut object, &resource.rules);
-        if let Some(status) = &resource.rules.initial_status {
-            object.set_at(&["status"], status.clone());
-        }
-        resource
-            .strategy
-            .prepare_for_create(&call, &mut object)
-            .map_err(refuse)?;
-        self.refuse_unidentified(&name, &object)?;
-        let mut errors = validate_metadata(resource, &object);
-        errors.extend(resource.strategy.validate(&call, &object));
-        self.refuse_invalid(&name, errors)?;
-        if by_update {
-            self.check_may_create(&name)?;
-        }
-        admission
-            .validate(&call, resource, Some(&object), None)
-            .map_err(refuse)?;
-        self.call_validating(&asked, Some(&object), None, &mut warnings).await?;
-        warnings.extend(resource.strategy.warnings(&call, &object, None));
-        warnings.append(&mut call.beside.borrow_mut().warnings);
+        let call = call.renamed(self.call(Operation::Create, &name));
+        let settled = self.settle_new(&call, &mut object, by_update).await;
+        settled.map_err(|error| call.refused(error))?;
         Ok(Prepared {
             action: Action::Put,
             object: self.to_be_stored(object).await?,
             live: None,
+            warnings: call.warnings(),
             outcome: call.outcome(),
-            warnings,
         })
+    }
+
+    /// Mutating admission of a new object, and then its identity: those who change it see no name that is yet to be made up.
+    async fn admit_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
+        let target = self.target;
+        let name = SmolStr::new(metadata::name(object));
+        let asked = self.asked("CREATE", &name);
+        let refuse = |refusal| self.refusal(refusal, call.name);
+        let mutated = self.mutate(call, &asked, Some(object), None, Some(&refuse));
+        if mutated.await? {
+            if !self.resource().strategy.keeps_reset_fields_at_creation() {
+                metadata::reset_fields(object, None, &target.reset_fields);
+            }
+            check_namespace(object, &target.namespace)?;
+            check_has_no_version(object)?;
+        }
+        metadata::drop_repeated_owners(object);
+        let identifiers = self.context.identifiers.as_ref();
+        metadata::fill_in(object, &target.namespace, identifiers, self.now);
+        Ok(())
+    }
+
+    /// Preparation, validation and validating admission of a new object.
+    async fn settle_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), ApiError> {
+        let (resource, name) = (self.resource(), call.name);
+        let refuse = |refusal| self.refusal(refusal, name);
+        metadata::first_generation(object, &resource.rules);
+        if let Some(status) = &resource.rules.initial_status {
+            object.set_at(&["status"], status.clone());
+        }
+        resource.strategy.prepare_for_create(call, object).map_err(refuse)?;
+        self.refuse_unidentified(name, object)?;
+        let mut errors = validate_metadata(resource, object);
+        errors.extend(resource.strategy.validate(call, object));
+        self.refuse_invalid(name, errors)?;
+        if by_update {
+            self.check_may_create(name)?;
+        }
+        let asked = self.asked("CREATE", name);
+        self.validate(call, &asked, Some(object), None, &refuse).await?;
+        call.warn_all(resource.strategy.warnings(call, object, None));
+        Ok(())
     }
 
     pub(super) fn asked<'b>(&self, operation: &'static str, name: &'b str) -> Asked<'b> {
@@ -368,8 +373,8 @@ impl<'a> Pipeline<'a> {
             dry_run: self.target.dry_run,
             now: self.now,
             lookup: &self.lookup,
-            outcome: RefCell::default(),
-            beside: RefCell::default(),
+            outcome: Default::default(),
+            beside: Default::default(),
         })
     }
 
@@ -514,6 +519,21 @@ pub(crate) fn check_place(object: &mut Value, name: &str, namespace: &str) -> Re
         _ => {}
     }
     check_namespace(object, namespace)
+}
+
+/// A new object has no version yet; one of 0 is as good as none.
+///
+/// # Errors
+/// 500.
+pub(super) fn check_has_no_version(object: &mut Value) -> Result<(), ApiError> {
+    let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if !matches!(version, "" | "0") {
+        return Err(ApiError::unclassified(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    object.remove_at(&["metadata", "resourceVersion"]);
+    Ok(())
 }
 
 /// Checks that `object` is in the namespace of the address, where it is in any.

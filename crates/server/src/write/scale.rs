@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use holdfast_ownership::ScaleOwnership;
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{FieldError, FieldPath, GroupKind, GroupResource, Resource, ScaleFields};
+use holdfast_resource::{FieldError, FieldPath, GroupKind, GroupResource, Operation, Resource, ScaleFields};
 use holdfast_value::{SmolStr, Value};
 
 use super::change::{Change, Next};
 use super::pipeline::{Pipeline, Prepared, Sent};
-use super::webhooks::Rounds;
 use super::{metadata, tracking};
 use crate::ApiError;
 use crate::objects::Entry;
@@ -85,11 +84,11 @@ pub(super) async fn update(
     }
     let name = SmolStr::new(metadata::name(stored));
     let asked = pipeline.asked("UPDATE", &name);
-    let mut rounds = Rounds::default();
-    while pipeline
-        .call_mutating(&asked, Some(&mut scale), Some(&live), &mut rounds, &mut warnings)
-        .await?
-    {}
+    let call = pipeline.call(Operation::Update, &name);
+    let mutated = pipeline.mutate(&call, &asked, Some(&mut scale), Some(&live), None);
+    mutated.await.map_err(|error| call.refused(error))?;
+    warnings.extend(call.warnings());
+    drop(call);
     check(pipeline.resource(), &scale, stored)?;
 
     let before = parent.clone();

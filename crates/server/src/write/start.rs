@@ -155,6 +155,9 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         manager: SmolStr::new_static(MANAGER),
         options: Default::default(),
         dry_run: false,
+        by_server: true,
+        of_collection: false,
+        deadline: None,
         registry: context.registry(),
     };
     let written = match next {

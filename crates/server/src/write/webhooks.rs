@@ -2,20 +2,17 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use holdfast_kinds::policies;
-use holdfast_kinds::webhooks::answer::Answer;
 use holdfast_kinds::webhooks::matching::{Attributes, Invocation};
-use holdfast_kinds::webhooks::review::Review;
 use holdfast_kinds::webhooks::{Hooks, Sort, Webhook};
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup as _};
-use holdfast_value::{SmolStr, Value, json_patch};
+use holdfast_value::{SmolStr, Value};
 
 use super::pipeline::Pipeline;
 use crate::ApiError;
-use crate::conversion;
-use crate::webhooks::{CallError, rejection};
 
 /// What webhooks are asked about, beside the objects.
 pub(super) struct Asked<'a> {
@@ -41,6 +38,8 @@ pub(super) struct Rounds {
     policies: policies::rounds::Rounds<policies::mutating::Key>,
     /// Whether the first round is over.
     begun: bool,
+    /// Whether any of them changed the object.
+    changed: bool,
 }
 
 impl Rounds {
@@ -50,17 +49,12 @@ impl Rounds {
     }
 }
 
-/// Why a webhook gave no answer that counts.
-fn failure(webhook: &Webhook, why: &dyn std::fmt::Display) -> ApiError {
-    ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name.as_str()))
-}
-
 impl Pipeline<'_> {
     /// Lets policies and then webhooks change an object, or refuse the write. Says whether there is a second round to come,
     /// before which plugins are asked again.
     ///
     /// # Errors
-    /// The first refusal, with what was warned of until then.
+    /// The first refusal.
     pub(super) async fn call_mutating(
         &self,
         asked: &Asked<'_>,
@@ -82,11 +76,9 @@ impl Pipeline<'_> {
             rounds.hooks = Some(Arc::clone(&now));
         }
         let outcome = Box::pin(self.mutating_round(asked, object.as_deref_mut(), old, rounds, warnings)).await;
-        again |= !rounds.again.is_empty() || rounds.policies.has_more(object.as_deref());
+        again |= rounds.changed || rounds.policies.has_more(object.as_deref());
         rounds.second = true;
-        outcome
-            .map(|()| first && again)
-            .map_err(|error| warned(error, warnings))
+        outcome.map(|()| first && again)
     }
 
     async fn mutating_round(
@@ -112,15 +104,11 @@ impl Pipeline<'_> {
             if rounds.second && !rounds.again.contains(&at) {
                 continue;
             }
-            let answer = self.ask(webhook, &invocation, asked, object.as_deref(), old, Sort::Mutating);
-            let changed = match self.decided(webhook, answer.await, warnings)? {
-                Some((sort, patch)) => {
-                    let object = object.as_deref_mut();
-                    self.patch(webhook, &invocation, object, &sort, &patch).await?
-                }
-                None => false,
-            };
-            if changed && !rounds.second {
+            let started = Instant::now();
+            let outcome = self.ask_mutating((webhook, &invocation), asked, object.as_deref_mut(), old, warnings);
+            let outcome = outcome.await;
+            if self.decide(webhook, asked, Sort::Mutating, started, outcome)? {
+                rounds.changed = true;
                 let asked = std::mem::take(&mut rounds.asked);
                 rounds.again.extend(asked);
             }
@@ -135,7 +123,7 @@ impl Pipeline<'_> {
     /// Lets policies and then webhooks refuse the write. Webhooks are asked all at the same time.
     ///
     /// # Errors
-    /// The first refusal in the order of the policies and configurations, with all warnings.
+    /// The first refusal in the order of the policies and configurations.
     pub(super) async fn call_validating(
         &self,
         asked: &Asked<'_>,
@@ -143,9 +131,7 @@ impl Pipeline<'_> {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), ApiError> {
-        if let Err(error) = self.check_by_policies(asked, object, old, warnings) {
-            return Err(warned(error, warnings));
-        }
+        self.check_by_policies(asked, object, old, warnings)?;
         let hooks = {
             let now = self.context.webhooks.configured().now();
             if now.validating.is_empty() || self.is_exempt() {
@@ -159,17 +145,22 @@ impl Pipeline<'_> {
                 called.push((webhook, invocation));
             }
         }
-        let questions = called
-            .iter()
-            .map(|(webhook, invocation)| self.ask(webhook, invocation, asked, object, old, Sort::Validating));
-        let answers = Box::pin(join_all(questions)).await;
+        let started = Instant::now();
+        let questions = called.iter().map(|(webhook, invocation)| async move {
+            let mut warnings = Vec::new();
+            let outcome = self.ask_validating((webhook, invocation), asked, object, old, &mut warnings);
+            let outcome = outcome.await;
+            let decided = self.decide(webhook, asked, Sort::Validating, started, outcome);
+            (decided, warnings)
+        });
         let mut refusal = None;
-        for ((webhook, _), answer) in called.iter().zip(answers) {
-            if let Err(error) = self.decided(webhook, answer, warnings) {
+        for (decided, said) in Box::pin(join_all(questions)).await {
+            warnings.extend(said);
+            if let Err(error) = decided {
                 refusal.get_or_insert(error);
             }
         }
-        refusal.map_or(Ok(()), |error| Err(warned(error, warnings)))
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Webhooks have no say in what webhooks there are, nor in what the server does by itself.
@@ -177,10 +168,9 @@ impl Pipeline<'_> {
         self.resource().group == "admissionregistration.k8s.io" || self.is_of_server()
     }
 
-    /// Whether the server writes by itself.
+    /// Whether the server writes by itself, or goes on with what was asked about already.
     pub(super) fn is_of_server(&self) -> bool {
-        let target = self.target;
-        target.manager == super::SERVER_MANAGER && *target.user == crate::user::User::server()
+        self.target.by_server
     }
 
     /// As what a webhook hears of the write, if it does.
@@ -275,121 +265,4 @@ impl Pipeline<'_> {
             kind: self.target.body_kind.clone(),
         }
     }
-
-    /// Asks one webhook. The outer error is a fault here, the inner one of the webhook.
-    async fn ask(
-        &self,
-        webhook: &Webhook,
-        invocation: &Invocation,
-        asked: &Asked<'_>,
-        object: Option<&Value>,
-        old: Option<&Value>,
-        sort: Sort,
-    ) -> Result<Result<Answer, String>, ApiError> {
-        let version = invocation.kind.group_version.api_version();
-        let object = self.in_version(object, &version).await?;
-        let old = self.in_version(old, &version).await?;
-        let uid = self.context.identifiers.uid();
-        let (resource, target) = (self.resource(), self.target);
-        let review = Review {
-            uid: &uid,
-            invocation,
-            request_kind: &self.body_kind(),
-            request_version: &self.address(),
-            request_resource: &resource.plural,
-            subresource: &target.subresource,
-            name: asked.name,
-            namespace: self.review_namespace(asked.name),
-            operation: asked.operation,
-            user: &target.user,
-            object: object.as_ref(),
-            old_object: old.as_ref(),
-            dry_run: target.dry_run,
-            options: &asked.options,
-        };
-        let review = review.encode(webhook.review_version);
-        let client = self.context.webhooks.client();
-        let answer = client.call(&webhook.client, review, webhook.timeout).await;
-        Ok(match answer {
-            Err(CallError::Unusable(why)) => Err(format!("could not get REST client: {why}")),
-            Err(CallError::Failed { why, .. }) => Err(format!("failed to call webhook: {why}")),
-            Ok(bytes) => Answer::read(&bytes, &uid, webhook.review_version, sort).map_err(|error| error.to_string()),
-        })
-    }
-
-    /// The patch of a webhook that allows the write, if it wants to change anything.
-    fn decided(
-        &self,
-        webhook: &Webhook,
-        answer: Result<Result<Answer, String>, ApiError>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Option<(String, json_patch::Patch)>, ApiError> {
-        match answer? {
-            Ok(answer) => {
-                warnings.extend(answer.warnings);
-                if answer.allowed {
-                    return Ok(answer.patch);
-                }
-                Err(rejection(&webhook.name, answer.status.as_ref()))
-            }
-            Err(why) if webhook.fails_open => {
-                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write goes on");
-                Ok(None)
-            }
-            Err(why) => Err(failure(webhook, &why)),
-        }
-    }
-
-    async fn in_version(&self, object: Option<&Value>, api_version: &str) -> Result<Option<Value>, ApiError> {
-        let Some(object) = object else { return Ok(None) };
-        if object.str_at(&["apiVersion"]) == Some(api_version) {
-            return Ok(Some(object.clone()));
-        }
-        let converted = conversion::convert(self.context, self.resource(), object.clone(), api_version);
-        converted.await.map(Some)
-    }
-
-    /// Changes the object as a webhook says. Says whether anything is otherwise now.
-    async fn patch(
-        &self,
-        webhook: &Webhook,
-        invocation: &Invocation,
-        object: Option<&mut Value>,
-        sort: &str,
-        patch: &json_patch::Patch,
-    ) -> Result<bool, ApiError> {
-        let Some(object) = object else {
-            return Err(ApiError::internal(format!(
-                "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
-                webhook.name.as_str()
-            )));
-        };
-        if sort != "JSONPatch" {
-            return Err(failure(webhook, &format_args!("unsupported patch type {sort:?}")));
-        }
-        let own = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
-        let version = invocation.kind.group_version.api_version();
-        let before = self.in_version(Some(object), &version).await?.unwrap_or_default();
-        let patched = patch.apply(&before, &json_patch::Bounds::default());
-        let patched = patched.map_err(|error| ApiError::internal(error.to_string()))?;
-        let types = self.context.field_managers.types();
-        let kind_type = types.of_body(&self.target.shown.resource, &version, &invocation.kind.kind);
-        let after = match kind_type {
-            Some(kind_type) => {
-                let typed = kind_type.decode(&patched).map_err(ApiError::internal)?;
-                kind_type.with_defaults(typed.object)
-            }
-            None => patched,
-        };
-        if after == before {
-            return Ok(false);
-        }
-        *object = self.in_version(Some(&after), &own).await?.unwrap_or_default();
-        Ok(true)
-    }
-}
-
-fn warned(mut error: ApiError, warnings: &mut Vec<String>) -> ApiError {
-    error.status_mut().warnings = std::mem::take(warnings);
-    error
 }

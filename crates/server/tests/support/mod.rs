@@ -215,6 +215,16 @@ impl Server {
         }
     }
 
+    /// Deletes a configuration of webhooks and waits until they are not called any more.
+    pub async fn unconfigure(&self, sort: &str, name: &str) {
+        let before = self.webhooks.changes();
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{sort}webhookconfigurations/{name}");
+        assert_eq!(self.delete(&path).await.code, 200);
+        while self.webhooks.changes() == before {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The answer to a GET that accepts this media type.
     pub async fn get_as(&self, path: &str, accept: &str) -> Answer {
         Answer::read(self.respond("GET", path, "", "", accept).await).await

@@ -116,7 +116,7 @@ fn what_stands_before_the_first_slash_is_not_looked_at() {
 
 #[test]
 fn operations_that_cannot_be_done_fail() {
-    let document = r#"{"data":{"k":"1"},"n":null,"i":1}"#;
+    let document = r#"{"data":{"k":"1"},"n":null,"i":1,"l":[]}"#;
     for patch in [
         r#"[{"op":"test","path":"/data/k","value":"2"}]"#,
         r#"[{"op":"test","path":"/i","value":1.0}]"#,
@@ -136,16 +136,55 @@ fn operations_that_cannot_be_done_fail() {
     ] {
         fails(document, patch);
     }
-    assert_eq!(
-        patched(
-            document,
-            r#"[{"op":"test","path":"/i","value":1},{"op":"remove","path":"/x"}]"#
+    for (operation, words) in [
+        (
+            r#"{"op":"remove","path":"/x"}"#,
+            "error in remove for path: '/x': Unable to remove nonexistent key: x: missing value",
         ),
-        Err(Error::PatchOperation {
-            index: 1,
-            message: "Unable to remove nonexistent key: x".to_owned()
-        })
-    );
+        (
+            r#"{"op":"test","path":"/data/k","value":"2"}"#,
+            "testing value /data/k failed: test failed",
+        ),
+        (
+            r#"{"op":"add","path":"/none/x","value":1}"#,
+            "add operation does not apply: doc is missing path: \"/none/x\": missing value",
+        ),
+        (
+            r#"{"op":"replace","path":"/none/x","value":1}"#,
+            "replace operation does not apply: doc is missing path: /none/x: missing value",
+        ),
+        (
+            r#"{"op":"replace","path":"/l/7","value":1}"#,
+            "replace operation does not apply: doc is missing key: /l/7: missing value",
+        ),
+        (
+            r#"{"op":"add","path":"/l/7","value":1}"#,
+            "error in add for path: '/l/7': Unable to access invalid index: 7: invalid index referenced",
+        ),
+        (
+            r#"{"op":"copy","from":"/none/x","path":"/x"}"#,
+            "copy operation does not apply: doc is missing from path: /none/x: missing value",
+        ),
+        (
+            r#"{"op":"move","from":"/i","path":"/none/x"}"#,
+            "move operation does not apply: doc is missing destination path: /none/x: missing value",
+        ),
+        (
+            r#"{"op":"add","value":1}"#,
+            "add operation failed to decode path: missing value",
+        ),
+    ] {
+        assert_eq!(
+            patched(
+                document,
+                &format!(r#"[{{"op":"test","path":"/i","value":1}},{operation}]"#)
+            ),
+            Err(Error::PatchOperation {
+                index: 1,
+                message: words.to_owned()
+            })
+        );
+    }
 }
 
 #[test]

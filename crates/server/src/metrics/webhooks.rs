@@ -1,0 +1,129 @@
+//! How webhooks of admission answer, by their names.
+
+use std::time::Duration;
+
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
+
+use super::registered;
+
+/// The longest time in seconds that counts for each bucket, as the reference has them.
+const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+
+/// Codes above this one are counted as this one, so that nobody makes many counters.
+const HIGHEST_CODE: u16 = 600;
+
+/// Counters of webhooks.
+pub(crate) struct Webhooks {
+    durations: HistogramVec,
+    requests: IntCounterVec,
+    rejections: IntCounterVec,
+    failed_open: IntCounterVec,
+}
+
+/// Which webhook was asked about what.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The name of the webhook.
+    pub(crate) name: &'a str,
+    /// `admit` or `validating`.
+    pub(crate) sort: &'static str,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub(crate) operation: &'a str,
+}
+
+impl Webhooks {
+    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
+        let durations = HistogramOpts::new(
+            "apiserver_admission_webhook_admission_duration_seconds",
+            "How long webhooks took to answer, by name, type, operation and whether they refused",
+        );
+        let labels = ["name", "operation", "rejected", "type"];
+        Ok(Self {
+            durations: registered(
+                registry,
+                HistogramVec::new(durations.buckets(BUCKETS.to_vec()), &labels)?,
+            )?,
+            requests: counter(
+                "apiserver_admission_webhook_request_total",
+                "Calls of webhooks, by name, type, operation, code and whether the write was refused",
+                &["code", "name", "operation", "rejected", "type"],
+            )?,
+            rejections: counter(
+                "apiserver_admission_webhook_rejection_count",
+                "Writes refused by webhooks or for want of their answer, by name, type, operation, fault and code",
+                &["error_type", "name", "operation", "rejection_code", "type"],
+            )?,
+            failed_open: counter(
+                "apiserver_admission_webhook_fail_open_count",
+                "Writes that went on without the answer of a webhook, by its name and type",
+                &["name", "type"],
+            )?,
+        })
+    }
+
+    /// Counts a call that ended with `code` after `taken`.
+    pub(crate) fn called(&self, asked: Asked<'_>, taken: Duration, code: u16, rejected: bool) {
+        let rejected = if rejected { "true" } else { "false" };
+        let Asked { name, sort, operation } = asked;
+        if let Ok(histogram) = self
+            .durations
+            .get_metric_with_label_values(&[name, operation, rejected, sort])
+        {
+            histogram.observe(taken.as_secs_f64());
+        }
+        let code = code.min(HIGHEST_CODE).to_string();
+        count(&self.requests, &[&code, name, operation, rejected, sort]);
+    }
+
+    /// Counts a refusal; `error` is `no_error` where the webhook itself refuses, `calling_webhook_error` where it could not
+    /// be asked, and `apiserver_internal_error` otherwise.
+    pub(crate) fn rejected(&self, asked: Asked<'_>, error: &str, code: u16) {
+        let code = code.min(HIGHEST_CODE).to_string();
+        let Asked { name, sort, operation } = asked;
+        count(&self.rejections, &[error, name, operation, &code, sort]);
+    }
+
+    /// Counts a write that goes on without the answer.
+    pub(crate) fn failed_open(&self, asked: Asked<'_>) {
+        count(&self.failed_open, &[asked.name, asked.sort]);
+    }
+}
+
+fn count(counter: &IntCounterVec, labels: &[&str]) {
+    if let Ok(counter) = counter.get_metric_with_label_values(labels) {
+        counter.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::TextEncoder;
+
+    use super::*;
+
+    #[test]
+    fn calls_and_refusals_are_counted_by_webhook() {
+        let registry = prometheus::Registry::new();
+        let webhooks = Webhooks::new(&registry).unwrap();
+        let asked = Asked {
+            name: "a.b.c",
+            sort: "validating",
+            operation: "CREATE",
+        };
+        webhooks.called(asked, Duration::from_millis(7), 418, true);
+        webhooks.rejected(asked, "no_error", 999);
+        webhooks.failed_open(asked);
+        let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        for line in [
+            "apiserver_admission_webhook_admission_duration_seconds_bucket{name=\"a.b.c\",operation=\"CREATE\",rejected=\"true\",type=\"validating\",le=\"0.025\"} 1",
+            "apiserver_admission_webhook_request_total{code=\"418\",name=\"a.b.c\",operation=\"CREATE\",rejected=\"true\",type=\"validating\"} 1",
+            "apiserver_admission_webhook_rejection_count{error_type=\"no_error\",name=\"a.b.c\",operation=\"CREATE\",rejection_code=\"600\",type=\"validating\"} 1",
+            "apiserver_admission_webhook_fail_open_count{name=\"a.b.c\",type=\"validating\"} 1",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The admission of a write: plugins, which are built in, and webhooks, which are not.
+
+use holdfast_resource::Refusal;
+use holdfast_value::Value;
+
+use super::outcome::Call;
+use super::pipeline::Pipeline;
+use super::webhooks::{Asked, Rounds};
+use crate::ApiError;
+
+/// How a refusal by a plugin is told to the client.
+pub(super) type Told<'a> = &'a (dyn Fn(Refusal) -> ApiError + Sync);
+
+impl Pipeline<'_> {
+    /// Lets plugins and then webhooks change an object; a second time where webhooks did, so that plugins see what became
+    /// of it. Without `refuse` plugins have no part. Says whether webhooks were asked.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(super) async fn mutate(
+        &self,
+        call: &Call<'_>,
+        asked: &Asked<'_>,
+        mut object: Option<&mut Value>,
+        old: Option<&Value>,
+        refuse: Option<Told<'_>>,
+    ) -> Result<bool, ApiError> {
+        let mut rounds = Rounds::default();
+        let managers = |object: &Value| object.at(&["metadata", "managedFields"]).cloned();
+        let before = object.as_deref().and_then(managers);
+        loop {
+            if let Some(refuse) = refuse {
+                let plugins = &self.context.admission;
+                let outcome = plugins.mutate(call, self.resource(), object.as_deref_mut(), old);
+                outcome.map_err(refuse)?;
+            }
+            let mut said = Vec::new();
+            let round = self.call_mutating(asked, object.as_deref_mut(), old, &mut rounds, &mut said);
+            let again = round.await;
+            call.warn_all(said);
+            if !again? {
+                break;
+            }
+        }
+        if let Some(object) = object.filter(|_| rounds.took_place()) {
+            self.keep_managers(call, object, before.as_ref());
+        }
+        Ok(rounds.took_place())
+    }
+
+    /// Lets plugins and then webhooks refuse a write.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(super) async fn validate(
+        &self,
+        call: &Call<'_>,
+        asked: &Asked<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+        refuse: Told<'_>,
+    ) -> Result<(), ApiError> {
+        let plugins = &self.context.admission;
+        plugins.validate(call, self.resource(), object, old).map_err(refuse)?;
+        self.validate_outside(call, asked, object, old).await
+    }
+
+    /// Lets webhooks alone refuse a write.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(super) async fn validate_outside(
+        &self,
+        call: &Call<'_>,
+        asked: &Asked<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let mut said = Vec::new();
+        let outcome = self.call_validating(asked, object, old, &mut said).await;
+        call.warn_all(said);
+        outcome
+    }
+}

@@ -1,0 +1,568 @@
+//! What webhooks hear of writes, and what becomes of their answers.
+
+mod hook;
+mod support;
+
+use hook::{Hook, Reply, allow, deny, patch};
+use serde_json::{Value, json};
+use support::{APPLY, CONFIG_MAPS, MERGE, Server, config_map};
+
+const CONFIG_MAP: &str = "/v1/configmaps";
+const ALL: [&str; 1] = ["*"];
+
+/// The operations of the calls with the names that they name.
+fn heard(hook: &Hook) -> Vec<String> {
+    let calls = hook.calls();
+    let texts = calls.iter().map(|call| {
+        let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        format!("{} {}", text("/request/operation"), text("/request/name"))
+    });
+    texts.collect()
+}
+
+fn add(path: &str, value: Value) -> Value {
+    json!([{"op": "add", "path": path, "value": value}])
+}
+
+#[tokio::test]
+async fn every_write_is_heard_of_with_the_object_before_and_after() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
+    let webhook = hook.webhook("a.b.c", &ALL, CONFIG_MAP, json!({}));
+    server.configure("validating", "a", &[webhook]).await;
+    let (one, two) = (format!("{CONFIG_MAPS}/one"), format!("{CONFIG_MAPS}/two"));
+    server.post(CONFIG_MAPS, &config_map("one", "1")).await;
+    server.put(&one, &config_map("one", "2")).await;
+    server.patch(&one, MERGE, r#"{"data":{"k":"3"}}"#).await;
+    let applied = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"two"},"data":{"k":"4"}}"#;
+    server.patch(&format!("{two}?fieldManager=me"), APPLY, applied).await;
+    server.delete(&one).await;
+    server
+        .delete(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name=two"))
+        .await;
+    server.get(CONFIG_MAPS).await;
+    // The reference names no object of a collection that is deleted.
+    assert_eq!(
+        heard(&hook),
+        [
+            "CREATE one",
+            "UPDATE one",
+            "UPDATE one",
+            "CREATE two",
+            "DELETE one",
+            "DELETE "
+        ]
+    );
+    let calls = hook.calls();
+    let data: Vec<[&Value; 2]> = calls
+        .iter()
+        .map(|call| {
+            [
+                &call["request"]["object"]["data"]["k"],
+                &call["request"]["oldObject"]["data"]["k"],
+            ]
+        })
+        .collect();
+    let none = &Value::Null;
+    assert_eq!(
+        data,
+        [
+            [&json!("1"), none],
+            [&json!("2"), &json!("1")],
+            [&json!("3"), &json!("2")],
+            [&json!("4"), none],
+            [none, &json!("3")],
+            [none, &json!("4")],
+        ]
+    );
+    let request = &calls[3]["request"];
+    assert_eq!(request["userInfo"]["username"], "admin");
+    assert_eq!(request["namespace"], "default");
+    assert_eq!(request["dryRun"], false);
+    assert_eq!(
+        request["options"],
+        json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"})
+    );
+    assert_eq!(calls[4]["request"]["options"]["kind"], "DeleteOptions");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_the_code_and_the_words_of_the_webhook() {
+    let server = Server::start().await;
+    let hook = Hook::start(|_| {
+        Reply::Response(json!({"allowed": false, "warnings": ["mind"], "status": {
+            "code": 418, "reason": "Odd", "message": "teapot",
+            "details": {"name": "x", "causes": [{"field": "data.k", "message": "bad"}]},
+        }}))
+    })
+    .await;
+    let webhook = hook.webhook("a.b.c", &["CREATE", "DELETE"], CONFIG_MAP, json!({}));
+    for sort in ["validating", "mutating"] {
+        server.configure(sort, "a", std::slice::from_ref(&webhook)).await;
+        let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+        assert_eq!(
+            (answer.code, answer.at("/reason")),
+            (418, &json!("Odd")),
+            "{}",
+            answer.body
+        );
+        assert_eq!(
+            answer.message(),
+            "admission webhook \"a.b.c\" denied the request: teapot"
+        );
+        assert_eq!(
+            answer.at("/details"),
+            &json!({"name": "x", "causes": [{"field": "data.k", "message": "bad"}]})
+        );
+        let warnings: Vec<_> = answer.headers.get_all("warning").iter().collect();
+        assert_eq!(warnings, ["299 - \"mind\""]);
+        server.unconfigure(sort, "a").await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_owns_what_a_webhook_adds_and_it_is_checked_like_everything() {
+    let server = Server::start().await;
+    let hook = Hook::start(|review| match review["request"]["name"].as_str() {
+        Some("bad") => patch(&add("/metadata/labels", json!({"no good": "x"}))),
+        Some("moved") => patch(&json!([{"op": "replace", "path": "/metadata/namespace", "value": "other"}])),
+        Some("versioned") => patch(&add("/metadata/resourceVersion", json!("7"))),
+        Some("wrong") => patch(&add("/data", json!("text"))),
+        Some("lost") => patch(&add("/none/x", json!("1"))),
+        _ => patch(&add("/data/extra", json!("1"))),
+    })
+    .await;
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+    server.configure("mutating", "a", &[webhook]).await;
+    let made = server.post(CONFIG_MAPS, &config_map("fine", "1")).await;
+    assert_eq!(made.at("/data"), &json!({"k": "1", "extra": "1"}));
+    assert_eq!(
+        made.at("/metadata/managedFields/0/fieldsV1"),
+        &json!({"f:data": {".": {}, "f:k": {}}})
+    );
+    for (name, code, why) in [
+        ("bad", 422, "metadata.labels: Invalid value: \"no good\""),
+        (
+            "moved",
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "versioned",
+            500,
+            "resourceVersion should not be set on objects to be created",
+        ),
+        (
+            "wrong",
+            500,
+            "Internal error occurred: json: cannot unmarshal string into Go",
+        ),
+        (
+            "lost",
+            500,
+            "Internal error occurred: add operation does not apply: doc is missing path: \"/none/x\": missing value",
+        ),
+    ] {
+        let answer = server.post(CONFIG_MAPS, &config_map(name, "1")).await;
+        assert_eq!(answer.code, code, "{name}: {}", answer.body);
+        assert!(answer.message().contains(why), "{}", answer.message());
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_spoils_who_owns_what_loses_that_change_alone() {
+    let server = Server::start().await;
+    let hook = Hook::start(|review| {
+        let operation = match review["request"]["name"].as_str() {
+            Some("spoilt") => "Guess",
+            _ => "Apply",
+        };
+        patch(&json!([
+            {"op": "add", "path": "/data/extra", "value": "1"},
+            {"op": "replace", "path": "/metadata/managedFields/0/operation", "value": operation},
+        ]))
+    })
+    .await;
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+    server.configure("mutating", "a", &[webhook]).await;
+    let spoilt = server.post(CONFIG_MAPS, &config_map("spoilt", "1")).await;
+    assert_eq!((spoilt.code, spoilt.at("/data/extra")), (201, &json!("1")));
+    assert_eq!(spoilt.at("/metadata/managedFields/0/operation"), "Update");
+    let warning = spoilt.headers["warning"].to_str().unwrap();
+    assert!(
+        warning.starts_with("299 - \".metadata.managedFields was in an invalid state after admission; "),
+        "{warning}"
+    );
+    assert!(
+        warning.contains("metadata.managedFields[0].operation: Invalid value: \\\"Guess\\\""),
+        "{warning}"
+    );
+    let fine = server.post(CONFIG_MAPS, &config_map("fine", "1")).await;
+    assert_eq!(fine.at("/metadata/managedFields/0/operation"), "Apply");
+    assert!(!fine.headers.contains_key("warning"));
+}
+
+#[tokio::test]
+async fn what_the_kind_drops_is_dropped_again_and_defaults_are_set() {
+    let server = Server::start().await;
+    let hook = Hook::start(|_| {
+        patch(&json!([
+            {"op": "add", "path": "/status", "value": {"phase": "Running"}},
+            {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i"}},
+        ]))
+    })
+    .await;
+    let webhook = hook.webhook("a.b.c", &["CREATE"], "/v1/pods", json!({}));
+    server.configure("mutating", "a", &[webhook]).await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = server.post("/api/v1/namespaces/default/pods", &pod.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    assert_eq!(made.at("/status/phase"), "Pending");
+    assert_eq!(
+        made.at("/spec/containers/1/terminationMessagePath"),
+        "/dev/termination-log"
+    );
+}
+
+#[tokio::test]
+async fn a_name_that_is_yet_to_be_made_up_is_seen_by_those_who_validate() {
+    let server = Server::start().await;
+    let (mutating, validating) = (Hook::start(|_| allow()).await, Hook::start(|_| allow()).await);
+    for (sort, hook) in [("mutating", &mutating), ("validating", &validating)] {
+        let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+        server.configure(sort, "a", &[webhook]).await;
+    }
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"a-","uid":"mine"}}"#;
+    let made = server.post(CONFIG_MAPS, body).await;
+    let seen = |hook: &Hook, pointer: &str| hook.calls()[0].pointer(pointer).cloned().unwrap_or_default();
+    for field in [
+        "/request/name",
+        "/request/object/metadata/name",
+        "/request/object/metadata/uid",
+    ] {
+        assert_eq!(seen(&mutating, field), Value::Null, "{field}");
+    }
+    let name = made.at("/metadata/name");
+    assert!(
+        name.as_str().is_some_and(|name| name.starts_with("a-")),
+        "{}",
+        made.body
+    );
+    assert_eq!(&seen(&validating, "/request/name"), name);
+    assert_eq!(
+        &seen(&validating, "/request/object/metadata/uid"),
+        made.at("/metadata/uid")
+    );
+}
+
+#[tokio::test]
+async fn who_wishes_is_asked_again_after_others_and_after_plugins() {
+    let server = Server::start().await;
+    let first = Hook::start(|review| match &review["request"]["object"]["data"]["later"] {
+        Value::Null => patch(&add("/data/first", json!("1"))),
+        _ => patch(&add("/data/again", json!("1"))),
+    })
+    .await;
+    let later = Hook::start(|_| patch(&add("/data/later", json!("1")))).await;
+    let idle = Hook::start(|_| allow()).await;
+    let wishes = json!({"reinvocationPolicy": "IfNeeded"});
+    server
+        .configure(
+            "mutating",
+            "a",
+            &[
+                first.webhook("first.b.c", &["CREATE"], CONFIG_MAP, wishes.clone()),
+                later.webhook("later.b.c", &["CREATE"], CONFIG_MAP, json!({})),
+                idle.webhook("idle.b.c", &["CREATE"], CONFIG_MAP, json!({})),
+            ],
+        )
+        .await;
+    let made = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    assert_eq!(
+        made.at("/data"),
+        &json!({"k": "1", "first": "1", "later": "1", "again": "1"})
+    );
+    assert_eq!([&first, &later, &idle].map(|hook| hook.calls().len()), [2, 1, 1]);
+
+    // Tolerations of a pod are filled in by a plugin; one that a webhook takes away is back after the second round.
+    let taker = Hook::start(|_| patch(&json!([{"op": "remove", "path": "/spec/tolerations"}]))).await;
+    let webhook = taker.webhook("taker.b.c", &["CREATE"], "/v1/pods", json!({}));
+    server.configure("mutating", "b", &[webhook]).await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = server.post("/api/v1/namespaces/default/pods", &pod.to_string()).await;
+    assert_eq!(
+        made.at("/spec/tolerations").as_array().map(Vec::len),
+        Some(2),
+        "{}",
+        made.body
+    );
+    assert_eq!(taker.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn a_webhook_that_fails_open_lets_the_write_pass_and_the_rest_decides() {
+    let server = Server::start().await;
+    let (broken, fine) = (
+        Hook::start(|_| Reply::Raw(500, String::new())).await,
+        Hook::start(|_| allow()).await,
+    );
+    let ignore = json!({"failurePolicy": "Ignore"});
+    for sort in ["mutating", "validating"] {
+        let webhooks = [
+            broken.webhook("broken.b.c", &["CREATE"], CONFIG_MAP, ignore.clone()),
+            fine.webhook("fine.b.c", &["CREATE"], CONFIG_MAP, json!({})),
+        ];
+        server.configure(sort, "a", &webhooks).await;
+    }
+    assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 201);
+    assert_eq!((broken.calls().len(), fine.calls().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn the_time_of_the_request_bounds_that_of_the_webhook() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({"timeoutSeconds": 30}));
+    server.configure("validating", "a", &[webhook]).await;
+    server
+        .post(&format!("{CONFIG_MAPS}?timeout=3s"), &config_map("a", "1"))
+        .await;
+    server.post(CONFIG_MAPS, &config_map("b", "1")).await;
+    assert_eq!(hook.paths(), ["/hook?timeout=3s", "/hook?timeout=30s"]);
+}
+
+#[tokio::test]
+async fn selectors_choose_by_the_labels_of_namespaces_and_objects() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| deny("called")).await);
+    let selectors = json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
+        "objectSelector": {"matchLabels": {"watch": "me"}},
+    });
+    let webhook = hook.webhook("a.b.c", &ALL, CONFIG_MAP, selectors);
+    let of_cluster = json!({"namespaceSelector": {"matchLabels": {"a": "b"}}});
+    let nodes = hook.webhook("nodes.b.c", &ALL, "/v1/nodes", of_cluster.clone());
+    let namespaces = hook.webhook("namespaces.b.c", &ALL, "/v1/namespaces", of_cluster);
+    server.configure("validating", "a", &[webhook, nodes, namespaces]).await;
+    let labelled = |name: &str, label: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"watch": label}}})
+            .to_string()
+    };
+    assert_eq!(server.post(CONFIG_MAPS, &labelled("a", "me")).await.code, 400);
+    assert_eq!(server.post(CONFIG_MAPS, &labelled("b", "you")).await.code, 201);
+    let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
+    assert_eq!(server.post(elsewhere, &labelled("a", "me")).await.code, 201);
+    let relabelled = r#"{"metadata":{"labels":{"watch":"me"}}}"#;
+    let answer = server.patch(&format!("{CONFIG_MAPS}/b"), MERGE, relabelled).await;
+    assert_eq!(answer.code, 400, "{}", answer.body);
+    // A resource of the cluster is in no namespace that could be left out; a namespace is judged by its own labels.
+    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}"#;
+    assert_eq!(server.post("/api/v1/nodes", node).await.code, 400);
+    let namespace = |labels: Value| {
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": labels}}).to_string()
+    };
+    assert_eq!(
+        server
+            .post("/api/v1/namespaces", &namespace(json!({"a": "b"})))
+            .await
+            .code,
+        400
+    );
+    assert_eq!(server.post("/api/v1/namespaces", &namespace(json!({}))).await.code, 201);
+}
+
+#[tokio::test]
+async fn an_equivalent_version_is_sent_in_the_version_of_the_rule_and_patched_there() {
+    let server = Server::start().await;
+    let hook = Hook::start(|_| patch(&add("/spec/targetCPUUtilizationPercentage", json!(70)))).await;
+    let webhook = hook.webhook(
+        "a.b.c",
+        &["CREATE"],
+        "autoscaling/v1/horizontalpodautoscalers",
+        json!({}),
+    );
+    server.configure("mutating", "a", &[webhook]).await;
+    let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}});
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let made = server.post(path, &scaler.to_string()).await;
+    assert_eq!(
+        made.at("/spec/metrics/0/resource/target/averageUtilization"),
+        70,
+        "{}",
+        made.body
+    );
+    let request = &hook.calls()[0]["request"];
+    assert_eq!(request["kind"]["version"], "v1");
+    assert_eq!(request["requestKind"]["version"], "v2");
+    assert_eq!(request["object"]["spec"]["targetCPUUtilizationPercentage"], 50);
+}
+
+#[tokio::test]
+async fn subresources_and_what_is_never_stored_are_heard_of() {
+    let server = Server::start().await;
+    let hook = Hook::start(|review| match review["request"]["subResource"].as_str() {
+        Some("binding") => deny("no binding"),
+        _ => allow(),
+    })
+    .await;
+    let namespaced = "/api/v1/namespaces/default";
+    let webhooks = [
+        hook.webhook("pods.b.c", &["CREATE"], "/v1/pods/*", json!({})),
+        hook.webhook("tokens.b.c", &["CREATE"], "/v1/serviceaccounts/token", json!({})),
+        hook.webhook("scales.b.c", &["UPDATE"], "*/*/*/scale", json!({})),
+        hook.webhook(
+            "reviews.b.c",
+            &["CREATE"],
+            "authorization.k8s.io/v1/subjectaccessreviews",
+            json!({}),
+        ),
+    ];
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    server.post(&format!("{namespaced}/pods"), &pod.to_string()).await;
+    server.configure("validating", "a", &webhooks).await;
+    let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}"#;
+    let refused = server.post(&format!("{namespaced}/pods/p/binding"), binding).await;
+    assert_eq!(
+        refused.message(),
+        "admission webhook \"pods.b.c\" denied the request: no binding"
+    );
+    let eviction = r#"{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}"#;
+    let evicted = server.post(&format!("{namespaced}/pods/p/eviction"), eviction).await;
+    assert_eq!(evicted.code, 201, "{}", evicted.body);
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+        "replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    server.post(deployments, &deployment.to_string()).await;
+    let scaled = server
+        .patch(&format!("{deployments}/d/scale"), MERGE, r#"{"spec":{"replicas":2}}"#)
+        .await;
+    assert_eq!(scaled.at("/spec/replicas"), 2, "{}", scaled.body);
+    let review = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"u","nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
+    let reviewed = server
+        .post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        .await;
+    assert_eq!(reviewed.code, 201, "{}", reviewed.body);
+    let calls = hook.calls();
+    let seen: Vec<String> = calls
+        .iter()
+        .map(|call| {
+            let request = &call["request"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            format!(
+                "{}/{} {} {}",
+                text(&request["resource"]["resource"]),
+                text(&request["subResource"]),
+                text(&request["name"]),
+                text(&request["object"]["kind"])
+            )
+        })
+        .collect();
+    // What an eviction deletes is a part of it: nobody is asked again.
+    assert_eq!(
+        seen,
+        [
+            "pods/binding p Binding",
+            "pods/eviction p Eviction",
+            "deployments/scale d Scale",
+            "subjectaccessreviews/  SubjectAccessReview",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn configurations_of_webhooks_are_out_of_reach_of_webhooks() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| deny("no")).await);
+    let all = hook.webhook("a.b.c", &ALL, "*/*/*", json!({}));
+    server.configure("validating", "a", &[all]).await;
+    assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 400);
+    let deleted = server
+        .delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/a")
+        .await;
+    assert_eq!(deleted.code, 200);
+}
+
+#[tokio::test]
+async fn a_patch_is_for_objects_that_will_be_there() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let hook = Hook::start(|_| patch(&add("/data/extra", json!("1")))).await;
+    let webhook = hook.webhook("a.b.c", &["DELETE"], CONFIG_MAP, json!({}));
+    server.configure("mutating", "a", &[webhook]).await;
+    let answer = server.delete(&format!("{CONFIG_MAPS}/a")).await;
+    assert_eq!(
+        answer.message(),
+        "Internal error occurred: admission webhook \"a.b.c\" attempted to modify the object, which is not supported for this operation"
+    );
+}
+
+#[tokio::test]
+async fn dry_runs_are_told_as_such() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
+    let webhook = hook.webhook("a.b.c", &ALL, CONFIG_MAP, json!({}));
+    server.configure("validating", "a", &[webhook]).await;
+    server
+        .post(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a", "1"))
+        .await;
+    let request = &hook.calls()[0]["request"];
+    assert_eq!(
+        (&request["dryRun"], &request["options"]["dryRun"]),
+        (&json!(true), &json!(["All"]))
+    );
+}
+
+#[tokio::test]
+async fn match_conditions_choose_and_their_errors_go_by_the_failure_policy() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| deny("called")).await);
+    let condition = |name: &str, expression: &str| json!({"name": name, "expression": expression});
+    let strict = json!({"matchConditions": [
+        condition("labelled", "object.metadata.?labels['check'].orValue('') == 'yes'"),
+        condition("by-admin", "request.userInfo.username == 'admin'"),
+        condition("may", "authorizer.group('').resource('configmaps').namespace('default').check('create').allowed()"),
+    ]});
+    let broken = |policy: &str| {
+        json!({"failurePolicy": policy, "objectSelector": {"matchLabels": {"to": policy}},
+            "matchConditions": [condition("breaks", "object.data.none == 'x'")]})
+    };
+    let webhooks = [
+        hook.webhook("strict.b.c", &["CREATE"], CONFIG_MAP, strict),
+        hook.webhook("open.b.c", &["CREATE"], CONFIG_MAP, broken("Ignore")),
+        hook.webhook("closed.b.c", &["CREATE"], CONFIG_MAP, broken("Fail")),
+    ];
+    server.configure("validating", "a", &webhooks).await;
+    let labelled = |name: &str, key: &str, value: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {key: value}}}).to_string()
+    };
+    assert_eq!(server.post(CONFIG_MAPS, &labelled("a", "check", "no")).await.code, 201);
+    assert_eq!(server.post(CONFIG_MAPS, &labelled("b", "to", "Ignore")).await.code, 201);
+    assert_eq!(hook.calls().len(), 0);
+    let refused = server.post(CONFIG_MAPS, &labelled("c", "to", "Fail")).await;
+    assert_eq!(refused.code, 403);
+    assert_eq!(
+        refused.message(),
+        "configmaps \"c\" is forbidden: expression 'object.data.none == 'x'' resulted in error: no such key: data"
+    );
+    let denied = server.post(CONFIG_MAPS, &labelled("d", "check", "yes")).await;
+    assert_eq!(
+        denied.message(),
+        "admission webhook \"strict.b.c\" denied the request: called"
+    );
+}
+
+#[tokio::test]
+async fn conditions_that_do_not_compile_are_refused_where_they_are_written() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
+    let conditions = json!({"matchConditions": [{"name": "odd", "expression": "object.metadata.name"}, {"name": "bad", "expression": "params.x"}]});
+    let body = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "a"}, "webhooks": [hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, conditions)]});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let refused = server.post(path, &body.to_string()).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    assert!(
+        refused.message().contains("undeclared reference to 'params'"),
+        "{}",
+        refused.message()
+    );
+}
