@@ -1,8 +1,10 @@
 #![forbid(unsafe_code)]
 //! What the tests that start the real binary share, and the benchmark with them: a server of their own, a client
-//! of it, and definitions like those of well-known operators.
+//! of it, webhooks, and definitions like those of well-known operators.
 
 mod client;
+#[path = "../../crates/server/tests/hook/mod.rs"]
+pub mod hook;
 mod objects;
 pub mod operators;
 mod server;

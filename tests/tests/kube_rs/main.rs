@@ -1,5 +1,6 @@
 //! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both of
-//! its ways, the reflector, controllers with finalizers whose objects go with their owner, and resources defined by deriving.
+//! its ways, the reflector, controllers with finalizers whose objects go with their owner, resources defined by deriving, and
+//! admission webhooks.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +11,7 @@
 
 mod derived;
 mod objects;
+mod webhooks;
 
 use std::time::Duration;
 

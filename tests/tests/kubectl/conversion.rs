@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Kubectl;
-use super::hook::{Hook, Reply};
+use conformance::hook::{Hook, Reply};
 
 fn version(name: &str, field: &str, stored: bool) -> Value {
     json!({

@@ -5,8 +5,6 @@
 
 mod conversion;
 mod custom_resources;
-#[path = "../../../crates/server/tests/hook/mod.rs"]
-mod hook;
 mod operators;
 mod workloads;
 

@@ -3,6 +3,7 @@
 //! Server CPU is the processor time of the server's process as the kernel counts it, divided by the operations of a
 //! phase; it is what the targets are about, since it does not depend on how fast the client is.
 
+mod admission;
 mod custom;
 mod definitions;
 mod pods;
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
     /// Measure only what there is much of: long lists, many watchers, large stores.
     #[arg(long)]
     scale_only: bool,
-    /// Measure only custom resources.
+    /// Measure only what extends the server: custom resources, policies, webhooks.
     #[arg(long, conflicts_with = "scale_only")]
     custom_only: bool,
     /// Measure a write beside a million objects as well, which takes minutes to prepare.
@@ -64,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         if !arguments.scale_only {
             rows.extend(custom::rows(&binary, arguments.objects, arguments.connections).await?);
             rows.extend(definitions::rows(&binary).await?);
+            rows.extend(admission::rows(&binary, arguments.objects, arguments.connections).await?);
         }
         Ok::<_, anyhow::Error>(rows)
     })?;

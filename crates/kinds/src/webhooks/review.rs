@@ -68,19 +68,47 @@ pub struct Review<'a> {
     pub options: &'a Value,
 }
 
+/// The fields of a request, in the order of the reference.
+const REQUEST_FIELDS: [&str; 15] = [
+    "uid",
+    "kind",
+    "resource",
+    "subResource",
+    "requestKind",
+    "requestResource",
+    "requestSubResource",
+    "name",
+    "namespace",
+    "operation",
+    "userInfo",
+    "object",
+    "oldObject",
+    "dryRun",
+    "options",
+];
+
 impl Review<'_> {
-    /// The review in that version, as JSON.
+    /// The review in that version, as JSON, its fields in the order of the reference.
     pub fn encode(&self, version: ReviewVersion) -> Vec<u8> {
-        let shared = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
         let mut request = self.described();
         request.insert("uid", self.uid);
-        request.insert("object", shared(self.object));
-        request.insert("oldObject", shared(self.old_object));
-        let mut review = Map::new();
-        review.insert("kind", "AdmissionReview");
-        review.insert("apiVersion", format!("admission.k8s.io/{}", version.name()).as_str());
-        review.insert("request", Value::Map(request));
-        json::to_vec(&Value::Map(review))
+        request.insert("object", self.object.cloned().unwrap_or_default());
+        request.insert("oldObject", self.old_object.cloned().unwrap_or_default());
+        let mut review = format!(
+            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/{}","request":"#,
+            version.name()
+        );
+        let mut before = '{';
+        for key in REQUEST_FIELDS {
+            if let Some(value) = request.get(key) {
+                review.push(before);
+                review.push_str(&format!("\"{key}\":"));
+                review.push_str(&json::to_string(value));
+                before = ',';
+            }
+        }
+        review.push_str("}}");
+        review.into_bytes()
     }
 }
 
@@ -158,4 +186,65 @@ fn user(user: &User) -> Value {
         map.insert("extra", Value::Map(extra));
     }
     Value::Map(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::Limits;
+
+    use super::*;
+
+    #[test]
+    fn a_review_has_the_fields_of_the_reference_in_its_order() {
+        let kind = GroupVersionKind {
+            group_version: GroupVersion::new("", "v1"),
+            kind: "Pod".into(),
+        };
+        let invocation = Invocation {
+            resource: "pods".into(),
+            group: SmolStr::default(),
+            version: "v1".into(),
+            kind: kind.clone(),
+        };
+        let object = json::parse(br#"{"kind":"Pod"}"#, &Limits::REQUEST).unwrap();
+        let review = Review {
+            uid: "u",
+            invocation: &invocation,
+            request_kind: &kind,
+            request_version: &kind.group_version,
+            request_resource: "pods",
+            subresource: "",
+            name: "web",
+            namespace: "default",
+            operation: "CREATE",
+            user: &User::default(),
+            object: Some(&object),
+            old_object: None,
+            dry_run: true,
+            options: &Value::Null,
+        };
+        let kind = r#"{"group":"","version":"v1","kind":"Pod"}"#;
+        let resource = r#"{"group":"","version":"v1","resource":"pods"}"#;
+        let sent = String::from_utf8(review.encode(ReviewVersion::V1)).unwrap();
+        let expected = [
+            r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u""#,
+            &format!(r#""kind":{kind},"resource":{resource},"requestKind":{kind},"requestResource":{resource}"#),
+            r#""name":"web","namespace":"default","operation":"CREATE","userInfo":{}"#,
+            r#""object":{"kind":"Pod"},"oldObject":null,"dryRun":true,"options":null}}"#,
+        ];
+        let normal = |text: &str| json::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
+        assert_eq!(normal(&sent), normal(&expected.join(",")));
+        let places: Vec<usize> = [
+            "\"uid\"",
+            "\"requestKind\"",
+            "\"name\"",
+            "\"object\"",
+            "\"oldObject\"",
+            "\"options\"",
+        ]
+        .iter()
+        .map(|key| sent.find(key).unwrap())
+        .collect();
+        assert!(places.is_sorted(), "{sent}");
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! Next object → reset what this write does not touch → types and defaults → ownership → storage version → mutating
 //! admission → preparation → validation → validating admission → encode once → commit with a guard. Everything up to the
-//! commit is one run without a pause over one snapshot (`pipeline.rs`); the commit alone waits. When another writer was
-//! faster, the run starts over from the object as it is then. What the write takes from quotas is reckoned last and stored
+//! commit is one run over one snapshot (`pipeline.rs`), which waits for webhooks alone, where there are any. When another
+//! writer was faster, the run starts over from the object as it is then. What the write takes from quotas is reckoned last and stored
 //! together with it (`charges.rs`).
 
 mod act;

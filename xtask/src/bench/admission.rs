@@ -1,0 +1,130 @@
+//! What admission from outside adds to a write: a policy, and a webhook that answers at once from the same machine.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use conformance::hook::{Hook, allow, deny};
+use conformance::{Binary, Connection, Server, Target};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::workload::{DEPLOYMENTS, Figure, Phase, Workload};
+use super::{Row, millis, row};
+
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// The name of the object that all refuse, by which it is seen that they are asked.
+const REFUSED: &str = "refused";
+
+/// All rows, each of as many creations: CPU over many connections, and waiting over one.
+pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
+    let server = Server::start(binary, &[])?;
+    let target = Target::of(&server)?;
+    let mut connection = target.connect().await?;
+    let hook = Hook::start(|review| match review["request"]["name"].as_str() {
+        Some(REFUSED) => deny("refused"),
+        _ => allow(),
+    })
+    .await;
+    let many = Workload::new(target.clone(), connections, DEPLOYMENTS);
+    let one = Workload::new(target, 1, DEPLOYMENTS);
+    let mut made = 0;
+    let mut rows = Vec::new();
+    for (title, registrations) in [
+        ("nothing asked", Vec::new()),
+        ("one ValidatingAdmissionPolicy", policy()),
+        ("one validating webhook", vec![webhook(&hook)]),
+    ] {
+        for (resource, object) in &registrations {
+            let path = format!("{ADMISSION}/{resource}");
+            let body = Bytes::from(object.to_string());
+            connection.send(Method::POST, &path, "application/json", body).await?;
+        }
+        if !registrations.is_empty() {
+            until_refused(&mut connection).await?;
+        }
+        let cpu = many.run_range(Phase::Create, made..made + objects, &server).await?;
+        made += objects;
+        let alone = objects / 4;
+        let wall = one.run_range(Phase::Create, made..made + alone, &server).await?;
+        made += alone;
+        rows.push(row(
+            &format!("create by apply, {title}: server CPU each; p50 of one connection"),
+            &both(&cpu, &wall),
+            "",
+            "",
+        ));
+        for (resource, object) in &registrations {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let path = format!("{ADMISSION}/{resource}/{name}");
+            connection.send(Method::DELETE, &path, "", Bytes::new()).await?;
+        }
+    }
+    Ok(rows)
+}
+
+fn both(cpu: &Figure, wall: &Figure) -> String {
+    format!("{:.0} µs; {}", cpu.cpu_micros, millis(wall.p50))
+}
+
+fn policy() -> Vec<(&'static str, Value)> {
+    let kind = |kind: &str| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "bench"}});
+    let mut policy = kind("ValidatingAdmissionPolicy");
+    policy["spec"] = json!({
+        "matchConstraints": {"resourceRules": [rule()]},
+        "validations": [
+            {"expression": format!("object.metadata.name != '{REFUSED}'")},
+            {"expression": "object.spec.template.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"},
+            {"expression": "object.spec.replicas <= 10"},
+        ],
+    });
+    let mut binding = kind("ValidatingAdmissionPolicyBinding");
+    binding["spec"] = json!({"policyName": "bench", "validationActions": ["Deny"]});
+    vec![
+        ("validatingadmissionpolicies", policy),
+        ("validatingadmissionpolicybindings", binding),
+    ]
+}
+
+fn rule() -> Value {
+    json!({
+        "operations": ["CREATE", "UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
+    })
+}
+
+fn webhook(hook: &Hook) -> (&'static str, Value) {
+    let webhook = hook.webhook(
+        "bench.example.com",
+        &["CREATE", "UPDATE"],
+        "apps/v1/deployments",
+        json!({}),
+    );
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "bench"}, "webhooks": [webhook],
+    });
+    ("validatingwebhookconfigurations", configuration)
+}
+
+/// Asks until the object of that name is refused.
+async fn until_refused(connection: &mut Connection) -> Result<()> {
+    let path = format!("{}/{REFUSED}?fieldManager=bench&dryRun=All", DEPLOYMENTS.collection);
+    let body = String::from_utf8((DEPLOYMENTS.object)(0, 3).to_vec())?
+        .replace("\"name\":\"bench-0\"", &format!("\"name\":\"{REFUSED}\""));
+    let begin = Instant::now();
+    loop {
+        let body = Bytes::from(body.clone());
+        let (status, _) = connection
+            .ask(Method::PATCH, &path, "application/apply-patch+yaml", body)
+            .await?;
+        if status.is_client_error() {
+            return Ok(());
+        }
+        ensure!(
+            begin.elapsed() < Duration::from_secs(30),
+            "nobody refuses {REFUSED}: {status}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
