@@ -78,7 +78,7 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
         .await
         .unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let map = |level: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"level": level}});
+    let map = |level: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"level": level}});
     let apply = async |level: &str| {
         let parameters = PatchParams::apply("test");
         maps.patch("settings", &parameters, &Patch::Apply(map(level))).await

@@ -522,7 +522,7 @@ fn what_fails_leaves_the_rest_and_is_told() {
     assert_eq!(
         messages,
         [
-            "policy 'p' with binding 'b' denied request: JSON Patch: replace operation does not apply: doc is missing path: \"/none/x\": missing value"
+            "policy 'p' with binding 'b' denied request: JSON Patch: replace operation does not apply: doc is missing path: /none/x: missing value"
         ]
     );
     let errors: Vec<&str> = outcome.checks.iter().map(|check| check.error).collect();
