@@ -29,7 +29,7 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// Whether `name` is a word that CEL keeps for itself and the parser refuses as an identifier.
-pub(crate) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     // `true`, `false`, `null` and `in` are tokens of their own and never come here as identifiers.
     RESERVED.contains(&name)
 }

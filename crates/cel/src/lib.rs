@@ -40,7 +40,7 @@ pub use cost::Range as CostRange;
 pub use declaration::{DeclField, DeclType, ListType};
 pub use environment::Environment;
 pub use error::{CompileError, EvaluationError};
-pub use escaping::escape;
+pub use escaping::{escape, is_reserved};
 pub use library::authorizer::{Authorizer, AuthorizerValue, Decision, Question, ResourceSubject, Subject};
 pub use library::format::Format;
 pub use library::ip::Cidr;

@@ -2,6 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>).
 
 mod client_config;
+mod followed_kind;
 mod mutating_policy;
 mod policy;
 mod rules;
@@ -14,23 +15,42 @@ use holdfast_resource::Strategy;
 
 use crate::config::Config;
 use crate::webhooks::Sort;
-use mutating_policy::{MutatingPolicy, MutatingPolicyBinding};
-use validating_policy::{ValidatingPolicy, ValidatingPolicyBinding};
+use followed_kind::FollowedKind;
 use webhook_configuration::WebhookConfiguration;
 
 /// The strategy of a kind of the group that has one.
 pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
-    let policies = || Arc::clone(&config.policies);
+    let policies = Arc::clone(&config.policies);
     let configuration = |sort| WebhookConfiguration {
         sort,
         webhooks: Arc::clone(&config.webhooks),
     };
     Some(match resource {
-        "mutatingadmissionpolicies" => Arc::new(MutatingPolicy(policies())),
-        "mutatingadmissionpolicybindings" => Arc::new(MutatingPolicyBinding(policies())),
+        "mutatingadmissionpolicies" => Arc::new(FollowedKind {
+            policies,
+            errors: mutating_policy::policy_errors,
+            set: |policies, name, object| policies.mutating.set_policy(name, object),
+            forget: |policies| policies.mutating.forget_policies(),
+        }),
+        "mutatingadmissionpolicybindings" => Arc::new(FollowedKind {
+            policies,
+            errors: mutating_policy::binding_errors,
+            set: |policies, name, object| policies.mutating.set_binding(name, object),
+            forget: |policies| policies.mutating.forget_bindings(),
+        }),
         "mutatingwebhookconfigurations" => Arc::new(configuration(Sort::Mutating)),
-        "validatingadmissionpolicies" => Arc::new(ValidatingPolicy(policies())),
-        "validatingadmissionpolicybindings" => Arc::new(ValidatingPolicyBinding(policies())),
+        "validatingadmissionpolicies" => Arc::new(FollowedKind {
+            policies,
+            errors: validating_policy::policy_errors,
+            set: |policies, name, object| policies.validating.set_policy(name, object),
+            forget: |policies| policies.validating.forget_policies(),
+        }),
+        "validatingadmissionpolicybindings" => Arc::new(FollowedKind {
+            policies,
+            errors: validating_policy::binding_errors,
+            set: |policies, name, object| policies.validating.set_binding(name, object),
+            forget: |policies| policies.validating.forget_bindings(),
+        }),
         "validatingwebhookconfigurations" => Arc::new(configuration(Sort::Validating)),
         _ => return None,
     })

@@ -1,89 +1,30 @@
 //! MutatingAdmissionPolicies and their bindings
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/mutating-admission-policy-v1/>).
 
-use std::sync::Arc;
-
 use holdfast_cel::Type;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
 use super::policy::{check_parameter_kind, check_reference, validate_binding, validate_policy};
-use crate::policies::Policies;
 use crate::policies::environment::Compiler;
 use crate::validation::{Errors, one_of};
 
 /// There is nothing to change in what is deleted.
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// Policies are checked, and what changes objects follows them.
-pub(super) struct MutatingPolicy(pub(super) Arc<Policies>);
-
-impl Strategy for MutatingPolicy {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validate(context, object, None)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        validate(context, object, Some(old))
-    }
-
-    fn observes(&self) -> bool {
-        true
-    }
-
-    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(object) = new.or(old) {
-            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-            self.0.mutating.set_policy(name, new);
-        }
-    }
-
-    fn observe_anew(&self) {
-        self.0.mutating.forget_policies();
-    }
+/// What is wrong with a binding.
+pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
+    let mut errors = Errors::new();
+    let root = Field::root(object);
+    let spec = root.child("spec");
+    validate_binding(&spec, "spec.matchResources", &mut errors);
+    validate_operations(&spec.child("matchResources"), &mut errors);
+    check_reference(context, "mutatingadmissionpolicies", &spec, old, &mut errors);
+    errors
 }
 
-/// Bindings are checked, and what changes objects follows them.
-pub(super) struct MutatingPolicyBinding(pub(super) Arc<Policies>);
-
-impl MutatingPolicyBinding {
-    fn errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
-        let mut errors = Errors::new();
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        validate_binding(&spec, "spec.matchResources", &mut errors);
-        validate_operations(&spec.child("matchResources"), &mut errors);
-        check_reference(context, "mutatingadmissionpolicies", &spec, old, &mut errors);
-        errors
-    }
-}
-
-impl Strategy for MutatingPolicyBinding {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        Self::errors(context, object, None)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        Self::errors(context, object, Some(old))
-    }
-
-    fn observes(&self) -> bool {
-        true
-    }
-
-    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(object) = new.or(old) {
-            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-            self.0.mutating.set_binding(name, new);
-        }
-    }
-
-    fn observe_anew(&self) {
-        self.0.mutating.forget_bindings();
-    }
-}
-
-fn validate(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
+/// What is wrong with a policy.
+pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     let root = Field::root(object);
     let spec = root.child("spec");

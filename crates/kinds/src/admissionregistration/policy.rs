@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_cel::CompileError;
+use holdfast_cel::{CompileError, is_reserved};
 use holdfast_resource::access::{AccessTarget, Attributes, MASTERS, ResourceTarget, User};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
@@ -15,31 +15,6 @@ use crate::validation::{Errors, one_of, report, same};
 
 /// How many match conditions there may be.
 const CONDITIONS: usize = 64;
-
-/// Words of the expression language that name nothing.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Reports what is wrong with the parts of the spec of a policy that come before what it does; the compiler is for what
 /// it does.
@@ -121,7 +96,7 @@ fn is_identifier(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     name.bytes().next().is_some_and(letter)
         && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())
-        && !RESERVED.contains(&name)
+        && !is_reserved(name)
 }
 
 fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors) {

@@ -2,15 +2,13 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/>).
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use holdfast_cel::Type;
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
 use super::policy::{check_parameter_kind, check_reference, report_fault, validate_binding, validate_policy};
-use crate::policies::Policies;
 use crate::policies::environment::Compiler;
 use crate::validation::{Errors, optional_one_of};
 
@@ -21,79 +19,23 @@ const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const ANNOTATIONS: usize = 20;
 const ANNOTATION_BYTES: usize = 5 << 10;
 
-/// Policies are checked, and what writes are asked of follows them.
-pub(super) struct ValidatingPolicy(pub(super) Arc<Policies>);
-
-impl Strategy for ValidatingPolicy {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validate(context, object, None)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        if context.subresource == Some("status") {
-            return validate_status(object);
-        }
-        validate(context, object, Some(old))
-    }
-
-    fn observes(&self) -> bool {
-        true
-    }
-
-    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(object) = new.or(old) {
-            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-            self.0.validating.set_policy(name, new);
-        }
-    }
-
-    fn observe_anew(&self) {
-        self.0.validating.forget_policies();
-    }
+/// What is wrong with a binding.
+pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
+    let mut errors = Errors::new();
+    let root = Field::root(object);
+    let spec = root.child("spec");
+    // The reference leaves out a letter.
+    validate_binding(&spec, "spec.matchResouces", &mut errors);
+    validate_actions(&spec.child("validationActions"), &mut errors);
+    check_reference(context, "validatingadmissionpolicies", &spec, old, &mut errors);
+    errors
 }
 
-/// Bindings are checked, and what writes are asked of follows them.
-pub(super) struct ValidatingPolicyBinding(pub(super) Arc<Policies>);
-
-impl ValidatingPolicyBinding {
-    fn errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
-        let mut errors = Errors::new();
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        // The reference leaves out a letter.
-        validate_binding(&spec, "spec.matchResouces", &mut errors);
-        validate_actions(&spec.child("validationActions"), &mut errors);
-        check_reference(context, "validatingadmissionpolicies", &spec, old, &mut errors);
-        errors
+/// What is wrong with a policy.
+pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
+    if context.subresource == Some("status") {
+        return validate_status(object);
     }
-}
-
-impl Strategy for ValidatingPolicyBinding {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        Self::errors(context, object, None)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        Self::errors(context, object, Some(old))
-    }
-
-    fn observes(&self) -> bool {
-        true
-    }
-
-    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(object) = new.or(old) {
-            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-            self.0.validating.set_binding(name, new);
-        }
-    }
-
-    fn observe_anew(&self) {
-        self.0.validating.forget_bindings();
-    }
-}
-
-fn validate(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     let root = Field::root(object);
     let spec = root.child("spec");

@@ -1,0 +1,45 @@
+//! The kinds that make up admission policies: policies of both sorts, and their bindings.
+
+use std::sync::Arc;
+
+use holdfast_resource::{FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::policies::Policies;
+use crate::validation::Errors;
+
+/// A kind whose objects are checked, and followed by what writes are asked about.
+pub(super) struct FollowedKind {
+    pub(super) policies: Arc<Policies>,
+    /// What is wrong with an object that takes the place of another, or of none.
+    pub(super) errors: fn(&WriteContext<'_>, &Value, Option<&Value>) -> Errors,
+    /// Takes note of the object of that name; `None` where it is gone.
+    pub(super) set: fn(&Policies, &str, Option<&Value>),
+    /// Forgets all objects.
+    pub(super) forget: fn(&Policies),
+}
+
+impl Strategy for FollowedKind {
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        (self.errors)(context, object, None)
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        (self.errors)(context, object, Some(old))
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(object) = new.or(old) {
+            let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+            (self.set)(&self.policies, name, new);
+        }
+    }
+
+    fn observe_anew(&self) {
+        (self.forget)(&self.policies);
+    }
+}
