@@ -11,7 +11,7 @@ use super::charges::{self, Charged};
 use super::deletion::{self, Deletion};
 use super::outcome::{Call, Outcome};
 use super::pipeline::{self, Action, Pipeline, Prepared};
-use super::webhooks::Asked;
+use super::webhooks::{Asked, Given};
 use super::{Change, Target, metadata, tracking};
 use crate::ApiError;
 use crate::lookup::SnapshotLookup;
@@ -218,11 +218,8 @@ async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Ent
     let name = &pipeline.target.name;
     deletion::check_preconditions(pipeline.resource(), options, &stored)?;
     let call = pipeline.call(Operation::Delete, name);
-    let asked = Asked {
-        operation: "DELETE",
-        name: if pipeline.target.of_collection { "" } else { name },
-        options: options.to_object(),
-    };
+    let asked_name = if pipeline.target.of_collection { "" } else { name };
+    let asked = Asked::new("DELETE", asked_name, Given::Delete(options));
     let refuse = |refusal| pipeline.refusal(refusal, name);
     let admitted = async {
         pipeline

@@ -13,7 +13,7 @@ use holdfast_value::{SmolStr, Value};
 use super::change::{Change, Next};
 use super::outcome::{Call, Outcome};
 use super::typing::KindType;
-use super::webhooks::Asked;
+use super::webhooks::{Asked, Given};
 use super::{Target, deletion, metadata, scale, tracking};
 use crate::ApiError;
 use crate::authorization;
@@ -335,17 +335,13 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    pub(super) fn asked<'b>(&self, operation: &'static str, name: &'b str) -> Asked<'b> {
+    pub(super) fn asked<'b>(&'b self, operation: &'static str, name: &'b str) -> Asked<'b> {
         let kind = if operation == "CREATE" {
             "CreateOptions"
         } else {
             "UpdateOptions"
         };
-        Asked {
-            operation,
-            name,
-            options: self.target.options.to_object(kind),
-        }
+        Asked::new(operation, name, Given::Write(&self.target.options, kind))
     }
 
     /// The key of the object of that name.

@@ -134,7 +134,7 @@ impl Pipeline<'_> {
             old,
             user: &self.target.user,
             authorizer: &self.context.authorizer,
-            options: &asked.options,
+            options: asked.options(),
             dry_run: self.target.dry_run,
             lookup: &self.lookup,
         }

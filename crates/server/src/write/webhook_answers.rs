@@ -162,7 +162,7 @@ impl Pipeline<'_> {
             object: object.as_ref(),
             old_object: old.as_ref(),
             dry_run: target.dry_run,
-            options: &asked.options,
+            options: asked.options(),
         };
         let review = review.encode(webhook.review_version);
         let client = self.context.webhooks.client();

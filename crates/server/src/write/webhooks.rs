@@ -1,11 +1,10 @@
 //! Webhooks in the way of a write: which of them are asked, what about, and what becomes of their answers.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use holdfast_kinds::policies;
+use holdfast_kinds::policies::{self, rounds};
 use holdfast_kinds::webhooks::matching::{Attributes, Invocation};
 use holdfast_kinds::webhooks::{Hooks, Sort, Webhook};
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup as _};
@@ -13,6 +12,7 @@ use holdfast_value::{SmolStr, Value};
 
 use super::pipeline::Pipeline;
 use crate::ApiError;
+use crate::options::{DeleteOptions, WriteOptions};
 
 /// What webhooks are asked about, beside the objects.
 pub(super) struct Asked<'a> {
@@ -20,25 +20,48 @@ pub(super) struct Asked<'a> {
     pub(super) operation: &'static str,
     /// The name of the object.
     pub(super) name: &'a str,
-    /// The options of the write.
-    pub(super) options: Value,
+    /// The options of the write as the client gave them.
+    given: Given<'a>,
+    /// The same as an object, made when somebody asks.
+    options: OnceLock<Value>,
 }
 
-/// What is known of the rounds in which webhooks change an object: when one changes it, those before it that wish so are
-/// asked once more, after the plugins.
+/// Options of a write.
+#[derive(Clone, Copy)]
+pub(super) enum Given<'a> {
+    /// Of a creation or a change: an object of that kind.
+    Write(&'a WriteOptions, &'static str),
+    Delete(&'a DeleteOptions),
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(operation: &'static str, name: &'a str, given: Given<'a>) -> Self {
+        Self {
+            operation,
+            name,
+            given,
+            options: OnceLock::new(),
+        }
+    }
+
+    /// The options of the write, as an object.
+    pub(super) fn options(&self) -> &Value {
+        self.options.get_or_init(|| match self.given {
+            Given::Write(options, kind) => options.to_object(kind),
+            Given::Delete(options) => options.to_object(),
+        })
+    }
+}
+
+/// What is known of the rounds in which policies and webhooks change an object: when one changes it, those before it that
+/// wish so are asked once more, after the plugins.
 #[derive(Default)]
 pub(super) struct Rounds {
     hooks: Option<Arc<Hooks>>,
-    second: bool,
-    /// Those that were asked and wish to be asked again.
-    asked: Vec<usize>,
-    /// Those that are to be asked again.
-    again: HashSet<usize>,
-    output: Option<Value>,
-    policies: policies::rounds::Rounds<policies::mutating::Key>,
-    /// Whether the first round is over.
-    begun: bool,
-    /// Whether any of them changed the object.
+    /// Of webhooks, by their places.
+    webhooks: rounds::Rounds<usize>,
+    policies: rounds::Rounds<policies::mutating::Key>,
+    /// Whether any webhook changed the object.
     changed: bool,
 }
 
@@ -63,7 +86,7 @@ impl Pipeline<'_> {
         rounds: &mut Rounds,
         warnings: &mut Vec<String>,
     ) -> Result<bool, ApiError> {
-        let first = !std::mem::replace(&mut rounds.begun, true);
+        let first = !rounds.took_place();
         let mut again = match object.as_deref_mut() {
             Some(object) => self.change_by_policies(asked, object, old, &mut rounds.policies)?,
             None => false,
@@ -77,7 +100,6 @@ impl Pipeline<'_> {
         }
         let outcome = Box::pin(self.mutating_round(asked, object.as_deref_mut(), old, rounds, warnings)).await;
         again |= rounds.changed || rounds.policies.has_more(object.as_deref());
-        rounds.second = true;
         outcome.map(|()| first && again)
     }
 
@@ -92,31 +114,22 @@ impl Pipeline<'_> {
         let Some(hooks) = rounds.hooks.clone() else {
             return Ok(());
         };
-        if rounds.second && rounds.output.as_ref() != object.as_deref() {
-            // Plugins changed it meanwhile.
-            let asked = std::mem::take(&mut rounds.asked);
-            rounds.again.extend(asked);
-        }
+        rounds.webhooks.begin(object.as_deref());
         for (at, webhook) in hooks.mutating.iter().enumerate() {
             let Some(invocation) = self.invocation(webhook, asked, object.as_deref(), old)? else {
                 continue;
             };
-            if rounds.second && !rounds.again.contains(&at) {
+            if !rounds.webhooks.is_due(&at) {
                 continue;
             }
             let started = Instant::now();
             let outcome = self.ask_mutating((webhook, &invocation), asked, object.as_deref_mut(), old, warnings);
             let outcome = outcome.await;
-            if self.decide(webhook, asked, Sort::Mutating, started, outcome)? {
-                rounds.changed = true;
-                let asked = std::mem::take(&mut rounds.asked);
-                rounds.again.extend(asked);
-            }
-            if webhook.reinvoked {
-                rounds.asked.push(at);
-            }
+            let changed = self.decide(webhook, asked, Sort::Mutating, started, outcome)?;
+            rounds.changed |= changed;
+            rounds.webhooks.invoked(at, changed, webhook.reinvoked);
         }
-        rounds.output = object.cloned();
+        rounds.webhooks.end(object.as_deref());
         Ok(())
     }
 
