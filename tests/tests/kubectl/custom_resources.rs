@@ -85,6 +85,17 @@ spec:
 
 const OPEN: &str = r#"{"status":{"replicas":4,"phase":"Open","conditions":[{"type":"Ready","status":"True"}]}}"#;
 
+/// Says in the status of the shop that it is open.
+const PATCH_OPEN: [&str; 7] = [
+    "patch",
+    "shop",
+    "corner",
+    "--subresource=status",
+    "--type=merge",
+    "-p",
+    OPEN,
+];
+
 /// A server that shops are defined on.
 fn start() -> Option<Kubectl> {
     let kubectl = Kubectl::start()?;
@@ -165,16 +176,7 @@ fn get_prints_the_columns_of_the_definition() {
         rows(&table),
         [&["NAME", "CITY", "DESIRED", "READY"][..], &["corner", "Ulm", "2"]]
     );
-    let patch = [
-        "patch",
-        "shop",
-        "corner",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        OPEN,
-    ];
-    kubectl.says(&patch, "");
+    kubectl.says(&PATCH_OPEN, "");
     let wide = kubectl.says(&["get", "shop", "corner", "-o", "wide"], "");
     assert_eq!(
         rows(&wide),
@@ -438,16 +440,7 @@ fn wait_sees_conditions_values_and_ends() {
                 .unwrap()
         })
         .collect();
-    let patch = [
-        "patch",
-        "shop",
-        "corner",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        OPEN,
-    ];
-    kubectl.says(&patch, "");
+    kubectl.says(&PATCH_OPEN, "");
     for (child, wait) in waiting.iter_mut().zip(waits) {
         assert!(child.wait().unwrap().success(), "{wait}");
     }

@@ -9,7 +9,7 @@ use conformance::{Binary, Connection, Server, Target};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::workload::{DEPLOYMENTS, Objects, Phase, Workload};
+use super::workload::{DEPLOYMENTS, Objects, Phase, Workload, containers};
 use super::{Row, megabytes, millis, row, single};
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -124,21 +124,7 @@ fn collector(number: usize, replicas: usize) -> Bytes {
             "replicas": replicas,
             "serviceMonitorSelector": {"matchLabels": {"app.kubernetes.io/instance": name}},
             "podMetadata": {"labels": {"app.kubernetes.io/name": "bench", "app.kubernetes.io/instance": name}},
-            "containers": [
-                {
-                    "name": "web",
-                    "image": "registry.example.com/bench/web:1.0.0",
-                    "ports": [{"name": "http", "containerPort": 8080}],
-                    "env": [{"name": "LEVEL", "value": "info"}, {"name": "REGION", "value": "north"}],
-                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}}
-                },
-                {
-                    "name": "sidecar",
-                    "image": "registry.example.com/bench/sidecar:1.0.0",
-                    "args": ["--listen=:9090", "--verbose"],
-                    "ports": [{"name": "metrics", "containerPort": 9090}]
-                }
-            ]
+            "containers": containers()
         }
     });
     Bytes::from(object.to_string())

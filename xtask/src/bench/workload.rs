@@ -230,23 +230,28 @@ fn deployment(number: usize, replicas: usize) -> Bytes {
                 "metadata": {"labels": {
                     "app.kubernetes.io/name": "bench", "app.kubernetes.io/instance": format!("bench-{number}")
                 }},
-                "spec": {"containers": [
-                    {
-                        "name": "web",
-                        "image": "registry.example.com/bench/web:1.0.0",
-                        "ports": [{"name": "http", "containerPort": 8080}],
-                        "env": [{"name": "LEVEL", "value": "info"}, {"name": "REGION", "value": "north"}],
-                        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}}
-                    },
-                    {
-                        "name": "sidecar",
-                        "image": "registry.example.com/bench/sidecar:1.0.0",
-                        "args": ["--listen=:9090", "--verbose"],
-                        "ports": [{"name": "metrics", "containerPort": 9090}]
-                    }
-                ]}
+                "spec": {"containers": containers()}
             }
         }
     });
     Bytes::from(object.to_string())
+}
+
+/// The containers of each object that is measured.
+pub(super) fn containers() -> serde_json::Value {
+    serde_json::json!([
+        {
+            "name": "web",
+            "image": "registry.example.com/bench/web:1.0.0",
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "env": [{"name": "LEVEL", "value": "info"}, {"name": "REGION", "value": "north"}],
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}}
+        },
+        {
+            "name": "sidecar",
+            "image": "registry.example.com/bench/sidecar:1.0.0",
+            "args": ["--listen=:9090", "--verbose"],
+            "ports": [{"name": "metrics", "containerPort": 9090}]
+        }
+    ])
 }
