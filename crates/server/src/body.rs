@@ -3,8 +3,10 @@
 //! An answer is most often bytes that exist already: an object as it is stored, or the pieces of a list. They go out as
 //! they are, without being copied together. A watch is a stream whose pieces come as events do.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -128,7 +130,19 @@ async fn collect(mut source: impl Body<Data = Bytes, Error = std::io::Error> + U
 }
 
 /// The body of an answer.
-pub enum ResponseBody {
+pub struct ResponseBody {
+    content: Content,
+    /// What is given back when the client has taken the answer.
+    held: Option<Held>,
+}
+
+type Held = Arc<dyn Any + Send + Sync>;
+
+/// An answer up to this length counts as taken once the connection has it: connections buffer as much of any answer.
+const SMALL_ANSWER: u64 = 16 * 1024;
+
+/// What an answer consists of.
+enum Content {
     /// Nothing, or one run of bytes.
     Full(Option<Bytes>),
     /// Runs of bytes, sent one after the other.
@@ -142,47 +156,90 @@ pub enum ResponseBody {
     Stream(BoxStream<'static, Bytes>),
 }
 
+/// Bytes that belong to an answer which holds something.
+struct HeldBytes {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl From<Content> for ResponseBody {
+    fn from(content: Content) -> Self {
+        Self { content, held: None }
+    }
+}
+
 impl ResponseBody {
     /// A body without bytes.
     pub fn empty() -> Self {
-        Self::Full(None)
+        Content::Full(None).into()
+    }
+
+    /// Keeps `what` until the last byte is written to the connection, or the answer is given up. Small answers keep it
+    /// until the connection has them.
+    pub(crate) fn hold(&mut self, what: impl Send + Sync + 'static) {
+        self.held = Some(match self.held.take() {
+            Some(before) => Arc::new((before, what)),
+            None => Arc::new(what),
+        });
+    }
+
+    /// Whether the connection may have the answer long before its client has it.
+    pub(crate) fn is_large(&self) -> bool {
+        self.length().is_none_or(|length| length > SMALL_ANSWER)
+    }
+
+    /// The next run of bytes with what is held, if it is the last run or may be.
+    fn tie(&mut self, bytes: Bytes) -> Bytes {
+        let held = match &self.content {
+            Content::Full(_) | Content::Chunks { remaining: 0, .. } => self.held.take(),
+            Content::Chunks { .. } => None,
+            Content::Stream(_) => self.held.clone(),
+        };
+        match held {
+            Some(held) => Bytes::from_owner(HeldBytes { bytes, _held: held }),
+            None => bytes,
+        }
     }
 
     /// A body of runs of bytes, none of which is copied. Its length is known.
     pub fn chunks(chunks: Vec<Bytes>) -> Self {
         let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        Self::Chunks {
-            rest: chunks.into_iter(),
-            remaining,
-        }
+        let rest = chunks.into_iter();
+        Content::Chunks { rest, remaining }.into()
     }
 
     /// A body that comes as `stream` gives it.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::Stream(Box::pin(stream))
+        Content::Stream(Box::pin(stream)).into()
     }
 
     /// Counts what a stream sends in `lasting`, which goes with it.
     pub(crate) fn record(&mut self, mut lasting: Lasting) {
-        if let Self::Stream(stream) = self {
-            let stream = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
-            *self = Self::stream(stream.inspect(move |piece| lasting.sent(piece.len() as u64)));
+        if let Content::Stream(stream) = &mut self.content {
+            let sent = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
+            *stream = Box::pin(sent.inspect(move |piece| lasting.sent(piece.len() as u64)));
         }
     }
 
     /// The length in bytes, where it is known.
     pub fn length(&self) -> Option<u64> {
-        match self {
-            Self::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Chunks { remaining, .. } => Some(*remaining),
-            Self::Stream(_) => None,
+        match &self.content {
+            Content::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Content::Chunks { remaining, .. } => Some(*remaining),
+            Content::Stream(_) => None,
         }
     }
 }
 
 impl From<Bytes> for ResponseBody {
     fn from(bytes: Bytes) -> Self {
-        Self::Full(if bytes.is_empty() { None } else { Some(bytes) })
+        Content::Full(if bytes.is_empty() { None } else { Some(bytes) }).into()
     }
 }
 
@@ -197,17 +254,23 @@ impl Body for ResponseBody {
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = match self.get_mut() {
-            Self::Full(bytes) => bytes.take(),
-            Self::Chunks { rest, remaining } => {
+        let body = self.get_mut();
+        let is_small = body.held.is_some() && !body.is_large();
+        let next = match &mut body.content {
+            Content::Full(bytes) => bytes.take(),
+            Content::Chunks { rest, remaining } => {
                 let next = rest.next();
                 *remaining -= next.as_ref().map_or(0, |bytes| bytes.len() as u64);
                 next
             }
-            Self::Stream(stream) => match stream.as_mut().poll_next(cx) {
+            Content::Stream(stream) => match stream.as_mut().poll_next(cx) {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
+        };
+        let next = match next {
+            Some(bytes) if body.held.is_some() && !is_small => Some(body.tie(bytes)),
+            next => next,
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -235,6 +298,35 @@ mod tests {
         assert_eq!(body.size_hint().exact(), Some(3));
         assert_eq!(collect(body).await, "abc");
         assert!(ResponseBody::empty().is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn what_an_answer_holds_is_given_back_with_its_last_bytes() {
+        let large = || Bytes::from(vec![b' '; 20 * 1024]);
+        let stream = || futures_util::stream::iter([large(), large()]);
+        for (mut body, small) in [
+            (ResponseBody::from(large()), false),
+            (ResponseBody::chunks(vec![large(), large()]), false),
+            (ResponseBody::stream(stream()), false),
+            (ResponseBody::from(Bytes::from_static(b"small")), true),
+        ] {
+            let place = Arc::new(());
+            body.hold(Arc::clone(&place));
+            body.hold("more");
+            let mut taken = Vec::new();
+            while let Some(Ok(frame)) = body.frame().await {
+                assert_eq!(Arc::strong_count(&place), 2);
+                taken.push(frame.into_data().unwrap());
+            }
+            drop(body);
+            assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });
+            // A part of the last bytes is as good as all of them.
+            let rest = taken.pop().map(|last| last.slice(1..));
+            drop(taken);
+            assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });
+            drop(rest);
+            assert_eq!(Arc::strong_count(&place), 1);
+        }
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ use crate::authentication::user_of_certificate;
 use crate::body::RequestBody;
 use crate::service::{Lasts, Service};
 use crate::shutdown::Shutdown;
-use crate::slow_clients::{Streams, WriteTimeout, stream_lasts};
+use crate::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
 use crate::user::User;
 
 /// The bounds of connections.
@@ -165,15 +165,21 @@ impl Acceptor {
             let body_time = self.limits.body;
             let respond = async move {
                 let request = request.map(|body| RequestBody::new(body, body_time));
-                let response = service.respond(request, certificate.as_ref()).await;
+                let mut response = service.respond(request, certificate.as_ref()).await;
                 if response.extensions().get::<Lasts>().is_some() {
                     stream_lasts();
+                } else if response.body().is_large()
+                    && let Some(untaken) = answer_untaken()
+                {
+                    response.body_mut().hold(untaken);
                 }
                 Ok::<_, Infallible>(response)
             };
             respond.instrument(span.clone())
         });
         let stream = TokioIo::new(WriteTimeout::new(stream, self.limits.exchange));
+        let streams = Streams::new(self.limits.exchange);
+        let untaken = streams.untaken();
         // The end is the same for both, but their types are not.
         macro_rules! drive {
             ($connection:expr) => {{
@@ -181,6 +187,7 @@ impl Acceptor {
                 tokio::pin!(connection);
                 let outcome = tokio::select! {
                     outcome = connection.as_mut() => outcome,
+                    () = untaken.notified() => return tracing::debug!(%peer, "a client did not take its answer"),
                     () = self.shutdown.closing() => {
                         connection.as_mut().graceful_shutdown();
                         connection.await
@@ -192,9 +199,7 @@ impl Acceptor {
             }};
         }
         if http2 {
-            let mut builder = hyper::server::conn::http2::Builder::new(Streams {
-                limit: self.limits.exchange,
-            });
+            let mut builder = hyper::server::conn::http2::Builder::new(streams);
             builder
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(self.limits.concurrent_streams)

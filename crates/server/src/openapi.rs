@@ -1,13 +1,14 @@
 //! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served, for clients that check or explain objects
 //! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>).
 //!
-//! Documents are large and seldom asked for: each is made when it is first asked for and kept compressed. Their hashes,
-//! by which clients keep them, come from what they are made of, so that the index needs none of them.
+//! Documents are large and seldom asked for: each is made when it is first asked for and kept compressed. All who are sent
+//! a document at a time share its bytes, in each form. Their hashes, by which clients keep them, come from what they are
+//! made of, so that the index needs none of them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -49,6 +50,8 @@ pub trait Source: Send + Sync {
 pub struct OpenApi {
     source: Arc<dyn Source>,
     kept: Mutex<Kept>,
+    /// Held by who makes a document: one at a time, so that those who ask for the same one wait for it.
+    making: tokio::sync::Mutex<()>,
 }
 
 /// The documents that were asked for, compressed.
@@ -65,22 +68,46 @@ struct Document {
     /// The state of the source that it was made of.
     fingerprint: Vec<u8>,
     compressed: Bytes,
+    /// The text, as long as anyone is sent it.
+    text: Weak<[u8]>,
     used: u64,
+}
+
+/// The form in which a document is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Compressed,
+    Text,
 }
 
 /// How much is kept in all. What was not used for longest goes first.
 const MOST_KEPT: usize = 16 << 20;
 
 impl Kept {
-    fn get(&mut self, name: &str, fingerprint: &[u8]) -> Option<Bytes> {
+    fn get(&mut self, name: &str, fingerprint: &[u8], form: Form) -> Option<Bytes> {
+        let document = self.document(name, fingerprint)?;
+        match form {
+            Form::Compressed => Some(document.compressed.clone()),
+            Form::Text => document.text.upgrade().map(Bytes::from_owner),
+        }
+    }
+
+    /// Lets others share the text of a document while somebody is sent it.
+    fn share(&mut self, name: &str, fingerprint: &[u8], text: &Arc<[u8]>) {
+        if let Some(document) = self.document(name, fingerprint) {
+            document.text = Arc::downgrade(text);
+        }
+    }
+
+    fn document(&mut self, name: &str, fingerprint: &[u8]) -> Option<&mut Document> {
         self.clock += 1;
-        let document = self.documents.get_mut(name)?;
-        if document.fingerprint != fingerprint {
+        if self.documents.get(name)?.fingerprint != fingerprint {
             self.remove(name);
             return None;
         }
+        let document = self.documents.get_mut(name)?;
         document.used = self.clock;
-        Some(document.compressed.clone())
+        Some(document)
     }
 
     fn insert(&mut self, name: String, fingerprint: Vec<u8>, compressed: Bytes) {
@@ -90,6 +117,7 @@ impl Kept {
         let document = Document {
             fingerprint,
             compressed,
+            text: Weak::<[u8; 0]>::new(),
             used: self.clock,
         };
         self.documents.insert(name, document);
@@ -137,6 +165,7 @@ impl OpenApi {
         Self {
             source,
             kept: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
         }
     }
 
@@ -243,16 +272,18 @@ impl OpenApi {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         } else {
-            let compressed = self.compressed(fingerprint, name).await?;
-            if takes_gzip(headers) {
-                let mut response = response::bytes(StatusCode::OK, content_type, compressed);
+            let form = if takes_gzip(headers) {
+                Form::Compressed
+            } else {
+                Form::Text
+            };
+            let bytes = self.bytes(fingerprint, name, form).await?;
+            let mut response = response::bytes(StatusCode::OK, content_type, bytes);
+            if form == Form::Compressed {
                 let encoding = HeaderValue::from_static("gzip");
                 response.headers_mut().insert(header::CONTENT_ENCODING, encoding);
-                response
-            } else {
-                let text = blocking(move || decompress(&compressed)).await?;
-                response::bytes(StatusCode::OK, content_type, text)
             }
+            response
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, etag);
@@ -263,28 +294,49 @@ impl OpenApi {
         Ok(response)
     }
 
-    /// The compressed document, which is made if it is not there yet.
-    async fn compressed(self: &Arc<Self>, fingerprint: Vec<u8>, name: &str) -> Result<Bytes, ApiError> {
-        if let Some(document) = self.kept.lock().get(name, &fingerprint) {
-            return Ok(document);
+    /// The document in one of its forms, which is made if it is not there yet.
+    async fn bytes(self: &Arc<Self>, fingerprint: Vec<u8>, name: &str, form: Form) -> Result<Bytes, ApiError> {
+        let known = || self.kept.lock().get(name, &fingerprint, form);
+        if let Some(bytes) = known() {
+            return Ok(bytes);
+        }
+        let _making = self.making.lock().await;
+        if let Some(bytes) = known() {
+            return Ok(bytes);
         }
         let (this, name) = (Arc::clone(self), name.to_owned());
         blocking(move || {
-            let document = match name.as_str() {
-                VERSION_2 => this.version_2(Joined::default()),
-                VERSION_2_PROTOBUF => this.version_2(Messages),
-                name => {
-                    let text = this.source.version_3(name);
-                    compress(&text.ok_or_else(ApiError::unknown_resource)?)
-                }
-            }?;
-            // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
-            if this.fingerprint(&name).as_ref() == Some(&fingerprint) {
-                this.kept.lock().insert(name, fingerprint, document.clone());
+            let compressed = this.kept.lock().get(&name, &fingerprint, Form::Compressed);
+            let compressed = match compressed {
+                Some(compressed) => compressed,
+                None => this.make(&name, &fingerprint)?,
+            };
+            if form == Form::Compressed {
+                return Ok(compressed);
             }
-            Ok(document)
+            let text: Arc<[u8]> = decompress(&compressed)?.into();
+            this.kept.lock().share(&name, &fingerprint, &text);
+            Ok(Bytes::from_owner(text))
         })
         .await
+    }
+
+    /// Makes a document, compressed, and keeps it.
+    fn make(&self, name: &str, fingerprint: &[u8]) -> Result<Bytes, ApiError> {
+        let document = match name {
+            VERSION_2 => self.version_2(Joined::default()),
+            VERSION_2_PROTOBUF => self.version_2(Messages),
+            name => {
+                let text = self.source.version_3(name);
+                compress(&text.ok_or_else(ApiError::unknown_resource)?)
+            }
+        }?;
+        // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
+        if self.fingerprint(name).as_deref() == Some(fingerprint) {
+            let mut kept = self.kept.lock();
+            kept.insert(name.to_owned(), fingerprint.to_vec(), document.clone());
+        }
+        Ok(document)
     }
 }
 
@@ -374,10 +426,10 @@ fn compress(text: &[u8]) -> Result<Bytes, ApiError> {
         .map_err(|error| ApiError::internal(error.to_string()))
 }
 
-fn decompress(bytes: &[u8]) -> Result<Bytes, ApiError> {
+fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ApiError> {
     let mut text = Vec::with_capacity(bytes.len() * 8);
     let read = GzDecoder::new(bytes).read_to_end(&mut text);
-    read.map(|_| Bytes::from(text))
+    read.map(|_| text)
         .map_err(|error| ApiError::internal(error.to_string()))
 }
 
@@ -502,11 +554,29 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(document.headers()[header::CONTENT_ENCODING], "gzip");
-        assert_eq!(decompress(&text(document).await).unwrap(), "{\"swagger\":\"2.0\"}");
+        assert_eq!(decompress(&text(document).await).unwrap(), b"{\"swagger\":\"2.0\"}");
         let document = ask("/openapi/v2", "", &[(header::ACCEPT_ENCODING, "gzip;q=0")])
             .await
             .unwrap();
         assert!(!document.headers().contains_key(header::CONTENT_ENCODING));
+    }
+
+    #[tokio::test]
+    async fn all_who_are_sent_a_document_at_a_time_share_its_bytes() {
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        for form in [Form::Text, Form::Compressed] {
+            for name in [VERSION_2, VERSION_2_PROTOBUF, "api/v1"] {
+                let fingerprint = openapi.source.fingerprint_2();
+                let bytes = || openapi.bytes(fingerprint.clone(), name, form);
+                let (first, second) = tokio::try_join!(bytes(), bytes()).unwrap();
+                let third = bytes().await.unwrap();
+                assert!(first.as_ptr() == second.as_ptr() && second.as_ptr() == third.as_ptr());
+            }
+        }
+        // Nobody is sent the text any more: only the compressed document stays.
+        let mut kept = openapi.kept.lock();
+        assert!(kept.get(VERSION_2, b"1", Form::Text).is_none());
+        assert!(kept.get(VERSION_2, b"1", Form::Compressed).is_some());
     }
 
     #[tokio::test]
@@ -579,10 +649,10 @@ mod tests {
         let document = Bytes::from(vec![0; MOST_KEPT / 2]);
         kept.insert("a".to_owned(), vec![1], document.clone());
         kept.insert("b".to_owned(), Vec::new(), document.slice(1..));
-        assert!(kept.get("a", &[1]).is_some());
+        assert!(kept.get("a", &[1], Form::Compressed).is_some());
         kept.insert("c".to_owned(), Vec::new(), document.slice(2..));
-        assert!(kept.get("b", &[]).is_none() && kept.get("a", &[1]).is_some() && kept.get("c", &[]).is_some());
-        assert!(kept.get("a", &[2]).is_none(), "of an older state");
+        assert!(kept.get("b", &[], Form::Compressed).is_none() && kept.get("a", &[1], Form::Compressed).is_some() && kept.get("c", &[], Form::Compressed).is_some());
+        assert!(kept.get("a", &[2], Form::Compressed).is_none(), "of an older state");
         assert_eq!(kept.size, document.len() - 2);
     }
 }

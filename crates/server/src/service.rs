@@ -172,15 +172,24 @@ impl Service {
             .clone()
             .filter(|_| self.paths.is_api(&incoming.info.path))
         else {
-            return self.paths.respond(self.context.messages(), incoming).await;
+            let mut response = self.paths.respond(self.context.messages(), incoming).await?;
+            if let Some(place) = place {
+                response.body_mut().hold(place);
+            }
+            return Ok(response);
         };
         let context = Arc::clone(&self.context);
         // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
         // for good, when its outcome is known.
         let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
-        // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer.
+        // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer. The
+        // place among the requests goes with it, and then with the answer until the client has that.
         let answer = Box::pin(guarded(async move {
-            router::serve_resource(&context, incoming, target).await
+            let mut response = router::serve_resource(&context, incoming, target).await?;
+            if let Some(place) = place {
+                response.body_mut().hold(place);
+            }
+            Ok(response)
         }));
         let Some(limit) = limit else {
             return answer.await;

@@ -6,32 +6,67 @@
 //! as watches. A timer is set only where something has to wait; most answers go out at once.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::Executor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Sleep;
 
 tokio::task_local! {
-    /// Whether the stream that this task serves lasts.
-    static LASTS: Cell<bool>;
+    /// The stream that this task serves.
+    static STREAM: ServedStream;
+}
+
+/// What is known of a stream while it is served.
+#[derive(Default)]
+struct ServedStream {
+    /// Whether it lasts.
+    lasts: Cell<bool>,
+    /// Ends when the client has taken the answer.
+    taken: Cell<Option<oneshot::Receiver<Infallible>>>,
 }
 
 /// Says that the answer of the stream that this task serves lasts, so that no limit is for it.
 pub(crate) fn stream_lasts() {
     // On HTTP/1.1 connections there are no streams, and nothing to say.
-    let _ = LASTS.try_with(|lasts| lasts.set(true));
+    let _ = STREAM.try_with(|stream| stream.lasts.set(true));
 }
 
-/// Runs the streams of HTTP/2 connections, each for a limited time.
-#[derive(Clone, Copy, Debug)]
+/// What the answer of the stream that this task serves has to hold until it is taken; `None` where there are no streams.
+pub(crate) fn answer_untaken() -> Option<impl Send + Sync + 'static> {
+    let (untaken, taken) = oneshot::channel();
+    STREAM.try_with(|stream| stream.taken.set(Some(taken))).ok()?;
+    Some(untaken)
+}
+
+/// Runs the streams of an HTTP/2 connection, each for a limited time.
+#[derive(Clone, Debug)]
 pub(crate) struct Streams {
     /// How long a request and its answer may take together.
-    pub(crate) limit: Duration,
+    limit: Duration,
+    untaken: Arc<Notify>,
+}
+
+impl Streams {
+    /// Streams whose requests and answers may take `limit` together.
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            untaken: Arc::default(),
+        }
+    }
+
+    /// Tells when an answer is not taken in time that the connection has buffered, so that only its end frees it.
+    pub(crate) fn untaken(&self) -> Arc<Notify> {
+        Arc::clone(&self.untaken)
+    }
 }
 
 impl<F> Executor<F> for Streams
@@ -40,13 +75,23 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        let limit = self.limit;
-        tokio::spawn(LASTS.scope(Cell::new(false), async move {
+        let (limit, untaken) = (self.limit, self.untaken());
+        tokio::spawn(STREAM.scope(ServedStream::default(), async move {
+            let late = late(limit);
+            tokio::pin!(late);
             tokio::select! {
                 biased;
                 _ = stream => {}
                 // The stream is reset when it is dropped.
-                () = late(limit) => tracing::debug!(after = ?limit, "a client did not take its answer"),
+                () = &mut late => return tracing::debug!(after = ?limit, "a client did not take its answer"),
+            }
+            let Some(taken) = STREAM.with(|stream| stream.taken.take()) else {
+                return;
+            };
+            tokio::select! {
+                biased;
+                _ = taken => {}
+                () = late => untaken.notify_one(),
             }
         }));
     }
@@ -54,7 +99,7 @@ where
 
 async fn late(limit: Duration) {
     tokio::time::sleep(limit).await;
-    if LASTS.with(Cell::get) {
+    if STREAM.with(|stream| stream.lasts.get()) {
         std::future::pending::<()>().await;
     }
 }
@@ -156,7 +201,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -204,7 +248,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_after_its_limit_unless_it_lasts() {
-        let streams = Streams { limit: LIMIT };
+        let streams = Streams::new(LIMIT);
         let (short, ended) = oneshot::channel::<()>();
         streams.execute(async move {
             std::future::pending::<()>().await;
@@ -219,5 +263,26 @@ mod tests {
         assert!(ended.await.is_err());
         tokio::time::sleep(10 * LIMIT).await;
         assert_eq!(lasting.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_buffered_and_not_taken_is_told_after_the_limit() {
+        let streams = Streams::new(LIMIT);
+        let (hand_over, mut buffered) = tokio::sync::mpsc::channel(2);
+        for _ in 0..2 {
+            let hand_over = hand_over.clone();
+            streams.execute(async move {
+                let _ = hand_over.send(answer_untaken()).await;
+            });
+        }
+        let (begun, untaken) = (tokio::time::Instant::now(), streams.untaken());
+        // The first answer is taken at once, the second never.
+        drop(buffered.recv().await);
+        let second = buffered.recv().await;
+        untaken.notified().await;
+        assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
+        drop(second);
+        let again = tokio::time::timeout(10 * LIMIT, untaken.notified());
+        assert!(again.await.is_err());
     }
 }
