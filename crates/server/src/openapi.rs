@@ -651,7 +651,11 @@ mod tests {
         kept.insert("b".to_owned(), Vec::new(), document.slice(1..));
         assert!(kept.get("a", &[1], Form::Compressed).is_some());
         kept.insert("c".to_owned(), Vec::new(), document.slice(2..));
-        assert!(kept.get("b", &[], Form::Compressed).is_none() && kept.get("a", &[1], Form::Compressed).is_some() && kept.get("c", &[], Form::Compressed).is_some());
+        assert!(
+            kept.get("b", &[], Form::Compressed).is_none()
+                && kept.get("a", &[1], Form::Compressed).is_some()
+                && kept.get("c", &[], Form::Compressed).is_some()
+        );
         assert!(kept.get("a", &[2], Form::Compressed).is_none(), "of an older state");
         assert_eq!(kept.size, document.len() - 2);
     }
