@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::environment::Environment;
 use crate::functions::{Declared, Overload, declared, type_by_name};
-use crate::library::regex;
+use crate::regexp::check_pattern;
 use crate::operators::{Operator, operator};
 use crate::parser::{Issue, Parsed};
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
@@ -463,7 +463,7 @@ impl Checker<'_> {
         let valid = match function {
             "duration" => parse_duration(text).is_some(),
             "timestamp" => Timestamp::parse(text).is_some(),
-            "matches" => regex::compile(text).is_ok(),
+            "matches" => check_pattern(text).is_ok(),
             _ => true,
         };
         if !valid {

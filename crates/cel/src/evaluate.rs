@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_value::{Map, Value};
-use regex::Regex;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
@@ -16,6 +15,7 @@ use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
 use crate::functions::{Call, Context, Cost};
 use crate::library::optional::inner;
 use crate::library::regex::RegexCache;
+use crate::regexp::Pattern;
 use crate::operate::{arithmetic, compare, equal, index, index_if_there, is_in};
 use crate::program::{Comparison, Node};
 use crate::value::{CelValue, MapKey, MapValue, Outcome, StructValue};
@@ -172,7 +172,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         Ok(result)
     }
 
-    fn matches(&mut self, subject: &Node, regex: &Regex, pattern: u64) -> Outcome {
+    fn matches(&mut self, subject: &Node, regex: &Pattern, pattern: u64) -> Outcome {
         let subject = self.eval(subject)?;
         let CelValue::String(text) = &subject else {
             return Err(NoSuchOverload);

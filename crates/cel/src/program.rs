@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use regex::Regex;
 use smol_str::SmolStr;
 
 use crate::activation::{Activation, Budget};
@@ -12,7 +11,8 @@ use crate::environment::Environment;
 use crate::error::EvaluationError;
 use crate::evaluate::{Frame, call_cost};
 use crate::functions::{Call, Context, Cost};
-use crate::library::regex::{RegexCache, compile};
+use crate::library::regex::RegexCache;
+use crate::regexp::Pattern;
 use crate::operate::Arithmetic;
 use crate::syntax::{Expr, ExprKind, FoldKind, operators};
 use crate::types::Type;
@@ -88,7 +88,7 @@ pub(crate) enum Node {
     /// `matches` with a pattern that is known.
     Matches {
         subject: Box<Node>,
-        regex: Regex,
+        regex: Pattern,
         pattern: u64,
     },
     And(Box<(Node, Node)>),
@@ -310,7 +310,7 @@ impl Planner<'_> {
         if name == "matches"
             && args.len() == 2
             && let Node::Const(CelValue::String(pattern)) = &args[1]
-            && let Ok(regex) = compile(pattern)
+            && let Ok(regex) = Pattern::compile(pattern)
         {
             let pattern = pattern.chars().count() as u64;
             args.truncate(1);

@@ -1,0 +1,599 @@
+//! The syntax of regular expressions in Go (<https://pkg.go.dev/regexp/syntax>), with its errors.
+
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind, Look};
+
+use super::tree::Node;
+
+/// The largest count of a repeat, also as a product of nested ones.
+const MAX_REPEAT: u64 = 1000;
+
+/// The largest height of a tree.
+const MAX_HEIGHT: u32 = 1000;
+
+/// How many instructions a pattern may be. Go takes three times as many; a match may need memory for each.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// How many ends of ranges the classes of a pattern may have together. Go takes more; see [`MAX_SIZE`].
+const MAX_RUNES: usize = 1 << 21;
+
+/// Flags that a group may set.
+#[derive(Clone, Copy)]
+struct Flags {
+    fold: bool,
+    one_line: bool,
+    dot_newline: bool,
+    ungreedy: bool,
+}
+
+/// An open group.
+struct Group {
+    /// Flags to go back to at its end.
+    flags: Flags,
+    captures: bool,
+    alternatives: Vec<Node>,
+    row: Vec<Node>,
+}
+
+impl Group {
+    fn new(flags: Flags, captures: bool) -> Self {
+        Self {
+            flags,
+            captures,
+            alternatives: Vec::new(),
+            row: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong, and with which part of the pattern.
+struct Error<'a>(&'static str, &'a str);
+
+type Parsed<'a, T> = Result<T, Error<'a>>;
+
+const TOO_DEEP: &str = "expression nests too deeply";
+const TOO_LARGE: &str = "expression too large";
+const MISSING_PAREN: &str = "missing closing )";
+const UNEXPECTED_PAREN: &str = "unexpected )";
+const BAD_ESCAPE: &str = "invalid escape sequence";
+const BAD_RANGE: &str = "invalid character class range";
+const BAD_REPEAT: &str = "invalid repeat count";
+const BAD_NAME: &str = "invalid named capture";
+const BAD_PERL: &str = "invalid or unsupported Perl syntax";
+const BAD_NESTED_REPEAT: &str = "invalid nested repetition operator";
+const MISSING_ARGUMENT: &str = "missing argument to repetition operator";
+const MISSING_BRACKET: &str = "missing closing ]";
+const TRAILING_BACKSLASH: &str = "trailing backslash at end of expression";
+
+/// Reads `pattern`.
+pub(super) fn parse(pattern: &str) -> Result<Node, String> {
+    Parser::new(pattern)
+        .pattern()
+        .map_err(|Error(message, part)| format!("error parsing regexp: {message}: `{part}`"))
+}
+
+struct Parser<'a> {
+    whole: &'a str,
+    rest: &'a str,
+    flags: Flags,
+    outer: Vec<Group>,
+    group: Group,
+    runes: usize,
+}
+
+/// The part of `from` that ends where `rest` begins.
+fn until<'a>(from: &'a str, rest: &str) -> &'a str {
+    &from[..from.len() - rest.len()]
+}
+
+fn first(text: &str) -> Option<(char, &str)> {
+    let mut characters = text.chars();
+    characters.next().map(|character| (character, characters.as_str()))
+}
+
+impl<'a> Parser<'a> {
+    fn new(whole: &'a str) -> Self {
+        let flags = Flags {
+            fold: false,
+            one_line: true,
+            dot_newline: false,
+            ungreedy: false,
+        };
+        Self {
+            whole,
+            rest: whole,
+            flags,
+            outer: Vec::new(),
+            group: Group::new(flags, false),
+            runes: 0,
+        }
+    }
+
+    fn pattern(mut self) -> Parsed<'a, Node> {
+        // The repeat that the last step read, if it did.
+        let mut repeated: Option<&'a str> = None;
+        while let Some((character, after)) = first(self.rest) {
+            let before = self.rest;
+            repeated = match character {
+                '*' | '+' | '?' => {
+                    let (min, max) = match character {
+                        '*' => (0, None),
+                        '+' => (1, None),
+                        _ => (0, Some(1)),
+                    };
+                    self.repeat((min, max, false), before, after, repeated)?;
+                    Some(before)
+                }
+                '{' => match counts(before) {
+                    Some((counts, after)) => {
+                        let (min, max) = counts.ok_or(Error(BAD_REPEAT, until(before, after)))?;
+                        self.repeat((min, max, true), before, after, repeated)?;
+                        Some(before)
+                    }
+                    None => {
+                        self.literal('{', after)?;
+                        None
+                    }
+                },
+                _ => {
+                    self.step(character, after)?;
+                    None
+                }
+            };
+        }
+        let root = self.close_alternatives()?;
+        if !self.outer.is_empty() {
+            return Err(Error(MISSING_PAREN, self.whole));
+        }
+        Ok(root)
+    }
+
+    fn step(&mut self, character: char, after: &'a str) -> Parsed<'a, ()> {
+        match character {
+            '(' if after.starts_with('?') => self.perl_group(),
+            '(' => {
+                self.open(true);
+                self.rest = after;
+                Ok(())
+            }
+            ')' => self.close(after),
+            '|' => {
+                let row = std::mem::take(&mut self.group.row);
+                let alternative = self.limited(Node::concat(row))?;
+                self.group.alternatives.push(alternative);
+                self.rest = after;
+                Ok(())
+            }
+            '^' => self.look(if self.flags.one_line { Look::Start } else { Look::StartLF }, after),
+            '$' => self.look(if self.flags.one_line { Look::End } else { Look::EndLF }, after),
+            '.' if self.flags.dot_newline => self.class(any(), after),
+            '.' => {
+                let mut class = of([('\n', '\n')]);
+                class.negate();
+                self.class(class, after)
+            }
+            '[' => self.brackets(after),
+            '\\' => self.backslash(after),
+            other => self.literal(other, after),
+        }
+    }
+
+    /// Refuses what is too deep or too large.
+    fn limited(&self, node: Node) -> Parsed<'a, Node> {
+        if node.height() > MAX_HEIGHT {
+            return Err(Error(TOO_DEEP, self.whole));
+        }
+        if node.size() > MAX_SIZE || self.runes > MAX_RUNES {
+            return Err(Error(TOO_LARGE, self.whole));
+        }
+        Ok(node)
+    }
+
+    fn push(&mut self, node: Node, after: &'a str) -> Parsed<'a, ()> {
+        let node = self.limited(node)?;
+        self.group.row.push(node);
+        self.rest = after;
+        Ok(())
+    }
+
+    fn look(&mut self, look: Look, after: &'a str) -> Parsed<'a, ()> {
+        self.push(Node::look(look), after)
+    }
+
+    fn class(&mut self, class: ClassUnicode, after: &'a str) -> Parsed<'a, ()> {
+        self.runes += 2 * class.ranges().len();
+        self.push(Node::class(class), after)
+    }
+
+    fn literal(&mut self, character: char, after: &'a str) -> Parsed<'a, ()> {
+        if self.flags.fold {
+            let mut class = of([(character, character)]);
+            class.case_fold_simple();
+            if class.ranges().len() > 1 {
+                return self.class(class, after);
+            }
+        }
+        self.push(Node::literal(character), after)
+    }
+
+    fn repeat(
+        &mut self,
+        (min, max, counted): (u32, Option<u32>, bool),
+        before: &'a str,
+        mut after: &'a str,
+        last: Option<&'a str>,
+    ) -> Parsed<'a, ()> {
+        let mut greedy = !self.flags.ungreedy;
+        if let Some(rest) = after.strip_prefix('?') {
+            greedy = !greedy;
+            after = rest;
+        }
+        if let Some(last) = last {
+            return Err(Error(BAD_NESTED_REPEAT, until(last, after)));
+        }
+        let Some(sub) = self.group.row.pop() else {
+            return Err(Error(MISSING_ARGUMENT, until(before, after)));
+        };
+        let node = self.limited(Node::repeat(sub, min, max, greedy, counted))?;
+        if counted && (min >= 2 || max.is_some_and(|max| max >= 2)) && node.repeats() > MAX_REPEAT {
+            return Err(Error(BAD_REPEAT, until(before, after)));
+        }
+        self.push(node, after)
+    }
+
+    fn open(&mut self, captures: bool) {
+        let group = std::mem::replace(&mut self.group, Group::new(self.flags, captures));
+        self.outer.push(group);
+    }
+
+    /// What stands between the ends of the group, as one node.
+    fn close_alternatives(&mut self) -> Parsed<'a, Node> {
+        let row = std::mem::take(&mut self.group.row);
+        let last = self.limited(Node::concat(row))?;
+        let mut alternatives = std::mem::take(&mut self.group.alternatives);
+        alternatives.push(last);
+        self.limited(Node::alternate(alternatives))
+    }
+
+    fn close(&mut self, after: &'a str) -> Parsed<'a, ()> {
+        let inner = self.close_alternatives()?;
+        let Some(outer) = self.outer.pop() else {
+            return Err(Error(UNEXPECTED_PAREN, self.whole));
+        };
+        let closed = std::mem::replace(&mut self.group, outer);
+        self.flags = closed.flags;
+        let node = if closed.captures { Node::capture(inner) } else { inner };
+        self.push(node, after)
+    }
+
+    /// `(?P<name>`, `(?<name>`, `(?flags)` and `(?flags:`.
+    fn perl_group(&mut self) -> Parsed<'a, ()> {
+        let whole = self.rest;
+        for (opening, shortest) in [("(?P<", 4), ("(?<", 3)] {
+            if whole.starts_with(opening) && whole.len() > shortest {
+                let Some(end) = whole.find('>') else {
+                    return Err(Error(BAD_NAME, whole));
+                };
+                let name = &whole[opening.len()..end];
+                if name.is_empty() || !name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric()) {
+                    return Err(Error(BAD_NAME, &whole[..=end]));
+                }
+                self.open(true);
+                self.rest = &whole[end + 1..];
+                return Ok(());
+            }
+        }
+        self.flag_group(whole)
+    }
+
+    fn flag_group(&mut self, whole: &'a str) -> Parsed<'a, ()> {
+        let (mut flags, mut negated, mut saw_flag) = (self.flags, false, false);
+        let mut rest = &whole[2..];
+        while let Some((character, after)) = first(rest) {
+            rest = after;
+            match character {
+                'i' => flags.fold = !negated,
+                'm' => flags.one_line = negated,
+                's' => flags.dot_newline = !negated,
+                'U' => flags.ungreedy = !negated,
+                '-' if !negated => {
+                    (negated, saw_flag) = (true, false);
+                    continue;
+                }
+                ':' | ')' if !negated || saw_flag => {
+                    if character == ':' {
+                        self.open(false);
+                    }
+                    self.flags = flags;
+                    self.rest = rest;
+                    return Ok(());
+                }
+                _ => break,
+            }
+            saw_flag = true;
+        }
+        Err(Error(BAD_PERL, until(whole, rest)))
+    }
+
+    fn backslash(&mut self, after: &'a str) -> Parsed<'a, ()> {
+        let whole = self.rest;
+        if let Some((character, rest)) = first(after) {
+            match character {
+                'A' => return self.look(Look::Start, rest),
+                'b' => return self.look(Look::WordAscii, rest),
+                'B' => return self.look(Look::WordAsciiNegate, rest),
+                'z' => return self.look(Look::End, rest),
+                'C' => return Err(Error(BAD_ESCAPE, until(whole, rest))),
+                'Q' => {
+                    let (quoted, rest) = rest.split_once("\\E").unwrap_or((rest, ""));
+                    for character in quoted.chars() {
+                        self.literal(character, rest)?;
+                    }
+                    self.rest = rest;
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        match self.class_escape(whole)? {
+            Some((class, rest)) => self.class(class, rest),
+            None => {
+                let (character, rest) = escape(whole)?;
+                self.literal(character, rest)
+            }
+        }
+    }
+
+    /// A class that begins with a backslash, in brackets or outside: `\d`, `\pL`.
+    fn class_escape(&self, text: &'a str) -> Parsed<'a, Option<(ClassUnicode, &'a str)>> {
+        let Some((kind, rest)) = text.strip_prefix('\\').and_then(first) else {
+            return Ok(None);
+        };
+        let negated = kind.is_ascii_uppercase();
+        let (mut class, rest) = match kind {
+            'd' | 'D' => (of([('0', '9')]), rest),
+            's' | 'S' => (of([('\t', '\n'), ('\x0c', '\r'), (' ', ' ')]), rest),
+            'w' | 'W' => (of([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]), rest),
+            'p' | 'P' => unicode_class(text, rest)?,
+            _ => return Ok(None),
+        };
+        if self.flags.fold {
+            class.case_fold_simple();
+        }
+        if negated {
+            class.negate();
+        }
+        Ok(Some((class, rest)))
+    }
+
+    fn brackets(&mut self, after: &'a str) -> Parsed<'a, ()> {
+        let whole = self.rest;
+        let (negated, mut rest) = match after.strip_prefix('^') {
+            Some(rest) => (true, rest),
+            None => (false, after),
+        };
+        let mut class = ClassUnicode::empty();
+        let mut ranges = Vec::new();
+        // A bracket that comes first is itself.
+        let mut is_first = true;
+        while is_first || !rest.starts_with(']') {
+            is_first = false;
+            if let Some((named, after)) = self.named_class(rest)? {
+                class.union(&named);
+                rest = after;
+            } else if let Some((escaped, after)) = self.class_escape(rest)? {
+                class.union(&escaped);
+                rest = after;
+            } else {
+                let (range, after) = range(rest, whole)?;
+                ranges.push(range);
+                rest = after;
+            }
+        }
+        let mut singles = ClassUnicode::new(ranges);
+        if self.flags.fold {
+            singles.case_fold_simple();
+        }
+        class.union(&singles);
+        if negated {
+            class.negate();
+        }
+        self.class(class, &rest[1..])
+    }
+
+    /// `[:alpha:]` within brackets.
+    fn named_class(&self, text: &'a str) -> Parsed<'a, Option<(ClassUnicode, &'a str)>> {
+        let Some((name, rest)) = text.strip_prefix("[:").and_then(|text| text.split_once(":]")) else {
+            return Ok(None);
+        };
+        let (negated, plain) = match name.strip_prefix('^') {
+            Some(plain) => (true, plain),
+            None => (false, name),
+        };
+        let Some(mut class) = posix_class(plain) else {
+            return Err(Error(BAD_RANGE, until(text, rest)));
+        };
+        if self.flags.fold {
+            class.case_fold_simple();
+        }
+        if negated {
+            class.negate();
+        }
+        Ok(Some((class, rest)))
+    }
+}
+
+fn of<const N: usize>(ranges: [(char, char); N]) -> ClassUnicode {
+    ClassUnicode::new(ranges.map(|(low, high)| ClassUnicodeRange::new(low, high)))
+}
+
+fn any() -> ClassUnicode {
+    of([('\0', char::MAX)])
+}
+
+fn posix_class(name: &str) -> Option<ClassUnicode> {
+    Some(match name {
+        "alnum" => of([('0', '9'), ('A', 'Z'), ('a', 'z')]),
+        "alpha" => of([('A', 'Z'), ('a', 'z')]),
+        "ascii" => of([('\0', '\x7f')]),
+        "blank" => of([('\t', '\t'), (' ', ' ')]),
+        "cntrl" => of([('\0', '\x1f'), ('\x7f', '\x7f')]),
+        "digit" => of([('0', '9')]),
+        "graph" => of([('!', '~')]),
+        "lower" => of([('a', 'z')]),
+        "print" => of([(' ', '~')]),
+        "punct" => of([('!', '/'), (':', '@'), ('[', '`'), ('{', '~')]),
+        "space" => of([('\t', '\r'), (' ', ' ')]),
+        "upper" => of([('A', 'Z')]),
+        "word" => of([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
+        "xdigit" => of([('0', '9'), ('A', 'F'), ('a', 'f')]),
+        _ => return None,
+    })
+}
+
+/// A character, or two with a dash between, within the brackets of `whole`.
+fn range<'a>(text: &'a str, whole: &'a str) -> Parsed<'a, (ClassUnicodeRange, &'a str)> {
+    let (low, rest) = class_character(text, whole)?;
+    match rest.strip_prefix('-') {
+        Some(after) if !after.is_empty() && !after.starts_with(']') => {
+            let (high, rest) = class_character(after, whole)?;
+            if high < low {
+                return Err(Error(BAD_RANGE, until(text, rest)));
+            }
+            Ok((ClassUnicodeRange::new(low, high), rest))
+        }
+        _ => Ok((ClassUnicodeRange::new(low, low), rest)),
+    }
+}
+
+fn class_character<'a>(text: &'a str, whole: &'a str) -> Parsed<'a, (char, &'a str)> {
+    match first(text) {
+        None => Err(Error(MISSING_BRACKET, whole)),
+        Some(('\\', _)) => escape(text),
+        Some(found) => Ok(found),
+    }
+}
+
+/// The class of `\pL` or `\p{Greek}`, where `after` follows the `p`.
+fn unicode_class<'a>(text: &'a str, after: &'a str) -> Parsed<'a, (ClassUnicode, &'a str)> {
+    let (name, rest) = match first(after) {
+        Some(('{', braced)) => braced.split_once('}').ok_or(Error(BAD_RANGE, text))?,
+        Some((_, rest)) => (until(after, rest), rest),
+        None => ("", after),
+    };
+    let (negated, plain) = match name.strip_prefix('^') {
+        Some(plain) => (true, plain),
+        None => (false, name),
+    };
+    let Some(mut class) = unicode_table(plain) else {
+        return Err(Error(BAD_RANGE, until(text, rest)));
+    };
+    if negated {
+        class.negate();
+    }
+    Ok((class, rest))
+}
+
+/// The characters of a general category or a script.
+fn unicode_table(name: &str) -> Option<ClassUnicode> {
+    let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | ' ');
+    if name.is_empty() || !name.chars().all(plain) {
+        return None;
+    }
+    ["gc", "sc"].into_iter().find_map(|property| {
+        let read = regex_syntax::parse(&format!("\\p{{{property}={name}}}")).ok()?;
+        match read.into_kind() {
+            HirKind::Class(Class::Unicode(class)) => Some(class),
+            HirKind::Literal(literal) => {
+                let only = std::str::from_utf8(&literal.0).ok()?.chars().next()?;
+                Some(of([(only, only)]))
+            }
+            _ => None,
+        }
+    })
+}
+
+/// The counts of `{2}`, `{2,}` or `{2,3}` and what comes after it; counts of `None` are too large or the wrong way around.
+/// What is none of these is a brace and no more.
+#[allow(clippy::type_complexity)]
+fn counts(text: &str) -> Option<(Option<(u32, Option<u32>)>, &str)> {
+    let (min, rest) = count(text.strip_prefix('{')?)?;
+    let (max, rest) = match rest.strip_prefix(',') {
+        None => (Some(min), rest),
+        Some(rest) if rest.starts_with('}') => (None, rest),
+        Some(rest) => {
+            let (max, rest) = count(rest)?;
+            (Some(max), rest)
+        }
+    };
+    let rest = rest.strip_prefix('}')?;
+    let most = max.unwrap_or(min).max(min);
+    let valid = u64::from(most) <= MAX_REPEAT && max.is_none_or(|max| min <= max);
+    Some((valid.then_some((min, max)), rest))
+}
+
+fn count(text: &str) -> Option<(u32, &str)> {
+    let length = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, rest) = text.split_at(length);
+    if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
+        return None;
+    }
+    Some((digits.parse().unwrap_or(u32::MAX), rest))
+}
+
+/// The character that an escape stands for, and what comes after it.
+fn escape(text: &str) -> Parsed<'_, (char, &str)> {
+    let Some((kind, rest)) = text.strip_prefix('\\').and_then(first) else {
+        return Err(Error(TRAILING_BACKSLASH, ""));
+    };
+    let named = match kind {
+        'a' => '\x07',
+        'f' => '\x0c',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\x0b',
+        'x' => return hexadecimal(text, rest),
+        '0'..='7' if kind == '0' || rest.starts_with(|next: char| ('0'..='7').contains(&next)) => {
+            let digits = text[1..].bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+            let value = u32::from_str_radix(&text[1..=digits], 8).unwrap_or(0);
+            return Ok((char::from_u32(value).unwrap_or_default(), &text[1 + digits..]));
+        }
+        other if other.is_ascii() && !other.is_ascii_alphanumeric() => other,
+        _ => return Err(Error(BAD_ESCAPE, until(text, rest))),
+    };
+    Ok((named, rest))
+}
+
+/// `\x41` or `\x{41}`, where `rest` follows the `x`.
+fn hexadecimal<'a>(text: &'a str, rest: &'a str) -> Parsed<'a, (char, &'a str)> {
+    let refused = |rest: &str| Err(Error(BAD_ESCAPE, until(text, rest)));
+    let Some((opening, mut rest)) = first(rest) else {
+        return refused(rest);
+    };
+    if opening != '{' {
+        let Some((second, rest)) = first(rest) else {
+            return refused(rest);
+        };
+        return match (opening.to_digit(16), second.to_digit(16)) {
+            (Some(high), Some(low)) => Ok((char::from_u32(high * 16 + low).unwrap_or_default(), rest)),
+            _ => refused(rest),
+        };
+    }
+    let (mut value, mut digits) = (0, 0);
+    while let Some((character, after)) = first(rest) {
+        rest = after;
+        match character.to_digit(16) {
+            Some(digit) => value = value * 16 + digit,
+            None if character == '}' && digits > 0 => {
+                // A surrogate is no character; no text has it.
+                return Ok((char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER), rest));
+            }
+            None => return refused(rest),
+        }
+        if value > u32::from(char::MAX) {
+            return refused(rest);
+        }
+        digits += 1;
+    }
+    refused(rest)
+}
