@@ -7,9 +7,9 @@ use smol_str::SmolStr;
 
 use crate::environment::Environment;
 use crate::functions::{Declared, Overload, declared, type_by_name};
-use crate::regexp::check_pattern;
 use crate::operators::{Operator, operator};
 use crate::parser::{Issue, Parsed};
+use crate::regexp::check_pattern;
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
 use crate::time::{Timestamp, parse_duration};
 use crate::types::Type;

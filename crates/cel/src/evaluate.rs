@@ -15,9 +15,9 @@ use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
 use crate::functions::{Call, Context, Cost};
 use crate::library::optional::inner;
 use crate::library::regex::RegexCache;
-use crate::regexp::Pattern;
 use crate::operate::{arithmetic, compare, equal, index, index_if_there, is_in};
 use crate::program::{Comparison, Node};
+use crate::regexp::Pattern;
 use crate::value::{CelValue, MapKey, MapValue, Outcome, StructValue};
 
 /// One evaluation under way.

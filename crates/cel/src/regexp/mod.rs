@@ -52,7 +52,10 @@ impl Pattern {
                 .nfa_size_limit(Some(COMPILED_SIZE))
                 .onepass_size_limit(Some(COMPILED_SIZE))
                 .hybrid_cache_capacity(COMPILED_SIZE);
-            meta::Builder::new().configure(config).build_from_hir(&root.to_hir()).ok()
+            meta::Builder::new()
+                .configure(config)
+                .build_from_hir(&root.to_hir())
+                .ok()
         } else {
             None
         };
@@ -79,7 +82,11 @@ impl Pattern {
     /// At most `most` matches in `text`, which do not overlap.
     pub(crate) fn find_all<'a>(&self, text: &'a str, most: usize) -> Vec<&'a str> {
         match &self.engine {
-            Engine::Compiled(regex) => regex.find_iter(text).take(most).map(|found| &text[found.range()]).collect(),
+            Engine::Compiled(regex) => regex
+                .find_iter(text)
+                .take(most)
+                .map(|found| &text[found.range()])
+                .collect(),
             Engine::Stepwise(root) => Automaton::new(root).find_all(text, most),
         }
     }

@@ -163,7 +163,14 @@ impl<'a> Parser<'a> {
                 self.rest = after;
                 Ok(())
             }
-            '^' => self.look(if self.flags.one_line { Look::Start } else { Look::StartLF }, after),
+            '^' => self.look(
+                if self.flags.one_line {
+                    Look::Start
+                } else {
+                    Look::StartLF
+                },
+                after,
+            ),
             '$' => self.look(if self.flags.one_line { Look::End } else { Look::EndLF }, after),
             '.' if self.flags.dot_newline => self.class(any(), after),
             '.' => {
@@ -554,7 +561,11 @@ fn escape(text: &str) -> Parsed<'_, (char, &str)> {
         'v' => '\x0b',
         'x' => return hexadecimal(text, rest),
         '0'..='7' if kind == '0' || rest.starts_with(|next: char| ('0'..='7').contains(&next)) => {
-            let digits = text[1..].bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+            let digits = text[1..]
+                .bytes()
+                .take(3)
+                .take_while(|byte| (b'0'..=b'7').contains(byte))
+                .count();
             let value = u32::from_str_radix(&text[1..=digits], 8).unwrap_or(0);
             return Ok((char::from_u32(value).unwrap_or_default(), &text[1 + digits..]));
         }

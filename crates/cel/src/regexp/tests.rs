@@ -43,7 +43,11 @@ fn patterns_mean_what_they_mean_in_go() {
     ];
     for (pattern, subject, expected) in cases {
         let regex = Pattern::compile(pattern);
-        assert_eq!(regex.map(|regex| regex.is_match(subject)), Ok(expected), "{pattern} {subject}");
+        assert_eq!(
+            regex.map(|regex| regex.is_match(subject)),
+            Ok(expected),
+            "{pattern} {subject}"
+        );
     }
 }
 
@@ -103,7 +107,18 @@ fn patterns_that_are_large_when_compiled_match_all_the_same() {
 #[test]
 fn both_engines_find_the_same() {
     for pattern in [
-        "a*?", "a+b?", "(a|ab)(c|bcd)", "a{2,3}?", "x*", r"\b", "(?:a|b)*c", "(a*)*", "^a|b$", r"\B", "é+|z", "(?:)",
+        "a*?",
+        "a+b?",
+        "(a|ab)(c|bcd)",
+        "a{2,3}?",
+        "x*",
+        r"\b",
+        "(?:a|b)*c",
+        "(a*)*",
+        "^a|b$",
+        r"\B",
+        "é+|z",
+        "(?:)",
     ] {
         for text in ["", "aaab", "abcd", "ab cdé", "éézé", "bac\nab"] {
             let root = parse::parse(pattern).unwrap();
@@ -111,7 +126,11 @@ fn both_engines_find_the_same() {
             let stepwise = Pattern {
                 engine: Engine::Stepwise(root),
             };
-            assert_eq!(compiled.find_all(text, 9), stepwise.find_all(text, 9), "{pattern} {text}");
+            assert_eq!(
+                compiled.find_all(text, 9),
+                stepwise.find_all(text, 9),
+                "{pattern} {text}"
+            );
         }
     }
 }

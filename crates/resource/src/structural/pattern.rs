@@ -38,7 +38,9 @@ impl Pattern {
 
     /// Whether the expression matches anywhere in `text`. One that cannot be read matches nothing.
     pub fn matches(&self, text: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| holdfast_cel::Pattern::compile(&self.text).ok());
+        let compiled = self
+            .compiled
+            .get_or_init(|| holdfast_cel::Pattern::compile(&self.text).ok());
         compiled.as_ref().is_some_and(|regex| regex.is_match(text))
     }
 
