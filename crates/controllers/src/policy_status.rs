@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use holdfast_kinds::policies::type_checking::TypeChecker;
+use holdfast_admission::policies::type_checking::TypeChecker;
 use holdfast_kinds::tables;
 use holdfast_resource::Resource;
 use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};

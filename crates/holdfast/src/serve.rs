@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
+use holdfast_admission::AdmissionChain;
+use holdfast_authorization::rbac::Policy;
+use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
-use holdfast_kinds::rbac::Policy;
 use holdfast_kinds::{admission, tables};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
-use holdfast_server::admission::AdmissionChain;
 use holdfast_server::authentication::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
-use holdfast_server::authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health, Hook};
 use holdfast_server::inflight::InFlight;

@@ -2,10 +2,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::policies::Policies;
-use crate::rbac::Policy;
+use holdfast_admission::policies::Policies;
+use holdfast_admission::webhooks::Webhooks;
+use holdfast_authorization::rbac::Policy;
+
 use crate::validation::addresses::Block;
-use crate::webhooks::Webhooks;
 
 /// What the built-in kinds depend on beside the objects: settings of the server, named after kube-apiserver's flags.
 #[derive(Clone, Debug)]

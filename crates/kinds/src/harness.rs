@@ -6,13 +6,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use holdfast_admission::AdmissionPlugin;
+use holdfast_authorization::{AlwaysAllow, User};
 use holdfast_resource::access::{
-    Access, AlwaysAllow, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser, User,
+    Access, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
 use holdfast_resource::schema::{decode, with_defaults};
 use holdfast_resource::{
-    AdmissionPlugin, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal,
-    Registry, Resource, Step, Virtual, WriteContext,
+    FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal, Registry,
+    Resource, Step, Virtual, WriteContext,
 };
 use holdfast_value::{Limits, SmolStr, Value, yaml};
 

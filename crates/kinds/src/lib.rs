@@ -34,17 +34,15 @@ mod initial_status;
 mod networking;
 mod node;
 mod pod_resources;
-pub mod policies;
 mod policy;
 pub mod quota;
-pub mod rbac;
+mod rbac;
 mod resource;
 mod scheduling;
 mod storage;
 pub mod tables;
 mod time;
 mod validation;
-pub mod webhooks;
 mod workload;
 
 use std::sync::Arc;

@@ -14,13 +14,15 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
+use holdfast_admission::AdmissionPlugin;
+use holdfast_authorization::User;
 use holdfast_kinds::{Config, admission, registry, tables};
-use holdfast_resource::access::{Access, User};
+use holdfast_resource::access::Access;
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
 use holdfast_resource::schema::{TypeTable, decode, with_defaults};
 use holdfast_resource::{
-    AdmissionPlugin, FieldError, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal, Registry,
-    Resource, WriteContext,
+    FieldError, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal, Registry, Resource,
+    WriteContext,
 };
 use holdfast_value::{Limits, Value, json, merge_patch};
 

@@ -9,7 +9,6 @@
 
 pub mod access;
 mod action;
-mod admission;
 pub mod conversion;
 mod field;
 mod field_error;
@@ -28,7 +27,6 @@ pub mod table;
 pub mod version_order;
 
 pub use action::{Action, Connection, Parameter, Step};
-pub use admission::{AdmissionPlugin, Charge, Interest};
 pub use conversion::{ConversionError, ConversionWebhook};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};

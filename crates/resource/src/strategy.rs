@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_authorization::User;
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
-use crate::access::{Access, User};
+use crate::access::Access;
 use crate::schema::TypeTable;
 use crate::{
     Action, Connection, ConversionError, ConversionWebhook, FieldError, GroupKind, GroupResource, Parameter, Resource,

@@ -1,80 +1,12 @@
 //! May they: whether a user may do what a request asks.
 
-use std::sync::Arc;
-
+use holdfast_authorization::{AccessTarget, Attributes, Authorizer};
 use holdfast_resource::GroupResource;
-use holdfast_resource::access::{AccessTarget, Attributes, Decision, UserRules, Verdict};
-pub use holdfast_resource::access::{AlwaysAllow, AlwaysDeny, Authorizer};
 use http::Method;
 
 use crate::ApiError;
 use crate::request_info::RequestInfo;
-use crate::user::{MASTERS, User};
-
-/// Members of `system:masters` may do everything, whatever else is decided.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Masters;
-
-impl Authorizer for Masters {
-    fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Decision {
-        Decision::of(if user.is_in(MASTERS) {
-            Verdict::Allow
-        } else {
-            Verdict::NoOpinion
-        })
-    }
-
-    fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
-        // Masters are bound to a role of their own as well, which lists what they may do.
-        UserRules::default()
-    }
-}
-
-/// Authorizers that are asked in turn, until one allows or denies.
-pub struct Chain(Vec<Arc<dyn Authorizer>>);
-
-impl Chain {
-    /// A chain of `authorizers`; [`Masters`] come before all of them.
-    pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Self {
-        let masters: Arc<dyn Authorizer> = Arc::new(Masters);
-        Self(std::iter::once(masters).chain(authorizers).collect())
-    }
-}
-
-impl Authorizer for Chain {
-    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
-        let mut said: Option<Arc<str>> = None;
-        for authorizer in &self.0 {
-            let decision = authorizer.authorize(user, attributes);
-            if decision.verdict != Verdict::NoOpinion {
-                return decision;
-            }
-            said = match (said, decision.reason) {
-                (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
-                (before, reason) => before.or(reason),
-            };
-        }
-        Decision {
-            verdict: Verdict::NoOpinion,
-            reason: said,
-        }
-    }
-
-    fn rules(&self, user: &User, namespace: &str) -> UserRules {
-        let mut all = UserRules::default();
-        for authorizer in &self.0 {
-            let UserRules {
-                rules,
-                incomplete,
-                errors,
-            } = authorizer.rules(user, namespace);
-            all.rules.extend(rules);
-            all.incomplete |= incomplete;
-            all.errors.extend(errors);
-        }
-        all
-    }
-}
+use crate::user::User;
 
 /// Refuses a request that `authorizer` does not allow, in the words of the reference.
 ///
@@ -161,14 +93,6 @@ mod tests {
     }
 
     #[test]
-    fn masters_may_do_everything() {
-        let admin = user("admin", &[MASTERS]);
-        let chain = Chain::new([Arc::new(AlwaysDeny) as Arc<dyn Authorizer>]);
-        assert!(ask(&chain, &admin, "DELETE", "/api/v1/namespaces/a/pods").is_ok());
-        assert!(ask(&chain, &admin, "GET", "/metrics").is_ok());
-    }
-
-    #[test]
     fn others_are_refused_in_the_words_of_the_reference() {
         let alice = user("alice", &["devs", AUTHENTICATED]);
         let cases = [
@@ -204,20 +128,10 @@ mod tests {
             ),
         ];
         for (method, uri, message) in cases {
-            assert_eq!(ask(&Masters, &alice, method, uri).unwrap_err(), message);
+            assert_eq!(
+                ask(&holdfast_authorization::Masters, &alice, method, uri).unwrap_err(),
+                message
+            );
         }
-    }
-
-    #[test]
-    fn a_chain_goes_on_until_somebody_decides_and_tells_all_reasons() {
-        let alice = user("alice", &[]);
-        let deny = || Arc::new(AlwaysDeny) as Arc<dyn Authorizer>;
-        let allow = || Arc::new(AlwaysAllow) as Arc<dyn Authorizer>;
-        assert!(ask(&Chain::new([deny(), allow()]), &alice, "GET", "/api").is_ok());
-        assert_eq!(
-            ask(&Chain::new([deny(), deny()]), &alice, "GET", "/api").unwrap_err(),
-            "forbidden: User \"alice\" cannot get path \"/api\": Everything is forbidden.\nEverything is forbidden."
-        );
-        assert_eq!(Chain::new([allow()]).rules(&alice, "n").rules.len(), 2);
     }
 }

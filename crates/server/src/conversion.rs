@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use holdfast_kinds::webhooks::ClientConfig;
+use holdfast_admission::webhooks::ClientConfig;
 use holdfast_resource::conversion::{ConversionError, ConversionWebhook, TIMEOUT, WebhookFailure};
 use holdfast_resource::{Field, Resource};
 use holdfast_value::Value;

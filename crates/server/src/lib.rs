@@ -4,7 +4,6 @@
 //! A request goes through these rooms in turn: the connection, authentication (who asks), the request info (what about),
 //! authorization (may they), the router (which resource and verb), and a handler. Handlers know resources as data alone.
 
-pub mod admission;
 pub mod authentication;
 pub mod authorization;
 pub mod body;

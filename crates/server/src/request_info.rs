@@ -3,7 +3,7 @@
 //! This is what access rules judge, so it says the same of every path as kube-apiserver does
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>).
 
-use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::formats::path_segment;
 use holdfast_resource::selector::FieldSelector;
 use http::Method;

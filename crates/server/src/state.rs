@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use holdfast_kinds::policies::Policies;
+use holdfast_admission::AdmissionChain;
+use holdfast_admission::policies::Policies;
+use holdfast_authorization::Authorizer;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
-use holdfast_resource::access::{Access, Authorizer, TokenAuthenticator, TokenIssuer};
+use holdfast_resource::access::{Access, TokenAuthenticator, TokenIssuer};
 
-use crate::admission::AdmissionChain;
 use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::objects::Store;

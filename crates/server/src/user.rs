@@ -1,3 +1,3 @@
 //! Who makes a request.
 
-pub use holdfast_resource::access::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
+pub use holdfast_authorization::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};

@@ -1,4 +1,5 @@
-use holdfast_resource::{AdmissionPlugin, Interest, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::default_class;

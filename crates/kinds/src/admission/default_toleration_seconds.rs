@@ -1,4 +1,5 @@
-use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
 
 /// A Pod that does not say otherwise stays for five minutes on a node that is not ready or cannot be reached.

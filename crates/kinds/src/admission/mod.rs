@@ -18,7 +18,8 @@ mod taint_nodes_by_condition;
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, GroupResource, WriteContext};
+use holdfast_admission::AdmissionPlugin;
+use holdfast_resource::{GroupResource, WriteContext};
 use holdfast_value::Value;
 
 /// The plugins that are on unless flags turn them off, in the order in which writes pass them.

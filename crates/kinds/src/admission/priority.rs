@@ -1,6 +1,7 @@
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;

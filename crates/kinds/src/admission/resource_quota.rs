@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, Charge, Field, Interest, Operation, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Charge, Interest};
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;

@@ -1,6 +1,7 @@
 //! Pods run as service accounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
-use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
 
 use super::group_resource;

@@ -1,4 +1,5 @@
-use holdfast_resource::{AdmissionPlugin, Field, Interest, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Field, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
 
 /// A new node takes no Pods until it is known to be ready.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use holdfast_admission::policies::Policies;
 use holdfast_resource::{FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::policies::Policies;
 use crate::validation::Errors;
 
 /// A kind whose objects are checked, and followed by what writes are asked about.

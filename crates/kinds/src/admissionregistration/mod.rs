@@ -11,10 +11,10 @@ mod webhook_configuration;
 
 use std::sync::Arc;
 
+use holdfast_admission::webhooks::Sort;
 use holdfast_resource::Strategy;
 
 use crate::config::Config;
-use crate::webhooks::Sort;
 use followed_kind::FollowedKind;
 use webhook_configuration::WebhookConfiguration;
 

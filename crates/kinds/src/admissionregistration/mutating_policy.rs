@@ -1,12 +1,12 @@
 //! MutatingAdmissionPolicies and their bindings
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/mutating-admission-policy-v1/>).
 
+use holdfast_admission::policies::environment::Compiler;
 use holdfast_cel::Type;
 use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
 use super::policy::{check_parameter_kind, check_reference, validate_binding, validate_policy};
-use crate::policies::environment::Compiler;
 use crate::validation::{Errors, one_of};
 
 /// There is nothing to change in what is deleted.

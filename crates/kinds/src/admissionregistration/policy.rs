@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
+use holdfast_admission::policies::environment::Compiler;
+use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, User};
 use holdfast_cel::{CompileError, is_reserved};
-use holdfast_resource::access::{AccessTarget, Attributes, MASTERS, ResourceTarget, User};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::{Field, GroupKind, GroupVersion, WriteContext};
 use holdfast_value::Value;
 
 use super::rules::validate_match_resources;
-use crate::policies::environment::Compiler;
 use crate::validation::{Errors, one_of, report, same};
 
 /// How many match conditions there may be.

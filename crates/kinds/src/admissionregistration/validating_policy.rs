@@ -3,13 +3,13 @@
 
 use std::collections::HashSet;
 
+use holdfast_admission::policies::environment::Compiler;
 use holdfast_cel::Type;
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
 use super::policy::{check_parameter_kind, check_reference, report_fault, validate_binding, validate_policy};
-use crate::policies::environment::Compiler;
 use crate::validation::{Errors, optional_one_of};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];

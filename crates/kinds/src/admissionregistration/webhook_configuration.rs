@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use holdfast_admission::policies::environment::Compiler;
+use holdfast_admission::webhooks::{Sort, Webhooks};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
@@ -12,9 +14,7 @@ use holdfast_value::Value;
 use super::client_config;
 use super::policy::validate_conditions;
 use super::rules::validate_rule;
-use crate::policies::environment::Compiler;
 use crate::validation::{Errors, optional_one_of, report};
-use crate::webhooks::{Sort, Webhooks};
 
 /// What both kinds of configurations do: they are checked, and what is called follows them.
 pub(super) struct WebhookConfiguration {

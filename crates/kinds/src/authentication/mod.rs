@@ -5,8 +5,8 @@ mod token_review;
 
 use std::sync::Arc;
 
+use holdfast_authorization::User;
 use holdfast_resource::Strategy;
-use holdfast_resource::access::User;
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use crate::config::Config;

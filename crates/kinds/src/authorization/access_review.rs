@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget, User, Verdict};
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, Verdict};
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, Virtual, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};

@@ -1,6 +1,6 @@
 //! SelfSubjectRulesReview: all that the asker may do in a namespace.
 
-use holdfast_resource::access::Rule;
+use holdfast_authorization::Rule;
 use holdfast_resource::{Refusal, Strategy, Virtual, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use holdfast_authorization::rbac::Policy;
+use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
 use holdfast_resource::{Field, FieldError, GroupResource, Refusal, Scope, Strategy, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};
 
-use super::policy::Policy;
-use super::rule::rules_of;
 use super::{GROUP, bootstrap, escalation, place};
 use crate::defaults::{change_items, is_zero};
 use crate::validation::{Errors, report, same};

@@ -4,10 +4,10 @@
 //!
 //! They stand in `bootstrap.txt`, which says at its head how it is written.
 
-use holdfast_resource::access::Rule;
+use holdfast_authorization::Rule;
+use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_value::{List, Map, SmolStr, Value};
 
-use super::rule::rules_of;
 use super::{GROUP, escalation};
 
 const TABLE: &str = include_str!("bootstrap.txt");

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_resource::access::{AccessTarget, Attributes, MASTERS, ResourceTarget, Rule};
+use holdfast_authorization::rbac::rule::{has, url_covers};
+use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, Rule};
 use holdfast_resource::{Refusal, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
 use super::GROUP;
-use super::rule::{has, url_covers};
 
 /// How many single permissions of a role are looked at. A role that names more than this can be written only by who may
 /// escalate.
@@ -215,10 +215,10 @@ fn quoted(texts: &[SmolStr], separator: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_authorization::rbac::rule::rules_of;
     use holdfast_value::{Limits, yaml};
 
     use super::*;
-    use crate::rbac::rule::rules_of;
 
     fn rules(text: &str) -> Vec<Rule> {
         rules_of(&yaml::parse(format!("{{rules: [{text}]}}").as_bytes(), &Limits::default()).unwrap())

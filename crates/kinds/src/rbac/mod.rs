@@ -1,20 +1,16 @@
 //! The kinds of the group `rbac.authorization.k8s.io`: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 //!
-//! Roles and bindings feed a [`Policy`], which is the authorizer of the mode `RBAC`, and refuse to grant what their writer
+//! Roles and bindings feed a [`Policy`](holdfast_authorization::rbac::Policy), which is the authorizer of the mode `RBAC`, and refuse to grant what their writer
 //! does not hold.
 
 mod binding;
 mod bootstrap;
 mod escalation;
-mod policy;
 mod role;
-mod rule;
 
 use std::sync::Arc;
 
 use holdfast_resource::{Scope, Strategy};
-
-pub use policy::Policy;
 
 use crate::config::Config;
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use holdfast_authorization::rbac::Policy;
+use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
 use holdfast_resource::{Field, FieldError, Refusal, Scope, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::policy::Policy;
-use super::rule::rules_of;
 use super::{bootstrap, escalation, place};
 use crate::defaults::none_if_empty;
 use crate::validation::Errors;

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_authorization::{AccessTarget, Attributes, Authorizer, ResourceTarget};
 use holdfast_value::SmolStr;
 use http::header::HeaderMap;
 use parking_lot::Mutex;
 
 use super::{AUTHENTICATED, UNAUTHENTICATED};
 use crate::ApiError;
-use crate::authorization::{self, Authorizer};
+use crate::authorization;
 use crate::query;
 use crate::user::User;
 
@@ -321,11 +321,10 @@ fn attribute<'a>(
 mod tests {
     use http::header::{HeaderName, HeaderValue};
 
-    use holdfast_resource::access::{Decision, UserRules, Verdict};
+    use holdfast_authorization::{Decision, Masters, UserRules, Verdict};
     use http::Method;
 
     use super::*;
-    use crate::authorization::Masters;
     use crate::request_info::RequestInfo;
 
     /// Allows what its lines say: `VERB GROUP RESOURCE/SUBRESOURCE NAMESPACE NAME`.

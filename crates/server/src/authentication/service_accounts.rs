@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use holdfast_authorization::{AUTHENTICATED, User};
 use holdfast_resource::access::{
-    AUTHENTICATED, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser, User,
+    BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
 use holdfast_resource::{GroupResource, Registry};
 use holdfast_value::Value;

@@ -1,6 +1,6 @@
 //! What admission policies come to, by policy and binding.
 
-use holdfast_kinds::policies::Check;
+use holdfast_admission::policies::Check;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 use super::registered;

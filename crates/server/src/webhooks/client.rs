@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use holdfast_kinds::webhooks::{Address, Authorities, ClientConfig};
+use holdfast_admission::webhooks::{Address, Authorities, ClientConfig};
 use holdfast_value::{Limits, json};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Request, StatusCode};

@@ -9,7 +9,7 @@ mod trust;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use holdfast_kinds::webhooks::Webhooks as Configured;
+use holdfast_admission::webhooks::Webhooks as Configured;
 use holdfast_resource::Registry;
 
 use crate::objects::Store;
@@ -17,7 +17,7 @@ use services::Services;
 
 pub(crate) use client::CallError;
 pub use client::Client;
-pub use holdfast_kinds::webhooks::authorities_fault;
+pub use holdfast_admission::webhooks::authorities_fault;
 pub(crate) use rejection::rejection;
 
 /// The webhooks of admission, and how they are called.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{Charge, Operation};
+use holdfast_admission::Charge;
+use holdfast_resource::Operation;
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 

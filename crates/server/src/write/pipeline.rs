@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
 use holdfast_resource::{
     FieldError, FieldPath, GroupKind, GroupVersion, Operation, Refusal, Resource, Verb, Virtual, WriteContext,

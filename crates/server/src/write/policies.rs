@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use holdfast_kinds::policies::mutating::{self, Key, Shapes};
-use holdfast_kinds::policies::request::Request;
-use holdfast_kinds::policies::rounds::Rounds;
-use holdfast_kinds::policies::validating::{self, Denial};
+use holdfast_admission::policies::mutating::{self, Key, Shapes};
+use holdfast_admission::policies::request::Request;
+use holdfast_admission::policies::rounds::Rounds;
+use holdfast_admission::policies::validating::{self, Denial};
 use holdfast_merge::{Duplicates, Typed};
 use holdfast_resource::GroupVersionKind;
 use holdfast_value::{SmolStr, Value};

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use holdfast_kinds::webhooks::answer::{Answer, AnswerError, Patch};
-use holdfast_kinds::webhooks::matching::Invocation;
-use holdfast_kinds::webhooks::review::Review;
-use holdfast_kinds::webhooks::{Sort, Webhook};
+use holdfast_admission::webhooks::answer::{Answer, AnswerError, Patch};
+use holdfast_admission::webhooks::matching::Invocation;
+use holdfast_admission::webhooks::review::Review;
+use holdfast_admission::webhooks::{Sort, Webhook};
 use holdfast_ownership::check_managed_fields;
 use holdfast_resource::metadata::validate_managed_fields;
 use holdfast_value::{Value, json_patch};

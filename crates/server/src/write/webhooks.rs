@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use holdfast_kinds::policies::{self, rounds};
-use holdfast_kinds::webhooks::matching::{Attributes, Invocation};
-use holdfast_kinds::webhooks::{Hooks, Sort, Webhook};
+use holdfast_admission::policies::{self, rounds};
+use holdfast_admission::webhooks::matching::{Attributes, Invocation};
+use holdfast_admission::webhooks::{Hooks, Sort, Webhook};
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup as _};
 use holdfast_value::{SmolStr, Value};
 

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use holdfast_server::admission::AdmissionChain;
+use holdfast_admission::AdmissionChain;
+use holdfast_authorization::{Authorizer, Chain};
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
-use holdfast_server::authorization::{Authorizer, Chain};
 use holdfast_server::body::{RequestBody, ResponseBody};
 use holdfast_server::health::Health;
 use holdfast_server::metrics::Metrics;
@@ -39,7 +39,7 @@ pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 pub struct Server {
     pub service: Arc<Service>,
-    webhooks: Arc<holdfast_kinds::webhooks::Webhooks>,
+    webhooks: Arc<holdfast_admission::webhooks::Webhooks>,
     _folder: tempfile::TempDir,
 }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use holdfast_server::admission::AdmissionChain;
+use holdfast_admission::AdmissionChain;
+use holdfast_authorization::{Authorizer, Chain};
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
-use holdfast_server::authorization::{Authorizer, Chain};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health};
 use holdfast_server::inflight::InFlight;

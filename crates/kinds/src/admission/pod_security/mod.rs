@@ -7,7 +7,8 @@ mod policy;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_resource::{AdmissionPlugin, Field, Interest, Operation, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use self::checks::{Checked, Violation};

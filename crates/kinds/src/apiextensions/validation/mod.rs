@@ -10,6 +10,7 @@ mod structural;
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests;
 
+use holdfast_admission::webhooks::authorities_fault;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
 use holdfast_resource::structural::Node;
 use holdfast_resource::{FieldError, FieldPath};
@@ -17,7 +18,6 @@ use holdfast_value::Value;
 
 use super::define::condition;
 use crate::validation::Errors;
-use crate::webhooks::authorities_fault;
 
 /// The most fields that objects of a version can be selected by.
 const MAX_SELECTABLE: usize = 8;

@@ -1,7 +1,7 @@
 //! What a webhook is sent: an AdmissionReview with a request
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request>).
 
-use holdfast_resource::access::User;
+use holdfast_authorization::User;
 use holdfast_resource::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Map, SmolStr, Value, json};
 

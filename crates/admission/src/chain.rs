@@ -3,8 +3,11 @@
 
 use std::collections::HashMap;
 
-use holdfast_resource::{AdmissionPlugin, Charge, Refusal, Resource, WriteContext};
+use holdfast_resource::{Refusal, Resource, WriteContext};
 use holdfast_value::Value;
+
+use crate::plugin::ANY;
+use crate::{AdmissionPlugin, Charge};
 
 /// Admission plugins in their order. Each is asked about the writes alone that it has to do with.
 #[derive(Default)]
@@ -117,14 +120,10 @@ impl AdmissionChain {
     }
 }
 
-/// What stands for all resources in what plugins are interested in.
-const ANY: &str = "*";
-
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::Interest;
-
     use super::*;
+    use crate::Interest;
 
     /// A plugin of that name that wants to see new objects of that plural name.
     struct Plugin(&'static str, [Interest; 1]);

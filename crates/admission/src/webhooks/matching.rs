@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn an_equivalent_version_is_found_and_an_exact_policy_passes_it_by() {
         let text = "{rules: [{operations: ['*'], apiGroups: [autoscaling], apiVersions: [v1], resources: [horizontalpodautoscalers]}]}";
-        let registry = crate::registry(&crate::Config::default()).unwrap();
+        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let name = GroupResource {
             group: "autoscaling".into(),
             resource: "horizontalpodautoscalers".into(),

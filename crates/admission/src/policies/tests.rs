@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use holdfast_resource::access::{AlwaysAllow, Authorizer, User};
+use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
 use holdfast_value::{Limits, Value, yaml};
 
@@ -78,7 +78,7 @@ impl World {
     fn new() -> Self {
         let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {env: test}, uid: u}}";
         Self {
-            registry: crate::registry(&crate::Config::default()).unwrap(),
+            registry: holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap(),
             objects: vec![parse(namespace)],
             policies: Policies::default(),
         }

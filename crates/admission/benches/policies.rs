@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use holdfast_kinds::policies::Policies;
-use holdfast_kinds::policies::request::Request;
-use holdfast_kinds::policies::validating::check;
+use holdfast_admission::policies::Policies;
+use holdfast_admission::policies::request::Request;
+use holdfast_admission::policies::validating::check;
+use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use holdfast_kinds::{Config, registry};
-use holdfast_resource::access::{AlwaysAllow, Authorizer, User};
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
 use holdfast_value::{Limits, Value, json, yaml};
 

@@ -88,7 +88,7 @@ impl Webhooks {
     }
 
     /// Takes note of a configuration as it is now; `None` where it is gone.
-    pub(crate) fn set(&self, sort: Sort, name: &str, configuration: Option<&Value>) {
+    pub fn set(&self, sort: Sort, name: &str, configuration: Option<&Value>) {
         let compiled = configuration.map(compile);
         self.0.rcu(|hooks| {
             let mut configurations = hooks.configurations.clone();
@@ -102,7 +102,7 @@ impl Webhooks {
     }
 
     /// Forgets all configurations of that sort.
-    pub(crate) fn forget(&self, sort: Sort) {
+    pub fn forget(&self, sort: Sort) {
         self.0.rcu(|hooks| {
             let mut configurations = hooks.configurations.clone();
             configurations.retain(|(of, _), _| *of != sort);

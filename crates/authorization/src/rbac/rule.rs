@@ -1,13 +1,13 @@
 //! Rules of roles: how they are read, and what they allow
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources>).
 
-use holdfast_resource::access::{AccessTarget, Attributes, ResourceTarget, Rule};
+use crate::{AccessTarget, Attributes, ResourceTarget, Rule};
 use holdfast_value::{SmolStr, Value};
 
 const ALL: &str = "*";
 
 /// The rules of a Role or ClusterRole.
-pub(super) fn rules_of(role: &Value) -> Vec<Rule> {
+pub fn rules_of(role: &Value) -> Vec<Rule> {
     let rules = role.get("rules").and_then(Value::as_list).into_iter();
     rules.flat_map(|rules| rules.iter()).map(read).collect()
 }
@@ -28,7 +28,7 @@ fn read(rule: &Value) -> Rule {
 }
 
 /// Whether the rule allows what `attributes` say.
-pub(super) fn allows(rule: &Rule, attributes: &Attributes<'_>) -> bool {
+pub fn allows(rule: &Rule, attributes: &Attributes<'_>) -> bool {
     has(&rule.verbs, attributes.verb)
         && match &attributes.target {
             AccessTarget::Resource(target) => {
@@ -41,7 +41,7 @@ pub(super) fn allows(rule: &Rule, attributes: &Attributes<'_>) -> bool {
 }
 
 /// Whether `texts` hold `text` or everything.
-pub(super) fn has(texts: &[SmolStr], text: &str) -> bool {
+pub fn has(texts: &[SmolStr], text: &str) -> bool {
     texts.iter().any(|known| known == ALL || known == text)
 }
 
@@ -57,7 +57,7 @@ fn resource_matches(resource: &str, target: &ResourceTarget<'_>) -> bool {
 }
 
 /// Whether a rule for `url` holds for `path` (or for all that `path` stands for, if that ends with a star).
-pub(super) fn url_covers(url: &str, path: &str) -> bool {
+pub fn url_covers(url: &str, path: &str) -> bool {
     if url == path {
         return true;
     }

@@ -3,8 +3,8 @@
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
+use holdfast_authorization::{Authorizer, User};
 use holdfast_cel::{Activation, CelValue, ResourceSubject};
-use holdfast_resource::access::{Authorizer, User};
 use holdfast_resource::selector::LabelSelector;
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry, Resource};
 use holdfast_value::{Map, SmolStr, Value};

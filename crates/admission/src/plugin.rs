@@ -1,9 +1,8 @@
 //! What all writes pass through, whatever the kind:
 //! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
+use holdfast_resource::{GroupResource, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
-
-use crate::{GroupResource, Operation, Refusal, Resource, WriteContext};
 
 /// Writes that an admission plugin has to do with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ impl Interest {
 }
 
 /// What stands for all groups, resources or subresources.
-const ANY: &str = "*";
+pub(crate) const ANY: &str = "*";
 
 /// A status that is stored together with a write, in the server's own name: both are stored or neither is.
 #[derive(Clone, Debug)]

@@ -1,15 +1,14 @@
 //! Who may do what, by roles and bindings: the authorizer of the mode `RBAC`.
 //!
-//! The policy follows the objects of the four kinds as they are stored, through [`Strategy::observe`](holdfast_resource::Strategy::observe).
+//! The policy follows the objects of the four kinds as they are stored: their strategies tell it of each change.
 //! It holds rules ready to be compared, and grants by the user or group that has them, so that a question looks at the
 //! roles of the asker alone. Those who ask take a snapshot and wait for nobody; those who change it make the next one.
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::{AccessTarget, Attributes, Authorizer, Decision, Rule, User, UserRules, Verdict};
 use arc_swap::ArcSwap;
-use holdfast_resource::Field;
-use holdfast_resource::access::{AccessTarget, Attributes, Authorizer, Decision, Rule, User, UserRules, Verdict};
 use holdfast_value::{SmolStr, Value};
 use imbl::{HashMap, OrdMap};
 
@@ -61,7 +60,7 @@ impl Policy {
     }
 
     /// Takes note of a role as it is now; `None` where it is gone. `namespace` is empty for ClusterRoles.
-    pub(super) fn set_role(&self, namespace: &str, name: &str, rules: Option<Vec<Rule>>) {
+    pub fn set_role(&self, namespace: &str, name: &str, rules: Option<Vec<Rule>>) {
         let rules: Option<Arc<[Rule]>> = rules.map(Into::into);
         self.0.rcu(|state| {
             let mut next = State::clone(state);
@@ -71,7 +70,7 @@ impl Policy {
     }
 
     /// Takes note of a binding as it is now; `None` where it is gone. `namespace` is empty for ClusterRoleBindings.
-    pub(super) fn set_binding(&self, namespace: &str, name: &str, binding: Option<&Value>) {
+    pub fn set_binding(&self, namespace: &str, name: &str, binding: Option<&Value>) {
         let grants = binding.map(|binding| grants_of(namespace, name, binding));
         self.0.rcu(|state| {
             let mut next = State::clone(state);
@@ -84,7 +83,7 @@ impl Policy {
     }
 
     /// Forgets the roles of the cluster, or those of all namespaces.
-    pub(super) fn forget_roles(&self, of_cluster: bool) {
+    pub fn forget_roles(&self, of_cluster: bool) {
         self.0.rcu(|state| {
             let mut next = State::clone(state);
             next.roles.retain(|namespace, _| namespace.is_empty() != of_cluster);
@@ -93,7 +92,7 @@ impl Policy {
     }
 
     /// Forgets the bindings of the cluster, or those of all namespaces.
-    pub(super) fn forget_bindings(&self, of_cluster: bool) {
+    pub fn forget_bindings(&self, of_cluster: bool) {
         self.0.rcu(|state| {
             let mut next = State::clone(state);
             next.bindings.retain(|namespace, _| namespace.is_empty() != of_cluster);
@@ -240,12 +239,11 @@ fn set<T: Clone>(places: &mut Places<T>, namespace: &str, name: &str, value: Opt
 
 /// What a binding gives to each of its subjects.
 fn grants_of(namespace: &str, name: &str, binding: &Value) -> Vec<(Subject, Grant)> {
-    let root = Field::root(binding);
-    let role = root.child("roleRef");
-    let of_cluster = role.child("kind").text() == "ClusterRole";
+    let text = |value: &Value, path: &[&str]| SmolStr::new(value.str_at(path).unwrap_or_default());
+    let of_cluster = binding.str_at(&["roleRef", "kind"]) == Some("ClusterRole");
     let role = RoleRef {
         of_cluster,
-        name: role.child("name").text().into(),
+        name: text(binding, &["roleRef", "name"]),
     };
     let allowed = {
         let sort = if of_cluster { "ClusterRole" } else { "Role" };
@@ -257,13 +255,14 @@ fn grants_of(namespace: &str, name: &str, binding: &Value) -> Vec<(Subject, Gran
         format!("RBAC: allowed by {bound} of {sort} {:?}", role.name)
     };
     let mut grants = Vec::new();
-    for subject in root.child("subjects").items() {
-        let (kind, who) = (subject.child("kind").text(), subject.child("name").text());
-        let (subject, described) = match kind {
-            "User" => (Subject::User(who.into()), format!("{who:?}")),
-            "Group" => (Subject::Group(who.into()), format!("{who:?}")),
+    let subjects = binding.get("subjects").and_then(Value::as_list).into_iter();
+    for subject in subjects.flat_map(|subjects| subjects.iter()) {
+        let (kind, who) = (text(subject, &["kind"]), text(subject, &["name"]));
+        let (subject, described) = match kind.as_str() {
+            "User" => (Subject::User(who.clone()), format!("{who:?}")),
+            "Group" => (Subject::Group(who.clone()), format!("{who:?}")),
             "ServiceAccount" => {
-                let home = Some(subject.child("namespace").text()).filter(|home| !home.is_empty());
+                let home = subject.str_at(&["namespace"]).filter(|home| !home.is_empty());
                 let home = home.unwrap_or(namespace);
                 let user = format!("system:serviceaccount:{home}:{who}");
                 (Subject::User(user.into()), format!("{:?}", format!("{who}/{home}")))
@@ -283,11 +282,11 @@ fn grants_of(namespace: &str, name: &str, binding: &Value) -> Vec<(Subject, Gran
 mod tests {
     use std::time::Instant;
 
-    use holdfast_resource::access::ResourceTarget;
+    use crate::ResourceTarget;
     use holdfast_value::{Limits, yaml};
 
+    use super::super::rule::rules_of;
     use super::*;
-    use crate::rbac::rule::rules_of;
 
     fn read(text: &str) -> Value {
         yaml::parse(text.as_bytes(), &Limits::default()).unwrap()

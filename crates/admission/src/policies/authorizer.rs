@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use holdfast_authorization::{AccessTarget, Attributes, Authorizer, ResourceTarget, User};
 use holdfast_cel::{Decision, Question, Subject};
-use holdfast_resource::access::{AccessTarget, Attributes, Authorizer, ResourceTarget, User};
 use holdfast_value::SmolStr;
 
 /// Answers the expressions of one write; each question is passed on once.
@@ -91,8 +91,8 @@ impl holdfast_cel::Authorizer for Asking {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use holdfast_authorization::{Decision as Verdicted, UserRules, Verdict};
     use holdfast_cel::{Authorizer as _, ResourceSubject};
-    use holdfast_resource::access::{Decision as Verdicted, UserRules, Verdict};
 
     use super::*;
 

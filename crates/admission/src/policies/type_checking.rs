@@ -194,8 +194,8 @@ mod tests {
     fn warnings(rules: &str, rest: &str) -> Vec<String> {
         let text = format!("{{spec: {{matchConstraints: {{resourceRules: [{rules}]}}, {rest}}}}}");
         let policy = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        let registry = crate::registry(&crate::Config::default()).unwrap();
-        let checker = TypeChecker::new(Arc::new(crate::tables::types().unwrap()));
+        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let checker = TypeChecker::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
         let warnings = checker.warnings(&policy, &registry);
         warnings
             .iter()

@@ -1,0 +1,17 @@
+#![forbid(unsafe_code)]
+//! Admission: what may change or refuse a write after its writer was authorized
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
+//!
+//! Plugins are compiled in: each is an [`AdmissionPlugin`], and the [`AdmissionChain`] asks those that a write concerns.
+//! [`policies`] and [`webhooks`] are objects of the API: this crate compiles them, says which of them a write concerns, what
+//! they are shown of it, and what their answers mean.
+//!
+//! Invariant: nothing here does I/O. Who calls webhooks and tells clients of refusals is the server.
+
+mod chain;
+mod plugin;
+pub mod policies;
+pub mod webhooks;
+
+pub use chain::AdmissionChain;
+pub use plugin::{AdmissionPlugin, Charge, Interest};

@@ -1,0 +1,108 @@
+//! Authorizers that are asked in turn.
+
+use std::sync::Arc;
+
+use crate::{Attributes, Authorizer, Decision, MASTERS, User, UserRules, Verdict};
+
+/// Members of `system:masters` may do everything, whatever else is decided.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Masters;
+
+impl Authorizer for Masters {
+    fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Decision {
+        Decision::of(if user.is_in(MASTERS) {
+            Verdict::Allow
+        } else {
+            Verdict::NoOpinion
+        })
+    }
+
+    fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
+        // Masters are bound to a role of their own as well, which lists what they may do.
+        UserRules::default()
+    }
+}
+
+/// Authorizers that are asked in turn, until one allows or denies.
+pub struct Chain(Vec<Arc<dyn Authorizer>>);
+
+impl Chain {
+    /// A chain of `authorizers`; [`Masters`] come before all of them.
+    pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Self {
+        let masters: Arc<dyn Authorizer> = Arc::new(Masters);
+        Self(std::iter::once(masters).chain(authorizers).collect())
+    }
+}
+
+impl Authorizer for Chain {
+    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
+        let mut said: Option<Arc<str>> = None;
+        for authorizer in &self.0 {
+            let decision = authorizer.authorize(user, attributes);
+            if decision.verdict != Verdict::NoOpinion {
+                return decision;
+            }
+            said = match (said, decision.reason) {
+                (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
+                (before, reason) => before.or(reason),
+            };
+        }
+        Decision {
+            verdict: Verdict::NoOpinion,
+            reason: said,
+        }
+    }
+
+    fn rules(&self, user: &User, namespace: &str) -> UserRules {
+        let mut all = UserRules::default();
+        for authorizer in &self.0 {
+            let UserRules {
+                rules,
+                incomplete,
+                errors,
+            } = authorizer.rules(user, namespace);
+            all.rules.extend(rules);
+            all.incomplete |= incomplete;
+            all.errors.extend(errors);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AccessTarget, AlwaysAllow, AlwaysDeny};
+
+    const LIVEZ: Attributes<'static> = Attributes {
+        verb: "get",
+        target: AccessTarget::Path("/livez"),
+    };
+
+    fn deny() -> Arc<dyn Authorizer> {
+        Arc::new(AlwaysDeny)
+    }
+
+    fn allow() -> Arc<dyn Authorizer> {
+        Arc::new(AlwaysAllow)
+    }
+
+    #[test]
+    fn masters_may_do_everything() {
+        let admin = User {
+            groups: vec![MASTERS.into()],
+            ..User::default()
+        };
+        assert!(Chain::new([deny()]).authorize(&admin, &LIVEZ).allows());
+    }
+
+    #[test]
+    fn a_chain_goes_on_until_somebody_decides_and_tells_all_reasons() {
+        let alice = User::default();
+        assert!(Chain::new([deny(), allow()]).authorize(&alice, &LIVEZ).allows());
+        let decision = Chain::new([deny(), deny()]).authorize(&alice, &LIVEZ);
+        assert!(!decision.allows());
+        assert_eq!(decision.reason(), "Everything is forbidden.\nEverything is forbidden.");
+        assert_eq!(Chain::new([allow()]).rules(&alice, "n").rules.len(), 2);
+    }
+}

@@ -1,0 +1,17 @@
+#![forbid(unsafe_code)]
+//! Authorization: who asks, what for, and whether they may
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/>).
+//!
+//! An [`Authorizer`] judges the [`Attributes`] of a request; a [`Chain`] asks several in turn. [`rbac`] is the authorizer
+//! of the mode `RBAC`.
+//!
+//! Invariant: nothing here does I/O, and nothing knows of HTTP or of the kinds that are served.
+
+mod attributes;
+mod authorizer;
+mod chain;
+pub mod rbac;
+
+pub use attributes::{AUTHENTICATED, AccessTarget, Attributes, MASTERS, ResourceTarget, UNAUTHENTICATED, User};
+pub use authorizer::{AlwaysAllow, AlwaysDeny, Authorizer, Decision, Rule, UserRules, Verdict};
+pub use chain::{Chain, Masters};
