@@ -325,6 +325,7 @@ fn service(
         field_managers: FieldManagers::new(Arc::new(types)),
         definitions: Default::default(),
         trees: Trees::default(),
+        turns: Default::default(),
         authorizer: Arc::new(authorizer(flags, &kinds.policy)),
         tokens: Arc::new(tokens),
         frames: FrameCache::default(),

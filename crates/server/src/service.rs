@@ -203,10 +203,7 @@ impl Service {
         };
         match tokio::time::timeout(limit, answer).await {
             Ok(outcome) => outcome,
-            Err(_) => {
-                let why = "request did not complete within requested timeout - context deadline exceeded";
-                Err(ApiError::timeout(why, 0))
-            }
+            Err(_) => Err(ApiError::out_of_time()),
         }
     }
 }

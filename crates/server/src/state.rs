@@ -17,7 +17,7 @@ use crate::objects::Store;
 use crate::shutdown::Shutdown;
 use crate::watch::FrameCache;
 use crate::webhooks::Webhooks;
-use crate::write::{FieldManagers, Trees};
+use crate::write::{FieldManagers, Trees, Turns};
 
 /// What the handlers of all requests share.
 pub struct Context {
@@ -31,6 +31,8 @@ pub struct Context {
     pub field_managers: FieldManagers,
     /// The parsed objects that are at hand.
     pub trees: Trees,
+    /// Who writes to which object next.
+    pub turns: Turns,
     /// Events that were encoded for watches.
     pub frames: FrameCache,
     /// What every write passes through.

@@ -362,6 +362,14 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message, Some(details))
     }
 
+    /// 504: the request took longer than it may.
+    pub fn out_of_time() -> Self {
+        Self::timeout(
+            "request did not complete within requested timeout - context deadline exceeded",
+            0,
+        )
+    }
+
     /// 504: the client asks for a resource version that is yet to come.
     pub fn too_large_resource_version(wanted: u64, current: u64) -> Self {
         let cause = Cause {

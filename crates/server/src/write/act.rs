@@ -7,17 +7,15 @@ use holdfast_store::Transaction;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
-use super::commit::{Failure, admit_request, commit};
+use super::commit::{Failure, admit_request, commit, delete_in_turn, key_of, turn, update_in_turn};
 use super::outcome::Outcome;
 use super::pipeline::Pipeline;
+use super::turns::Turn;
 use super::{Change, Target, metadata, pipeline};
 use crate::ApiError;
-use crate::objects;
+use crate::objects::{self, Snapshot};
 use crate::options::DeleteOptions;
 use crate::state::Context;
-
-/// How often a plan is made anew when others change its objects.
-const ATTEMPTS: usize = 5;
 
 /// Carries out `request`, which is decoded, typed and has its defaults, as `action` plans it. Says what the client is to be
 /// warned of.
@@ -31,34 +29,105 @@ pub(crate) async fn act(
     mut request: Value,
 ) -> Result<Vec<String>, ApiError> {
     pipeline::check_namespace(&mut request, &target.namespace)?;
-    let mut attempt = 1;
+    let mut warnings = admit(context, &target, &mut request).await?;
+    warnings.extend(act_on(context, &target, action, &request).await?);
+    Ok(warnings)
+}
+
+async fn admit(context: &Context, target: &Target, request: &mut Value) -> Result<Vec<String>, ApiError> {
+    let snapshot = context.store.snapshot();
+    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let call = pipeline.call(Operation::Create, &target.name);
+    let refuse = |refusal| pipeline.refusal(refusal, &target.name);
+    let admitted = admit_request(&pipeline, &call, request, &refuse).await;
+    admitted.map_err(|error| call.refused(error))?;
+    let warnings = call.warnings();
+    call.outcome().stored();
+    Ok(warnings)
+}
+
+/// The turns that a request has, with the keys of their objects.
+type Held<'a> = Vec<(String, Turn<'a>)>;
+
+/// Has its turn with the object that the request is about and then with the one that the first step changes, which may be a
+/// budget that many share; plans by the state as it is then, and carries that out.
+async fn act_on(
+    context: &Arc<Context>,
+    target: &Target,
+    action: &dyn Action,
+    request: &Value,
+) -> Result<Vec<String>, ApiError> {
+    let mut held: Held<'_> = Vec::new();
+    if target.shown.resource.storage.is_some() {
+        held.push((key_of(target, &target.name), turn(context, target).await?));
+    }
+    let own = held.len();
     loop {
-        let (steps, warnings) = plan(context, &target, action, request.clone()).await?;
-        match carry_out(context, &target, steps).await {
-            Err(Stopped { error, at_start: true }) if error.code() == StatusCode::CONFLICT && attempt < ATTEMPTS => {
-                attempt += 1;
+        target.check_deadline()?;
+        for (_, turn) in &mut held {
+            turn.retake().await?;
+        }
+        let snapshot = context.store.snapshot();
+        let (steps, warnings) = plan(context, target, &snapshot, action, request)?;
+        let key = steps.first().map_or(Ok(String::new()), |step| key_of_step(target, step))?;
+        if !target.dry_run && held.iter().all(|(known, _)| *known != key) {
+            held.truncate(own);
+            let turn = context.turns.take(&key, target.deadline).await?;
+            held.push((key, turn));
+            if has_changed(context, &snapshot, &held) {
+                continue;
             }
+        }
+        match carry_out(context, target, steps, &mut held).await {
+            Err(Stopped { error, at_start: true })
+                if error.code() == StatusCode::CONFLICT && has_changed(context, &snapshot, &held) => {}
             outcome => return outcome.map(|()| warnings).map_err(|stopped| stopped.error),
         }
     }
 }
 
-async fn plan(
+/// Whether one of the objects is another by now than in `snapshot`.
+fn has_changed(context: &Context, snapshot: &Snapshot, held: &Held<'_>) -> bool {
+    let now = context.store.snapshot();
+    held.iter().any(|(key, _)| {
+        let revision = |snapshot: &Snapshot| snapshot.get(key.as_bytes()).map(|entry| entry.mod_revision());
+        revision(snapshot) != revision(&now)
+    })
+}
+
+fn plan(
     context: &Context,
     target: &Target,
+    snapshot: &Snapshot,
     action: &dyn Action,
-    mut request: Value,
+    request: &Value,
 ) -> Result<(Vec<Step>, Vec<String>), ApiError> {
-    let snapshot = context.store.snapshot();
-    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let pipeline = Pipeline::new(context, target, snapshot)?;
     let call = pipeline.call(Operation::Create, &target.name);
-    let refuse = |refusal| pipeline.refusal(refusal, &target.name);
-    let admitted = admit_request(&pipeline, &call, &mut request, &refuse).await;
-    let steps = admitted.and_then(|()| action.plan(&call, &request).map_err(refuse));
-    let steps = steps.map_err(|error| call.refused(error))?;
+    let steps = action.plan(&call, request);
+    let steps = steps.map_err(|refusal| call.refused(pipeline.refusal(refusal, &target.name)))?;
     let warnings = call.warnings();
     call.outcome().stored();
     Ok((steps, warnings))
+}
+
+/// The key of the object that a step changes.
+fn key_of_step(target: &Target, step: &Step) -> Result<String, ApiError> {
+    let (resource, namespace, name) = match step {
+        Step::Replace { resource, object } | Step::Status { resource, object } => {
+            let namespace = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
+            (resource, namespace, metadata::name(object))
+        }
+        Step::Delete {
+            resource,
+            namespace,
+            name,
+            ..
+        } => (resource, namespace.as_str(), name.as_str()),
+    };
+    let known = known(target, resource)?;
+    let storage = known.storage.as_ref().ok_or_else(|| unknown(resource))?;
+    Ok(storage.key(namespace, name))
 }
 
 /// Why steps were not carried out to the end.
@@ -68,30 +137,52 @@ struct Stopped {
     at_start: bool,
 }
 
-async fn carry_out(context: &Arc<Context>, target: &Target, steps: Vec<Step>) -> Result<(), Stopped> {
+async fn carry_out<'a>(
+    context: &'a Arc<Context>,
+    target: &Target,
+    steps: Vec<Step>,
+    held: &mut Held<'a>,
+) -> Result<(), Stopped> {
     let mut at_start = true;
     // What a step stored is what a later one may require.
     let mut stored: Option<(String, String)> = None;
     for step in steps {
-        let outcome = match step {
-            Step::Replace { resource, object } => {
-                let replaced = replace(context, target, &resource, object).await;
-                replaced.map(|versions| stored = versions)
-            }
-            Step::Status { resource, object } => write_status(context, target, &resource, object).await,
-            Step::Delete {
-                resource,
-                namespace,
-                name,
-                mut options,
-                conflict,
-            } => {
-                require_stored(&mut options, stored.as_ref());
-                delete(context, target, &resource, (&namespace, &name), &options, conflict).await
-            }
-        };
+        let outcome = do_step(context, target, step, held, &mut stored).await;
         outcome.map_err(|error| Stopped { error, at_start })?;
         at_start = false;
+    }
+    Ok(())
+}
+
+async fn do_step<'a>(
+    context: &'a Arc<Context>,
+    target: &Target,
+    step: Step,
+    held: &mut Held<'a>,
+    stored: &mut Option<(String, String)>,
+) -> Result<(), ApiError> {
+    let key = key_of_step(target, &step)?;
+    let at = held.iter().position(|(known, _)| *known == key);
+    let mut none = context.turns.none();
+    let turn = at.map_or(&mut none, |at| &mut held[at].1);
+    match step {
+        Step::Replace { resource, object } => *stored = replace(context, target, &resource, key, object).await?,
+        Step::Status { resource, object } => {
+            write_status(context, target, &resource, object, turn).await?;
+            // Others share it, and the rest of the steps has nothing to do with it.
+            turn.give_up();
+        }
+        Step::Delete {
+            resource,
+            namespace,
+            name,
+            mut options,
+            conflict,
+        } => {
+            require_stored(&mut options, stored.as_ref());
+            let place = (namespace.as_str(), name.as_str());
+            delete(context, target, &resource, place, &options, conflict, turn).await?;
+        }
     }
     Ok(())
 }
@@ -111,14 +202,10 @@ async fn replace(
     context: &Arc<Context>,
     target: &Target,
     resource: &GroupResource,
+    key: String,
     object: Value,
 ) -> Result<Option<(String, String)>, ApiError> {
     let (resource, name) = (known(target, resource)?, SmolStr::new(metadata::name(&object)));
-    let storage = resource
-        .storage
-        .as_ref()
-        .ok_or_else(|| unknown(&resource.group_resource()))?;
-    let key = storage.key(object.str_at(&["metadata", "namespace"]).unwrap_or_default(), &name);
     let snapshot = context.store.snapshot();
     let lost = || ApiError::modified(&resource.group_resource(), &name);
     let live = snapshot.get(key.as_bytes()).ok_or_else(lost)?;
@@ -150,6 +237,7 @@ async fn write_status(
     target: &Target,
     resource: &GroupResource,
     object: Value,
+    turn: &mut Turn<'_>,
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
     let server =
@@ -158,13 +246,14 @@ async fn write_status(
         namespace: object.str_at(&["metadata", "namespace"]).unwrap_or_default().into(),
         name: metadata::name(&object).into(),
         dry_run: target.dry_run,
+        deadline: target.deadline,
         ..server
     };
     let change = Change::Replace {
         object,
         warnings: Vec::new(),
     };
-    super::update(context, server, change).await.map(|_| ())
+    update_in_turn(context, &server, &change, turn).await.map(|_| ())
 }
 
 async fn delete(
@@ -174,6 +263,7 @@ async fn delete(
     (namespace, name): (&str, &str),
     options: &Value,
     conflict: Option<Refusal>,
+    turn: &mut Turn<'_>,
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
     let options = DeleteOptions::from_object(options)?;
@@ -184,9 +274,10 @@ async fn delete(
         name: name.into(),
         user: Arc::clone(&target.user),
         dry_run: target.dry_run || options.dry_run,
+        deadline: target.deadline,
         ..server
     };
-    let outcome = super::delete(context, of_user, options).await;
+    let outcome = delete_in_turn(context, &of_user, &options, turn).await;
     match (outcome, conflict) {
         (Ok(_), _) => Ok(()),
         (Err(error), Some(refusal)) if error.code() == StatusCode::CONFLICT => Err(ApiError::refusal(

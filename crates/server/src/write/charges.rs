@@ -1,6 +1,7 @@
 //! What a write takes from what is limited: the statuses of quotas that are stored together with it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast_admission::Charge;
 use holdfast_resource::Operation;
@@ -9,14 +10,11 @@ use holdfast_value::Value;
 
 use super::commit::Failure;
 use super::pipeline::Pipeline;
+use super::turns::Turn;
 use super::{Target, metadata, tracking};
 use crate::ApiError;
 use crate::objects::{self, Entry, Index, Objects, Snapshot};
 use crate::state::Context;
-
-/// How often a write is charged when others take from the same quotas and are faster. In each such race one of the writes
-/// comes to its end, and there are never more writes at a time than this.
-const RACES: usize = 1000;
 
 /// An object whose status changes together with a write.
 pub(super) struct Charged {
@@ -79,6 +77,11 @@ impl Charged {
         })
     }
 
+    fn has_changed(&self, snapshot: &Snapshot) -> bool {
+        let now = snapshot.get(self.key.as_bytes());
+        now.map(|entry| entry.mod_revision()) != Some(self.live.mod_revision())
+    }
+
     fn index(&self) -> Index {
         let (registry, resource) = (&self.target.registry, &self.target.shown.resource);
         objects::index_of(registry, resource, &self.object, &self.target.shown.api_version)
@@ -91,15 +94,25 @@ impl Charged {
     }
 }
 
-/// Commits what `write` makes together with `charges`. Where another write was faster in taking from the same objects,
-/// `charge` says what is taken by the state after that; the write itself stays as it is.
+/// Commits what `write` makes together with `charges`. Those who take from the same objects wait for each other; where such an
+/// object changed meanwhile, `charge` says what is taken by the state after that, and the write itself stays as it is. So it
+/// does where another key that it depends on has changed, if `renew` says that nothing follows from that.
 pub(super) async fn commit(
     context: &Context,
+    deadline: Option<Instant>,
     mut charges: Vec<Charged>,
     write: impl Fn() -> Transaction<Objects>,
     charge: impl Fn(&Snapshot) -> Result<Vec<Charged>, ApiError>,
+    renew: impl Fn(&[u8], &Snapshot) -> bool,
 ) -> Result<Committed<Objects>, Failure> {
-    for _ in 0..RACES {
+    let turns = turns(context, deadline, &charges).await.map_err(Failure::Refused)?;
+    if !turns.is_empty() {
+        let snapshot = context.store.snapshot();
+        if charges.iter().any(|charged| charged.has_changed(&snapshot)) {
+            charges = charge(&snapshot).map_err(Failure::Refused)?;
+        }
+    }
+    loop {
         let transaction = charges
             .iter()
             .fold(write(), |transaction, charged| charged.add_to(transaction));
@@ -111,13 +124,31 @@ pub(super) async fn commit(
                 }
                 return Ok(committed);
             }
-            Err(CommitError::GuardFailed { key, .. })
-                if charges.iter().any(|charged| charged.key.as_bytes() == key.as_bytes()) =>
-            {
-                charges = charge(&context.store.snapshot()).map_err(Failure::Refused)?;
+            Err(CommitError::GuardFailed { key, .. }) => {
+                let snapshot = context.store.snapshot();
+                if charges.iter().any(|charged| charged.key.as_bytes() == key.as_bytes()) {
+                    charges = charge(&snapshot).map_err(Failure::Refused)?;
+                } else if !renew(key.as_bytes(), &snapshot) {
+                    return Err(Failure::Lost);
+                }
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::Lost)
+}
+
+/// The turns of a write to take from the objects that are charged, which all writes take in the same order.
+async fn turns<'a>(
+    context: &'a Context,
+    deadline: Option<Instant>,
+    charges: &[Charged],
+) -> Result<Vec<Turn<'a>>, ApiError> {
+    let mut keys: Vec<&str> = charges.iter().map(|charged| charged.key.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut turns = Vec::with_capacity(keys.len());
+    for key in keys {
+        turns.push(context.turns.take(key, deadline).await?);
+    }
+    Ok(turns)
 }

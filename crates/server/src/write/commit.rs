@@ -1,9 +1,10 @@
 //! Writes from beginning to end: runs of the pipeline until one of them is stored.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
-use holdfast_store::{CommitError, Committed, Revision, Transaction};
+use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::{SmolStr, Value};
 
 use super::admission::Told;
@@ -12,15 +13,13 @@ use super::deletion::{self, Deletion};
 use super::outcome::{Call, Outcome};
 use super::pipeline::{self, Action, Pipeline, Prepared};
 use super::webhooks::{Asked, Given};
+use super::turns::Turn;
 use super::{Change, Target, metadata, tracking};
 use crate::ApiError;
 use crate::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Objects, Snapshot};
 use crate::options::DeleteOptions;
 use crate::state::Context;
-
-/// How often a write is tried when others are faster.
-const ATTEMPTS: usize = 5;
 
 /// The end of a write.
 pub(crate) struct Written {
@@ -60,7 +59,8 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
     pipeline::check_has_no_version(&mut object)?;
     pipeline::check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);
-    for _ in 0..ATTEMPTS {
+    loop {
+        target.check_deadline()?;
         let snapshot = context.store.snapshot();
         let object = object.clone();
         let prepared = Pipeline::new(context, &target, &snapshot)?.create(object).await?;
@@ -72,16 +72,14 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
         if target.dry_run {
             return Ok(unstored(prepared, true));
         }
-        let guard = namespace_guard(&target, &snapshot);
-        match store(context, &target, key, prepared, charges, guard).await {
+        let home = Home::of(&target, &snapshot);
+        match store(context, &target, key, prepared, charges, home).await {
             Ok(written) => return Ok(written),
-            // Somebody made the object, which the next run tells, or the namespace is not what it was.
+            // Somebody made the object, or the namespace goes, which the next run tells.
             Err(Failure::Lost) => {}
             Err(Failure::Refused(error)) => return Err(error),
         }
     }
-    let name = metadata::name(&object);
-    Err(ApiError::modified(&target.shown.resource.group_resource(), name))
 }
 
 /// What a kind that is not stored has to say to what `ask` asks of it, seen by the state as it is now.
@@ -143,36 +141,78 @@ pub(super) async fn admit_request(
     pipeline.validate(call, &asked, Some(request), None, refuse).await
 }
 
+/// Waits until it is the turn of a write to the object that `target` names. A dry run waits for nobody.
+///
+/// # Errors
+/// 504 at the deadline, 429 where too many wait already.
+pub(super) async fn turn<'a>(context: &'a Context, target: &Target) -> Result<Turn<'a>, ApiError> {
+    if target.dry_run {
+        return Ok(context.turns.none());
+    }
+    let key = key_of(target, &target.name);
+    context.turns.take(&key, target.deadline).await
+}
+
 /// Changes the object that `target` names, or creates it where the change may.
 ///
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
-    for _ in 0..ATTEMPTS {
+    let mut turn = turn(context, &target).await?;
+    update_in_turn(context, &target, &change, &mut turn).await
+}
+
+/// As [`update`], by one whose turn it is.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn update_in_turn(
+    context: &Arc<Context>,
+    target: &Target,
+    change: &Change,
+    turn: &mut Turn<'_>,
+) -> Result<Written, ApiError> {
+    loop {
+        target.check_deadline()?;
         let snapshot = context.store.snapshot();
-        let prepared = Pipeline::new(context, &target, &snapshot)?.update(&change).await?;
+        let pipeline = Pipeline::new(context, target, &snapshot)?;
+        let prepared = turn.over(pipeline.update(change)).await?;
         let created = prepared.live.is_none();
         let charges = match (prepared.action, prepared.live.clone()) {
             (Action::Keep, Some(live)) => return Ok(kept(prepared, live)),
-            (Action::Put, live) => charge(context, &target, &snapshot, &prepared.object, live.as_ref())?,
+            (Action::Put, live) => charge(context, target, &snapshot, &prepared.object, live.as_ref())?,
             _ => Vec::new(),
         };
         if target.dry_run {
             return Ok(unstored(prepared, created));
         }
         // An object that was made under another name than the address has is stored under that of the address.
-        let key = key_of(&target, &target.name);
-        let guard = namespace_guard(&target, &snapshot).filter(|_| created);
-        match store(context, &target, key, prepared, charges, guard).await {
+        let key = key_of(target, &target.name);
+        if was_overtaken(context, turn, &key, prepared.live.as_ref()).await? {
+            continue;
+        }
+        let home = Home::of(target, &snapshot).filter(|_| created);
+        match store(context, target, key, prepared, charges, home).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
         }
     }
-    Err(ApiError::modified(
-        &target.shown.resource.group_resource(),
-        &target.name,
-    ))
+}
+
+/// Whether somebody else wrote to the object at `key`, which was `live`, since the turn was given up.
+async fn was_overtaken(
+    context: &Context,
+    turn: &mut Turn<'_>,
+    key: &str,
+    live: Option<&Arc<Entry>>,
+) -> Result<bool, ApiError> {
+    if !turn.retake().await? {
+        return Ok(false);
+    }
+    let snapshot = context.store.snapshot();
+    let revision = |entry: &Arc<Entry>| entry.mod_revision();
+    Ok(snapshot.get(key.as_bytes()).map(revision) != live.map(revision))
 }
 
 /// Deletes the object that `target` names.
@@ -184,15 +224,30 @@ pub(crate) async fn delete(
     target: Target,
     options: DeleteOptions,
 ) -> Result<Written, ApiError> {
-    let group_resource = target.shown.resource.group_resource();
-    let key = key_of(&target, &target.name);
-    for _ in 0..ATTEMPTS {
+    let mut turn = turn(context, &target).await?;
+    delete_in_turn(context, &target, &options, &mut turn).await
+}
+
+/// As [`delete`], by one whose turn it is.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn delete_in_turn(
+    context: &Arc<Context>,
+    target: &Target,
+    options: &DeleteOptions,
+    turn: &mut Turn<'_>,
+) -> Result<Written, ApiError> {
+    let key = key_of(target, &target.name);
+    loop {
+        target.check_deadline()?;
         let snapshot = context.store.snapshot();
         let Some(live) = snapshot.get(key.as_bytes()).cloned() else {
-            return Err(ApiError::not_found(&group_resource, &target.name));
+            let resource = target.shown.resource.group_resource();
+            return Err(ApiError::not_found(&resource, &target.name));
         };
-        let pipeline = Pipeline::new(context, &target, &snapshot)?;
-        let prepared = remove(&pipeline, &options, &live).await?;
+        let pipeline = Pipeline::new(context, target, &snapshot)?;
+        let prepared = turn.over(remove(&pipeline, options, &live)).await?;
         if prepared.action == Action::Keep {
             return Ok(kept(prepared, live));
         }
@@ -203,13 +258,15 @@ pub(crate) async fn delete(
                 ..unstored(prepared, false)
             });
         }
-        match remove_or_mark(context, &target, key.clone(), prepared).await {
+        if was_overtaken(context, turn, &key, Some(&live)).await? {
+            continue;
+        }
+        match remove_or_mark(context, target, key.clone(), prepared).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
         }
     }
-    Err(ApiError::modified(&group_resource, &target.name))
 }
 
 /// The run of a DELETE.
@@ -276,27 +333,56 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-fn key_of(target: &Target, name: &str) -> String {
+pub(super) fn key_of(target: &Target, name: &str) -> String {
     let storage = target.shown.resource.storage.as_ref();
     storage
         .map(|storage| storage.key(&target.namespace, name))
         .unwrap_or_default()
 }
 
-/// The namespace that an object is made in, which must still be what the run of the write saw: otherwise the object could
-/// come to be after the namespace was emptied, and outlive it.
-fn namespace_guard(target: &Target, snapshot: &Snapshot) -> Option<(String, Revision)> {
-    if target.namespace.is_empty() {
-        return None;
+/// The namespace that an object is made in. It must still be there when the object comes to be: otherwise that could happen
+/// after the namespace was emptied, and the object would outlive it.
+struct Home {
+    key: String,
+    /// The namespace as the run of the write saw it.
+    entry: Arc<Entry>,
+    /// At which revision it was seen last.
+    revision: AtomicU64,
+}
+
+impl Home {
+    fn of(target: &Target, snapshot: &Snapshot) -> Option<Self> {
+        if target.namespace.is_empty() {
+            return None;
+        }
+        let namespaces = GroupResource {
+            group: SmolStr::default(),
+            resource: SmolStr::new_static("namespaces"),
+        };
+        let storage = target.registry.resource(&namespaces)?.storage.as_ref()?;
+        let key = storage.key("", &target.namespace);
+        let entry = snapshot.get(key.as_bytes())?;
+        Some(Self {
+            revision: AtomicU64::new(entry.mod_revision()),
+            entry: Arc::clone(entry),
+            key,
+        })
     }
-    let namespaces = GroupResource {
-        group: SmolStr::default(),
-        resource: SmolStr::new_static("namespaces"),
-    };
-    let storage = target.registry.resource(&namespaces)?.storage.as_ref()?;
-    let key = storage.key("", &target.namespace);
-    let revision = snapshot.get(key.as_bytes())?.mod_revision();
-    Some((key, revision))
+
+    fn guard(&self, transaction: Transaction<Objects>) -> Transaction<Objects> {
+        transaction.guard(self.key.as_str(), self.revision.load(Ordering::Relaxed))
+    }
+
+    /// Looks at the namespace again, which has changed. Whether it is the same and is not to go, so that the object may come
+    /// to be.
+    fn is_still_there(&self, snapshot: &Snapshot) -> bool {
+        let Some(entry) = snapshot.get(self.key.as_bytes()) else {
+            return false;
+        };
+        self.revision.store(entry.mod_revision(), Ordering::Relaxed);
+        let (before, now) = (objects::tree(&self.entry), objects::tree(entry));
+        metadata::uid(&before) == metadata::uid(&now) && now.at(&["metadata", "deletionTimestamp"]).is_none()
+    }
 }
 
 fn already_exists(target: &Target, live: &Entry) -> ApiError {
@@ -355,14 +441,14 @@ async fn store(
     key: String,
     prepared: Prepared,
     charges: Vec<Charged>,
-    also_unchanged: Option<(String, Revision)>,
+    home: Option<Home>,
 ) -> Result<Written, Failure> {
     let created = prepared.live.is_none();
     let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
     let guarded = || {
         let transaction = Transaction::new().guard(key.as_str(), expected);
-        match &also_unchanged {
-            Some((key, revision)) => transaction.guard(key.as_str(), *revision),
+        match &home {
+            Some(home) => home.guard(transaction),
             None => transaction,
         }
     };
@@ -389,8 +475,12 @@ async fn store(
         guarded().put_indexed(key.as_str(), objects::encode(&object), index)
     };
     let charge = |snapshot: &Snapshot| charge(context, target, snapshot, &object, live.as_ref());
+    let renew = |key: &[u8], snapshot: &Snapshot| {
+        let home = home.as_ref().filter(|home| home.key.as_bytes() == key);
+        home.is_some_and(|home| home.is_still_there(snapshot))
+    };
     let commit = async {
-        let committed = charges::commit(context, charges, write, charge).await?;
+        let committed = charges::commit(context, target.deadline, charges, write, charge, renew).await?;
         outcome.stored();
         Ok(committed)
     };

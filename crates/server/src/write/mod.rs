@@ -2,9 +2,9 @@
 //!
 //! Next object → reset what this write does not touch → types and defaults → ownership → storage version → mutating
 //! admission → preparation → validation → validating admission → encode once → commit with a guard. Everything up to the
-//! commit is one run over one snapshot (`pipeline.rs`), which waits for webhooks alone, where there are any. When another
-//! writer was faster, the run starts over from the object as it is then. What the write takes from quotas is reckoned last and stored
-//! together with it (`charges.rs`).
+//! commit is one run over one snapshot (`pipeline.rs`), which waits for webhooks alone, where there are any. Writers of one
+//! object wait for each other (`turns.rs`); when another writer was faster nevertheless, the run starts over from the object
+//! as it is then. What the write takes from quotas is reckoned last and stored together with it (`charges.rs`).
 
 mod act;
 mod admission;
@@ -21,6 +21,7 @@ pub(crate) mod scale;
 mod start;
 pub(crate) mod tracking;
 mod trees;
+mod turns;
 pub(crate) mod typing;
 mod webhook_answers;
 mod webhook_versions;
@@ -39,8 +40,10 @@ pub(crate) use pipeline::check_place;
 pub use start::start;
 pub use tracking::FieldManagers;
 pub use trees::Trees;
+pub use turns::Turns;
 pub use typing::Types;
 
+use crate::ApiError;
 use crate::handlers::representation::Shown;
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
@@ -87,6 +90,17 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Refuses to begin a run when the time is over.
+    ///
+    /// # Errors
+    /// 504.
+    fn check_deadline(&self) -> Result<(), ApiError> {
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(ApiError::out_of_time()),
+            _ => Ok(()),
+        }
+    }
+
     /// A stored object as it is stored, whatever versions are served.
     pub(crate) fn of_stored(
         context: &Context,

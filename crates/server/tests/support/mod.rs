@@ -16,6 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use holdfast_admission::AdmissionChain;
 use holdfast_authorization::{Authorizer, Chain};
+use holdfast_resource::AdmissionPlugin;
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::body::{RequestBody, ResponseBody};
 use holdfast_server::health::Health;
@@ -82,6 +83,15 @@ impl Server {
 
     /// Starts a server whose event history is bounded so.
     pub async fn start_with(history: HistoryLimits) -> Self {
+        Self::start_as(history, Vec::new()).await
+    }
+
+    /// Starts a server with another admission plugin.
+    pub async fn start_with_plugin(plugin: impl AdmissionPlugin + 'static) -> Self {
+        Self::start_as(HistoryLimits::default(), vec![Box::new(plugin)]).await
+    }
+
+    async fn start_as(history: HistoryLimits, more: Vec<Box<dyn AdmissionPlugin>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kinds = holdfast_kinds::Config::default();
         let registry = holdfast_kinds::registry(&kinds).unwrap();
@@ -100,13 +110,14 @@ impl Server {
             field_managers: FieldManagers::new(Arc::new(types)),
             definitions: Default::default(),
             trees: Trees::default(),
+            turns: Default::default(),
             policies: Arc::clone(&kinds.policies),
             webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
             authorizer: Arc::new(Chain::new([Arc::clone(&kinds.policy) as Arc<dyn Authorizer>])),
             issuer: Arc::new(holdfast_resource::access::NoTokens),
             tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
             frames: FrameCache::default(),
-            admission: AdmissionChain::new(holdfast_kinds::admission::plugins()),
+            admission: AdmissionChain::new(holdfast_kinds::admission::plugins().into_iter().chain(more).collect()),
             identifiers: Arc::new(RandomIdentifiers),
             clock: Arc::new(SystemClock),
             metrics: Arc::new(Metrics::new().unwrap()),

@@ -150,6 +150,7 @@ impl Server {
                 field_managers: FieldManagers::new(Arc::new(types)),
                 definitions: Default::default(),
                 trees: Trees::default(),
+                turns: Default::default(),
                 policies: Arc::clone(&kinds.policies),
                 webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
                 authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),

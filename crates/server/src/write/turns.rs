@@ -1,0 +1,243 @@
+//! Who writes to an object next.
+//!
+//! Writers of one object wait for each other in the order in which they come, and each runs over what the one before it
+//! left: no run is in vain, and none loses a race that its client did not ask for. A writer keeps its turn while it works and
+//! while the store commits. While it waits for webhooks it keeps it for a while only, since a webhook may itself write to
+//! the object, and a slow one would hold up everybody. A writer that was overtaken begins again, and is more patient then, so
+//! that it too comes to its end.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time;
+
+use crate::ApiError;
+
+/// How many may write to one object at a time, those who wait included.
+const WRITERS: usize = 1000;
+
+/// How long a turn is kept while webhooks are asked: the first time, and how much longer each time after that.
+const PATIENCE: Duration = Duration::from_millis(20);
+const MORE_PATIENCE: u32 = 4;
+
+/// The longest patience; no webhook is waited for longer than this.
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The objects that are written to now, by hashes of their keys. That two share a hash, and so wait for each other, is next to
+/// impossible and does no harm.
+#[derive(Default)]
+pub struct Turns {
+    queues: Mutex<HashMap<u64, Queue>>,
+    hasher: RandomState,
+}
+
+/// Those who write to an object.
+struct Queue {
+    /// One may at a time; the others wait in order.
+    turn: Arc<Semaphore>,
+    /// How many there are.
+    writers: usize,
+}
+
+/// The turn of a writer, or its part in the queue where it gave it up.
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    /// The object; none where nothing is waited for.
+    key: Option<u64>,
+    deadline: Option<Instant>,
+    patience: Duration,
+    held: Option<Held<'a>>,
+}
+
+/// Fields are dropped in order: the next has its turn before the queue may go.
+struct Held<'a> {
+    _turn: OwnedSemaphorePermit,
+    _place: Place<'a>,
+}
+
+/// One of the writers of an object. The queue goes with the last.
+struct Place<'a> {
+    turns: &'a Turns,
+    key: u64,
+}
+
+impl Turns {
+    /// Waits for a turn to write to the object at `key`, at most until `deadline`.
+    ///
+    /// # Errors
+    /// 504 at the deadline, 429 where too many wait already.
+    pub(super) async fn take(&self, key: &str, deadline: Option<Instant>) -> Result<Turn<'_>, ApiError> {
+        let mut turn = self.none();
+        turn.key = Some(self.hasher.hash_one(key));
+        turn.deadline = deadline;
+        turn.retake().await?;
+        Ok(turn)
+    }
+
+    /// The turn of a writer that waits for nobody, because it stores nothing.
+    pub(super) fn none(&self) -> Turn<'_> {
+        Turn {
+            turns: self,
+            key: None,
+            deadline: None,
+            patience: PATIENCE,
+            held: None,
+        }
+    }
+
+    fn place(&self, key: u64) -> Result<(Place<'_>, Arc<Semaphore>), ApiError> {
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(key).or_insert_with(|| Queue {
+            turn: Arc::new(Semaphore::new(1)),
+            writers: 0,
+        });
+        if queue.writers >= WRITERS {
+            return Err(ApiError::too_many_requests(
+                "too many requests wait to write to this object, please try again later",
+                1,
+            ));
+        }
+        queue.writers += 1;
+        Ok((Place { turns: self, key }, Arc::clone(&queue.turn)))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.turns.queues.lock();
+        if let Some(queue) = queues.get_mut(&self.key) {
+            queue.writers -= 1;
+            if queue.writers == 0 {
+                queues.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Waits for the turn again where it was given up. Says whether it was, so that others may have written meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Turns::take`].
+    pub(super) async fn retake(&mut self) -> Result<bool, ApiError> {
+        let Some(key) = self.key.filter(|_| self.held.is_none()) else {
+            return Ok(false);
+        };
+        let (place, turn) = self.turns.place(key)?;
+        let wait = turn.acquire_owned();
+        let acquired = match self.deadline {
+            Some(deadline) => time::timeout_at(deadline.into(), wait)
+                .await
+                .map_err(|_| ApiError::out_of_time())?,
+            None => wait.await,
+        };
+        let turn = acquired.map_err(|error| ApiError::internal(error.to_string()))?;
+        self.held = Some(Held {
+            _turn: turn,
+            _place: place,
+        });
+        Ok(true)
+    }
+
+    /// Lets the next have its turn.
+    pub(super) fn give_up(&mut self) {
+        self.held = None;
+    }
+
+    /// The outcome of `run`, which waits for webhooks alone. Where that takes too long, the turn is given up.
+    pub(super) async fn over<T>(&mut self, run: impl Future<Output = T>) -> T {
+        let mut run = pin!(run);
+        if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
+            return outcome;
+        }
+        let outcome = time::timeout(self.patience, run.as_mut()).await;
+        if let Ok(outcome) = outcome {
+            return outcome;
+        }
+        self.give_up();
+        self.patience = (self.patience * MORE_PATIENCE).min(MOST_PATIENCE);
+        run.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn writers_have_their_turns_in_the_order_in_which_they_come() {
+        let turns = Turns::default();
+        let order = Mutex::new(Vec::new());
+        let first = turns.take("a", None).await.unwrap();
+        let (order, turns) = (&order, &turns);
+        let others = (0..5).map(|at| async move {
+            let turn = turns.take("a", None).await.unwrap();
+            order.lock().push(at);
+            tokio::task::yield_now().await;
+            drop(turn);
+        });
+        let mut others = pin!(futures_util::future::join_all(others));
+        assert!(others.as_mut().now_or_never().is_none());
+        assert!(turns.take("b", None).now_or_never().is_some(), "another object waits for nobody");
+        assert!(order.lock().is_empty());
+        drop(first);
+        others.await;
+        assert_eq!(*order.lock(), [0, 1, 2, 3, 4]);
+        assert!(turns.queues.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_leaves_at_its_deadline_or_when_it_is_cancelled() {
+        let turns = Turns::default();
+        let first = turns.take("a", None).await.unwrap();
+        let late = turns.take("a", Some(Instant::now() + Duration::from_millis(1))).await;
+        assert_eq!(late.err().unwrap().code(), 504);
+        assert!(turns.take("a", None).now_or_never().is_none());
+        drop(first);
+        assert!(turns.take("a", None).now_or_never().is_some());
+        assert!(turns.queues.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn no_more_than_so_many_wait() {
+        let turns = Turns::default();
+        let first = turns.take("a", None).await.unwrap();
+        let turns = &turns;
+        let mut waiting: Vec<_> = (1..WRITERS).map(|_| Box::pin(turns.take("a", None))).collect();
+        for wait in &mut waiting {
+            assert!(wait.now_or_never().is_none());
+        }
+        assert_eq!(turns.take("a", None).await.err().unwrap().code(), 429);
+        drop((first, waiting));
+        assert!(turns.queues.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_kept_over_work_and_given_up_over_a_long_wait() {
+        let turns = Turns::default();
+        let mut slow = turns.take("a", None).await.unwrap();
+        slow.over(async { time::sleep(PATIENCE / 2).await }).await;
+        assert!(!slow.retake().await.unwrap(), "a short wait keeps the turn");
+        // What the webhook waits for is another write to the same object.
+        let (done, nested) = oneshot::channel();
+        let nested_write = async {
+            let turn = turns.take("a", None).await.unwrap();
+            drop(turn);
+            done.send(()).unwrap();
+        };
+        tokio::join!(slow.over(nested), nested_write).0.unwrap();
+        assert!(slow.retake().await.unwrap(), "others may have written meanwhile");
+        slow.over(time::sleep(PATIENCE * 2)).await;
+        assert!(!slow.retake().await.unwrap(), "who was overtaken is more patient");
+    }
+}
