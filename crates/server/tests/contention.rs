@@ -88,7 +88,10 @@ async fn applies_by_many_managers_never_conflict_and_each_merges_once() {
     assert_eq!(runs.load(Ordering::Relaxed), MANAGERS * ROUNDS);
     let live = server.get(&format!("{CONFIG_MAPS}/a")).await;
     assert_eq!(live.at("/data").as_object().unwrap().len(), MANAGERS + 1);
-    assert_eq!(live.at("/metadata/managedFields").as_array().unwrap().len(), MANAGERS + 1);
+    assert_eq!(
+        live.at("/metadata/managedFields").as_array().unwrap().len(),
+        MANAGERS + 1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -135,9 +138,13 @@ async fn creations_are_not_disturbed_by_writes_to_their_namespace() {
     let codes = by_all(&server, |server, manager, round| async move {
         if manager % 4 == 0 {
             let label = json!({"metadata": {"labels": {"l": format!("{manager}.{round}")}}});
-            return server.patch("/api/v1/namespaces/default", MERGE, &label.to_string()).await;
+            return server
+                .patch("/api/v1/namespaces/default", MERGE, &label.to_string())
+                .await;
         }
-        server.post(CONFIG_MAPS, &config_map(&format!("m{manager}.{round}"), "1")).await
+        server
+            .post(CONFIG_MAPS, &config_map(&format!("m{manager}.{round}"), "1"))
+            .await
     });
     let codes = codes.await;
     assert!(codes.iter().all(|code| matches!(code, 200 | 201)), "{codes:?}");
@@ -159,7 +166,8 @@ async fn evictions_that_share_a_budget_never_conflict() {
         let path = format!("{PODS}/p{at}/status");
         assert_eq!(server.patch(&path, MERGE, &status.to_string()).await.code, 200);
     }
-    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    let budget =
+        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
     assert_eq!(server.post(BUDGETS, &budget.to_string()).await.code, 201);
     let status = json!({"status": {
         "observedGeneration": 1, "disruptionsAllowed": MANAGERS - 1, "currentHealthy": MANAGERS, "desiredHealthy": 1,
@@ -174,13 +182,22 @@ async fn evictions_that_share_a_budget_never_conflict() {
                 "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": format!("p{at}")},
                 "deleteOptions": {"gracePeriodSeconds": 0},
             });
-            server.post(&format!("{PODS}/p{at}/eviction"), &eviction.to_string()).await.code
+            server
+                .post(&format!("{PODS}/p{at}/eviction"), &eviction.to_string())
+                .await
+                .code
         })
     });
     let mut codes: Vec<u16> = join_all(evictions).await.into_iter().map(Result::unwrap).collect();
     codes.sort_unstable();
     assert_eq!(codes, [vec![201; MANAGERS - 1], vec![429]].concat());
-    assert_eq!(server.get(&format!("{BUDGETS}/b")).await.at("/status/disruptionsAllowed"), 0);
+    assert_eq!(
+        server
+            .get(&format!("{BUDGETS}/b"))
+            .await
+            .at("/status/disruptionsAllowed"),
+        0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

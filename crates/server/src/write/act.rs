@@ -69,7 +69,9 @@ async fn act_on(
         }
         let snapshot = context.store.snapshot();
         let (steps, warnings) = plan(context, target, &snapshot, action, request)?;
-        let key = steps.first().map_or(Ok(String::new()), |step| key_of_step(target, step))?;
+        let key = steps
+            .first()
+            .map_or(Ok(String::new()), |step| key_of_step(target, step))?;
         if !target.dry_run && held.iter().all(|(known, _)| *known != key) {
             held.truncate(own);
             let turn = context.turns.take(&key, target.deadline).await?;

@@ -188,7 +188,10 @@ mod tests {
         });
         let mut others = pin!(futures_util::future::join_all(others));
         assert!(others.as_mut().now_or_never().is_none());
-        assert!(turns.take("b", None).now_or_never().is_some(), "another object waits for nobody");
+        assert!(
+            turns.take("b", None).now_or_never().is_some(),
+            "another object waits for nobody"
+        );
         assert!(order.lock().is_empty());
         drop(first);
         others.await;
