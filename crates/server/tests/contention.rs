@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
-use holdfast_resource::{AdmissionPlugin, Interest, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 use hook::Hook;
 use serde_json::json;

@@ -14,9 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use holdfast_admission::AdmissionChain;
+use holdfast_admission::{AdmissionChain, AdmissionPlugin};
 use holdfast_authorization::{Authorizer, Chain};
-use holdfast_resource::AdmissionPlugin;
 use holdfast_server::authentication::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::body::{RequestBody, ResponseBody};
 use holdfast_server::health::Health;
