@@ -2,8 +2,10 @@
 //! `cargo xtask`: the habits of the project as commands.
 
 mod bench;
+mod cases;
 mod generate;
 mod habits;
+mod names;
 mod traces;
 
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ enum Habit {
     Generate(generate::Arguments),
     /// Replay recorded exchanges against the server and compare with the list of those known to pass.
     Traces(traces::Arguments),
+    /// Replay single questions against the server and compare with the lists of those that are known to pass.
+    Cases(cases::Arguments),
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Habit::Deny => habits::deny(),
         Habit::Generate(arguments) => generate::run(&arguments),
         Habit::Traces(arguments) => traces::run(&arguments),
+        Habit::Cases(arguments) => cases::run(&arguments),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

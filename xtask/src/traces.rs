@@ -1,7 +1,7 @@
 //! Replays exchanges that were recorded from the reference, and guards what has passed once.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use conformance::{Binary, Server, root};
 
 use crate::habits::{say, shared};
+use crate::names;
 
 /// The traces that are known to pass, one a line, sorted.
 const KNOWN: &str = "tests/traces/passing.txt";
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Some(shared) = shared() else {
-        say("traces: passed over, there is no shared folder");
+        say("traces: not run, there is no shared folder");
         return Ok(());
     };
     // No controller filled aggregated roles, counted for quotas or checked policies where the exchanges were recorded.
@@ -61,9 +62,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let list = root().join(KNOWN);
     if arguments.bless {
-        return write_list(&list, &passing);
+        names::write(&list, &passing)?;
+        say(&format!("traces: {} pass, written to {KNOWN}", passing.len()));
+        return Ok(());
     }
-    let known = read_list(&list)?;
+    let known = names::read(&list)?;
     // A trace waits for bounded times, which a busy machine may exceed: what seems lost is tried once more, alone.
     let lost: Vec<&str> = known.difference(&passing).map(String::as_str).collect();
     if !lost.is_empty() {
@@ -77,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             &["--show", "3", "--filter", &names],
         )?);
     }
-    compare(&known, &passing)
+    names::compare("traces", &known, &passing)
 }
 
 /// Replays the traces of a folder and gives the names of those that pass.
@@ -113,44 +116,4 @@ fn replay(folder: &Path, suite: &str, jobs: usize, server: &Server, more: &[&str
         );
     }
     Ok(passing)
-}
-
-fn read_list(list: &PathBuf) -> Result<BTreeSet<String>> {
-    let text = std::fs::read_to_string(list).with_context(|| list.display().to_string())?;
-    Ok(text
-        .lines()
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect())
-}
-
-fn write_list(list: &PathBuf, passing: &BTreeSet<String>) -> Result<()> {
-    if let Some(folder) = list.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut text = String::new();
-    for name in passing {
-        text.push_str(name);
-        text.push('\n');
-    }
-    std::fs::write(list, text).with_context(|| list.display().to_string())?;
-    say(&format!("traces: {} pass, written to {KNOWN}", passing.len()));
-    Ok(())
-}
-
-fn compare(known: &BTreeSet<String>, passing: &BTreeSet<String>) -> Result<()> {
-    for name in passing.difference(known) {
-        say(&format!(
-            "traces: {name} passes now; `cargo xtask traces --bless` keeps it so"
-        ));
-    }
-    let lost: Vec<&str> = known.difference(passing).map(String::as_str).collect();
-    ensure!(
-        lost.is_empty(),
-        "{} traces that passed before fail now:\n  {}",
-        lost.len(),
-        lost.join("\n  ")
-    );
-    say(&format!("traces: all {} that passed before pass", known.len()));
-    Ok(())
 }

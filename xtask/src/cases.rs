@@ -1,0 +1,197 @@
+//! Replays single questions that were put to the reference, and guards the answers that have matched once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use conformance::{Binary, Server, root};
+
+use crate::habits::{say, shared};
+use crate::names;
+
+/// The folder of the lists: one file for each file of cases, a line for each case that passes.
+const LISTS: &str = "tests/cases";
+
+/// The folders of cases.
+const SUITES: [&str; 3] = ["kinds", "extension", "protocol"];
+
+/// The reference answered without the plugin that gives pods their accounts, and without controllers that fill in.
+const FLAGS: [&str; 1] = [
+    "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
+                           -validatingadmissionpolicy-status-controller",
+];
+
+/// How many bytes of a line of the replay are printed: refused setups print whole answers.
+const SHOWN_LINE: usize = 300;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Write the lists of passing cases anew.
+    #[arg(long)]
+    bless: bool,
+    /// Replay these files alone, as `kinds/core-pods`, or these suites (kinds, extension, protocol).
+    files: Vec<String>,
+    /// Show the differences of this many failing cases (-1: of all).
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    show: i64,
+}
+
+/// A replayed file of cases: `suite/name`.
+type File = String;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Some(shared) = shared() else {
+        say("cases: not run, there is no shared folder");
+        return Ok(());
+    };
+    let replay = Replay {
+        server: Server::start(&Binary::release()?, &FLAGS)?,
+        tool: shared.join("tools/cases.py"),
+        corpus: shared.join("corpus/server"),
+    };
+    let files = replay.files(&arguments.files)?;
+    let passing = replay.all(&files, arguments.show)?;
+    if arguments.bless {
+        return bless(&passing);
+    }
+    let known = known(&files)?;
+    let again = lost_files(&known, &passing);
+    let passing = replay.again(passing, &again)?;
+    names::compare("cases", &flat(&known), &flat(&passing))
+}
+
+/// What a replay needs.
+struct Replay {
+    server: Server,
+    tool: PathBuf,
+    corpus: PathBuf,
+}
+
+impl Replay {
+    /// The files of cases that `asked` names, all where it is empty.
+    fn files(&self, asked: &[String]) -> Result<Vec<File>> {
+        let mut files = Vec::new();
+        for suite in SUITES {
+            let folder = self.corpus.join(suite);
+            for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+                let path = entry?.path();
+                let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+                let file = format!("{suite}/{stem}");
+                let wanted = asked.is_empty() || asked.iter().any(|name| name == suite || *name == file);
+                if wanted && path.extension().is_some_and(|extension| extension == "jsonl") {
+                    files.push(file);
+                }
+            }
+        }
+        ensure!(!files.is_empty(), "no files of cases");
+        files.sort();
+        Ok(files)
+    }
+
+    /// Replays these files and gives the cases that pass, by file.
+    fn all(&self, files: &[File], show: i64) -> Result<BTreeMap<File, BTreeSet<String>>> {
+        let mut passing = BTreeMap::new();
+        for suite in SUITES {
+            let of_suite: Vec<&File> = files.iter().filter(|file| file.starts_with(suite)).collect();
+            for file in of_suite {
+                passing.insert(file.clone(), self.file(file, 4, show)?);
+            }
+        }
+        Ok(passing)
+    }
+
+    /// Replays once more, one case at a time, the files that lost a case: some cases wait for bounded times, which a busy
+    /// machine may exceed.
+    fn again(
+        &self,
+        mut passing: BTreeMap<File, BTreeSet<String>>,
+        files: &[File],
+    ) -> Result<BTreeMap<File, BTreeSet<String>>> {
+        for file in files {
+            say(&format!("cases: once more, one at a time: {file}"));
+            let now = self.file(file, 1, 3)?;
+            passing.entry(file.clone()).or_default().extend(now);
+        }
+        Ok(passing)
+    }
+
+    fn file(&self, file: &str, jobs: usize, show: i64) -> Result<BTreeSet<String>> {
+        let list = tempfile::NamedTempFile::new()?;
+        let path = self.corpus.join(file).with_extension("jsonl");
+        let output = Command::new("python3")
+            .arg(&self.tool)
+            .args([
+                "replay",
+                "--bless",
+                &format!("--jobs={jobs}"),
+                &format!("--show={show}"),
+            ])
+            .arg(format!("--server=https://{}", self.server.address))
+            .arg("--passing")
+            .arg(list.path())
+            .arg(&path)
+            .output()
+            .context("python3 cases.py")?;
+        ensure!(
+            output.status.success(),
+            "the replay of {file} broke off:\n{}\nthe server's log:\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            self.server.log_tail()
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        // The last line is the sum, which repeats the line of the file.
+        for line in text.lines().filter(|line| !line.ends_with(" failed")) {
+            say(line.get(..SHOWN_LINE).unwrap_or(line));
+        }
+        let name = Path::new(file)
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let prefix = format!("{name} ");
+        // A name that holds a line break counts by its first line.
+        Ok(names::read(list.path())?
+            .iter()
+            .filter_map(|line| line.strip_prefix(&prefix))
+            .map(str::to_owned)
+            .collect())
+    }
+}
+
+/// The files in which a known case is not among those that pass.
+fn lost_files(known: &BTreeMap<File, BTreeSet<String>>, passing: &BTreeMap<File, BTreeSet<String>>) -> Vec<File> {
+    let none = BTreeSet::new();
+    known
+        .iter()
+        .filter(|(file, names)| !names.is_subset(passing.get(*file).unwrap_or(&none)))
+        .map(|(file, _)| file.clone())
+        .collect()
+}
+
+fn list_of(file: &str) -> PathBuf {
+    root().join(LISTS).join(file).with_extension("txt")
+}
+
+fn known(files: &[File]) -> Result<BTreeMap<File, BTreeSet<String>>> {
+    files
+        .iter()
+        .filter(|file| list_of(file).exists())
+        .map(|file| Ok((file.clone(), names::read(&list_of(file))?)))
+        .collect()
+}
+
+fn bless(passing: &BTreeMap<File, BTreeSet<String>>) -> Result<()> {
+    for (file, names) in passing {
+        names::write(&list_of(file), names)?;
+    }
+    let count: usize = passing.values().map(BTreeSet::len).sum();
+    say(&format!("cases: {count} pass, written to {LISTS}"));
+    Ok(())
+}
+
+fn flat(by_file: &BTreeMap<File, BTreeSet<String>>) -> BTreeSet<String> {
+    by_file
+        .iter()
+        .flat_map(|(file, names)| names.iter().map(move |name| format!("{file}: {name}")))
+        .collect()
+}

@@ -1,0 +1,67 @@
+//! Lists of the names that passed once, and what is said where a name is lost.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::habits::say;
+
+/// How many lost or gained names are printed one by one.
+const SHOWN: usize = 50;
+
+/// The names of a list, one a line.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub(crate) fn read(list: &Path) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(list).with_context(|| list.display().to_string())?;
+    Ok(text
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Writes a list, one name a line, sorted.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub(crate) fn write(list: &Path, names: &BTreeSet<String>) -> Result<()> {
+    if let Some(folder) = list.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut text = String::new();
+    for name in names {
+        text.push_str(name);
+        text.push('\n');
+    }
+    std::fs::write(list, text).with_context(|| list.display().to_string())
+}
+
+/// Prints what passes now and did not before, and fails where something is lost. `what` names the things, in the plural,
+/// and is the habit that keeps the list.
+///
+/// # Errors
+/// Where a known name does not pass.
+pub(crate) fn compare(what: &str, known: &BTreeSet<String>, passing: &BTreeSet<String>) -> Result<()> {
+    let gained: Vec<&String> = passing.difference(known).collect();
+    for name in gained.iter().take(SHOWN) {
+        say(&format!("{what}: {name} passes now"));
+    }
+    if !gained.is_empty() {
+        say(&format!(
+            "{what}: {} pass that are not listed; `cargo xtask {what} --bless` lists them",
+            gained.len()
+        ));
+    }
+    let lost: Vec<&str> = known.difference(passing).map(String::as_str).collect();
+    ensure!(
+        lost.is_empty(),
+        "{} {what} that passed before fail now:\n  {}",
+        lost.len(),
+        lost[..lost.len().min(SHOWN)].join("\n  ")
+    );
+    say(&format!("{what}: all {} that passed before pass", known.len()));
+    Ok(())
+}
