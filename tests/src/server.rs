@@ -90,7 +90,8 @@ impl Server {
     /// As for [`Server::start`].
     pub fn restart(mut self, more: &[&str]) -> Result<Self> {
         self.end();
-        self.start_again(more)
+        self.start_anew(more)?;
+        Ok(self)
     }
 
     /// Kills it where it stands and starts it again on its data.
@@ -98,23 +99,49 @@ impl Server {
     /// # Errors
     /// As for [`Server::start`].
     pub fn kill_and_restart(mut self, more: &[&str]) -> Result<Self> {
-        self.child.kill()?;
-        self.child.wait()?;
-        self.start_again(more)
+        self.kill()?;
+        self.start_anew(more)?;
+        Ok(self)
     }
 
-    fn start_again(mut self, more: &[&str]) -> Result<Self> {
-        let folder = std::mem::replace(&mut self.folder, TempDir::new()?);
-        Self::start_on(folder, &self.binary.clone(), more)
+    /// Kills it where it stands. Its data stay.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again on its data, after its end.
+    ///
+    /// # Errors
+    /// As for [`Server::start`].
+    pub fn start_anew(&mut self, more: &[&str]) -> Result<()> {
+        self.address = free_address()?;
+        self.child = Self::spawn(&self.folder, &self.binary, self.address, more)?;
+        self.wait_until_ready()
     }
 
     fn start_on(folder: TempDir, binary: &Binary, more: &[&str]) -> Result<Self> {
+        let address = free_address()?;
+        let mut server = Self {
+            child: Self::spawn(&folder, binary, address, more)?,
+            binary: binary.clone(),
+            address,
+            folder,
+        };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn spawn(folder: &TempDir, binary: &Binary, address: SocketAddr, more: &[&str]) -> Result<Child> {
         let tokens = folder.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).context("token file")?;
         // A killed server leaves the file behind.
         let _ = std::fs::remove_file(folder.path().join(READY));
-        let address = free_address()?;
-        let child = binary
+        binary
             .command()
             .arg(format!("--data-dir={}", folder.path().join("data").display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
@@ -125,15 +152,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(folder.path().join("log")).context("log file")?)
             .spawn()
-            .with_context(|| format!("start {}", binary.path.display()))?;
-        let mut server = Self {
-            child,
-            binary: binary.clone(),
-            address,
-            folder,
-        };
-        server.wait_until_ready()?;
-        Ok(server)
+            .with_context(|| format!("start {}", binary.path.display()))
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {

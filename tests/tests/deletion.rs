@@ -111,6 +111,35 @@ async fn who_has_no_owner_left_goes_and_who_has_one_forgets_the_others() {
 }
 
 #[tokio::test]
+async fn thousands_of_absent_owners_hold_up_nobody() {
+    let server = server(&[]);
+    let mut client = Client::of(&server).await;
+    let owner = client.config_map("default", json!({"name": "owner"})).await;
+    let reference = |n: u32, name: &str, uid: &str| {
+        let uid = if uid.is_empty() { format!("11111111-1111-1111-1111-{n:012}") } else { uid.to_owned() };
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
+    };
+    let absent = |name: &str| (0..4_000).map(|n| reference(n, name, "")).collect::<Vec<Value>>();
+    // Names that nobody has, and one that somebody has whose uid is another.
+    client
+        .config_map("default", json!({"name": "lost", "ownerReferences": absent("nobody")}))
+        .await;
+    let mut some = absent("owner");
+    some.push(reference(0, "owner", &owner));
+    client
+        .config_map("default", json!({"name": "kept", "ownerReferences": some}))
+        .await;
+    client
+        .config_map("default", owned_by("other", "nobody", "11111111-1111-1111-1111-111111111111", json!({})))
+        .await;
+    client.until_gone(&path("other")).await;
+    client.until_gone(&path("lost")).await;
+    let one = |_, object: &Value| object["metadata"]["ownerReferences"].as_array().unwrap().len() == 1;
+    let kept = client.until(&path("kept"), one).await;
+    assert_eq!(kept["metadata"]["ownerReferences"][0]["uid"], owner.as_str());
+}
+
+#[tokio::test]
 async fn an_owner_in_another_namespace_counts_as_absent_and_is_told_of() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;

@@ -120,6 +120,31 @@ async fn a_second_process_on_the_same_directory_is_refused() {
 }
 
 #[tokio::test]
+async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    apply(&Target::of(&server).unwrap(), "kept", "1").await;
+    // A graceful end moves that into the file; what comes after stands in the log alone.
+    let mut server = server.restart(&[]).unwrap();
+    let lost = apply(&Target::of(&server).unwrap(), "lost", "1").await;
+    let log = server.data_dir().join("store.db-wal");
+    server.kill().unwrap();
+    std::fs::remove_file(log).unwrap();
+    assert!(server.start_anew(&[]).is_err(), "it starts without what was acknowledged");
+    let message = server.log_tail();
+    for told in ["store.db is damaged", "were acknowledged", "--accept-data-loss"] {
+        assert!(message.contains(told), "{told} is not in {message}");
+    }
+
+    server.start_anew(&["--accept-data-loss"]).unwrap();
+    let target = Target::of(&server).unwrap();
+    get(&target, "kept").await;
+    let again = apply(&target, "lost", "1").await;
+    assert!(resource_version(&again) > resource_version(&lost), "no revision is given away twice");
+    let server = server.restart(&[]).unwrap();
+    assert_eq!(get(&Target::of(&server).unwrap(), "lost").await, again);
+}
+
+#[tokio::test]
 async fn the_version_is_that_of_the_build() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();

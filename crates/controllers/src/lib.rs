@@ -27,10 +27,18 @@ use futures_util::future::BoxFuture;
 use holdfast_server::loopback::Client;
 use holdfast_server::service::Service;
 
+/// The health check of the controllers of definitions, as kube-apiserver has it.
+pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
+/// The health check of the controller of flow schemas, as kube-apiserver has it.
+pub const FLOW_CONTROL: &str = "poststarthook/priority-and-fairness-config-consumer";
+
 /// A controller that can be switched on and off.
 struct Controller {
     /// Its name, as kube-controller-manager has it.
     name: &'static str,
+    /// The health check that fails where it ends before the server does: of its name, as in kube-controller-manager, or that
+    /// of kube-apiserver of which it is a part.
+    check: &'static str,
     /// Whether `*` stands for it too.
     by_default: bool,
     run: fn(Client, &Surroundings) -> BoxFuture<'static, ()>,
@@ -47,32 +55,38 @@ pub struct Surroundings {
 const CONTROLLERS: [Controller; 7] = [
     Controller {
         name: namespace::NAME,
+        check: namespace::NAME,
         by_default: true,
         run: |client, _| Box::pin(namespace::run(client)),
     },
     Controller {
         name: garbage::NAME,
+        check: garbage::NAME,
         by_default: true,
         run: |client, _| Box::pin(garbage::run(client)),
     },
     Controller {
         name: aggregation::NAME,
+        check: aggregation::NAME,
         by_default: true,
         run: |client, _| Box::pin(aggregation::run(client)),
     },
     Controller {
         name: quota::NAME,
+        check: quota::NAME,
         by_default: true,
         run: |client, _| Box::pin(quota::run(client)),
     },
     // These two make objects in each namespace, which belong to the admission of service accounts and are as it is: off.
     Controller {
         name: "serviceaccount-controller",
+        check: "serviceaccount-controller",
         by_default: false,
         run: |client, _| Box::pin(namespaced_default::run(client, namespaced_default::service_account())),
     },
     Controller {
         name: "root-ca-certificate-publisher-controller",
+        check: "root-ca-certificate-publisher-controller",
         by_default: false,
         run: |client, surroundings| {
             let authorities = namespaced_default::root_ca(&surroundings.root_ca);
@@ -81,6 +95,7 @@ const CONTROLLERS: [Controller; 7] = [
     },
     Controller {
         name: policy_status::NAME,
+        check: policy_status::NAME,
         by_default: true,
         run: |client, _| Box::pin(policy_status::run(client)),
     },
@@ -90,16 +105,19 @@ const CONTROLLERS: [Controller; 7] = [
 const ESSENTIAL: [Controller; 3] = [
     Controller {
         name: dangling::NAME,
+        check: FLOW_CONTROL,
         by_default: true,
         run: |client, _| Box::pin(dangling::run(client)),
     },
     Controller {
         name: "naming-condition-controller",
+        check: DEFINITIONS,
         by_default: true,
         run: |client, _| Box::pin(definitions::run_names(client)),
     },
     Controller {
         name: "custom-resource-cleanup",
+        check: DEFINITIONS,
         by_default: true,
         run: |client, _| Box::pin(definitions::run_cleanup(client)),
     },
@@ -153,9 +171,13 @@ impl Selection {
 
     /// Runs the chosen controllers, and those that the server is nothing without, each as a task of its own, until the server ends.
     pub fn run(&self, service: &Arc<Service>, surroundings: &Surroundings) {
+        let context = &service.context;
         for controller in self.0.iter().copied().chain(&ESSENTIAL) {
             let client = Client::new(Arc::clone(service), controller.name);
-            tokio::spawn((controller.run)(client, surroundings));
+            let work = (controller.run)(client, surroundings);
+            context
+                .background
+                .spawn(controller.check, controller.name, &context.shutdown, work);
         }
     }
 }

@@ -41,6 +41,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     pub(crate) data_dir: PathBuf,
 
+    /// Where the store is damaged, start with what can still be read of it. The damaged files are kept beside it
+    #[arg(long)]
+    pub(crate) accept_data_loss: bool,
+
     /// The address to listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) bind_address: IpAddr,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use arc_swap::ArcSwap;
 use holdfast_admission::AdmissionChain;
 use holdfast_authorization::rbac::Policy;
@@ -18,6 +18,7 @@ use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::authentication::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
+use holdfast_server::background::{self, Background};
 use holdfast_server::connection::{self, Limits};
 use holdfast_server::health::{Endpoint, Health, Hook};
 use holdfast_server::inflight::InFlight;
@@ -32,6 +33,7 @@ use holdfast_server::version::Build;
 use holdfast_server::watch::FrameCache;
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::write::{self, FieldManagers, Trees, Types};
+use holdfast_store::OpenError;
 use smol_str::SmolStr;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
@@ -96,7 +98,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     // The store's lock comes first: nothing in the directory is written while another process has it.
     files::private_folder(&flags.data_dir)?;
-    let store = open_store(&flags.data_dir, &registry)?;
+    let store = open_store(flags, &registry)?;
     let new = store.snapshot().is_empty();
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
     let certificates = {
@@ -119,7 +121,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         &kinds,
         reached,
         shutdown.clone(),
-        &prepared,
+        (&prepared, &controllers),
     )?;
     let outcome = write::start(&service.context).await;
     outcome.context("cannot prepare the store")?;
@@ -138,7 +140,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         body: flags.request_timeout,
         ..Limits::default()
     };
-    let server = tokio::spawn(connection::serve(listener, tls, Arc::clone(&service), limits, shutdown));
+    let mut server = tokio::spawn(connection::serve(listener, tls, Arc::clone(&service), limits, shutdown));
     tracing::info!(%url, took = ?started.elapsed(), "ready");
     announce(&url, &kubeconfig)?;
     if let Some(path) = &flags.ready_file {
@@ -155,6 +157,11 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
+        // Who takes no connections any more had better be started anew.
+        ended = &mut server => {
+            ended.context("the server failed")?;
+            bail!("the server ended by itself");
+        }
     };
     tracing::info!(signal = name, "ending");
     trigger.not_ready();
@@ -234,15 +241,29 @@ fn root_ca(flags: &Serve, pki: &Pki) -> Result<Arc<str>> {
     Ok(text.into())
 }
 
-fn open_store(folder: &Path, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<Store>> {
-    let config = holdfast_store::Config::new(folder);
+fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<Store>> {
+    let config = holdfast_store::Config {
+        accept_data_loss: flags.accept_data_loss,
+        ..holdfast_store::Config::new(&flags.data_dir)
+    };
     let store = Store::open(config, Objects::new(Arc::clone(registry)));
+    let store = store.map_err(|error| match error {
+        OpenError::Damaged { .. } => anyhow!(
+            "{error}. Nothing was changed: bring back a backup, or start with --accept-data-loss to go on with what can \
+             still be read"
+        ),
+        other => other.into(),
+    });
     Ok(Arc::new(store.context("cannot open the store")?))
 }
 
-/// What kube-apiserver does after its start and this server before it serves: the checks by which it is asked for.
-const HOOKS: [&str; 3] = [
-    "poststarthook/crd-informer-synced",
+/// What kube-apiserver does after its start and this server before it serves: the checks by which it is asked for. Those that
+/// name tasks fail where one of these has ended.
+const HOOKS: [&str; 6] = [
+    background::DEFINITIONS,
+    background::OBSERVERS,
+    holdfast_controllers::DEFINITIONS,
+    holdfast_controllers::FLOW_CONTROL,
     "poststarthook/rbac/bootstrap-roles",
     "poststarthook/start-system-namespaces-controller",
 ];
@@ -254,7 +275,7 @@ fn service(
     kinds: &holdfast_kinds::Config,
     reached: SocketAddr,
     shutdown: Shutdown,
-    prepared: &Hook,
+    (prepared, controllers): (&Hook, &Selection),
 ) -> Result<Arc<Service>> {
     let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
     let keys = TokenKeys::load(
@@ -280,8 +301,10 @@ fn service(
         Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
     ]);
     let (ending, stored) = (shutdown.clone(), Arc::clone(&store));
+    let background = Background::default();
+    let followers = background.clone();
     let hooks = HOOKS.iter().fold(Health::new(), |health, name| {
-        health.with_hook(name, prepared, flags.livez_grace_period)
+        health.with_hook(name, prepared, &background, flags.livez_grace_period)
     });
     let health = hooks
         .with("etcd", Endpoint::ALL, move || {
@@ -291,8 +314,9 @@ fn service(
                 Ok(())
             }
         })
-        // Nothing is served before the state in memory is complete.
-        .with("informer-sync", &[Endpoint::Readyz], || Ok(()))
+        // Nothing is served before the state in memory is complete, and all that follows it is there.
+        .with("informer-sync", &[Endpoint::Readyz], move || followers.all())
+        .with_tasks(controllers.names(), &background)
         .with("shutdown", &[Endpoint::Readyz], move || {
             if ending.is_ready() {
                 Ok(())
@@ -335,6 +359,7 @@ fn service(
         clock: Arc::new(SystemClock),
         metrics: Arc::clone(&metrics),
         shutdown,
+        background,
         config,
     };
     Ok(Arc::new(Service {

@@ -206,14 +206,11 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Is told of each stored object at start (`old` is `None`) and of each committed change after that, in order; so a
-    /// kind can keep count of what its objects hold, such as allocated addresses.
+    /// kind can keep count of what its objects hold, such as allocated addresses. Where changes were missed, it is told how
+    /// each object differs from what it was told last.
     fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
         let _ = (old, new);
     }
-
-    /// Is told that changes were missed: all objects are shown again as they are now, as at start, and what is not among
-    /// them is gone.
-    fn observe_anew(&self) {}
 }
 
 /// What is answered at once and never stored: a review, a request for a token, the state of a component.

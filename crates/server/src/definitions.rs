@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{DefiningObject, Registry, Resource};
-use holdfast_store::{EventKind, HistoryError, Watcher};
 use holdfast_value::SmolStr;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::objects::{self, Entry, Objects, Snapshot};
+use crate::background;
+use crate::followers::{self, Difference, Followed, Follower};
+use crate::objects::{self, Entry};
 use crate::state::Context;
 
 /// How long anyone waits for the registry to follow. It takes milliseconds; a fault must not hold up writes for ever.
@@ -135,31 +136,32 @@ fn newest_stored(context: &Context) -> u64 {
     kinds.filter_map(newest).max().unwrap_or_default()
 }
 
-/// Serves what the stored objects define, and follows their changes in a task that ends with the store.
+/// Serves what the stored objects define, and follows their changes for as long as the server serves.
 pub(crate) fn follow(context: &Arc<Context>, types: &Arc<TypeTable>) {
     let registry = context.registry();
     let Some(kind) = registry.resources().find(|resource| resource.strategy.defines()) else {
         return;
     };
-    let Some(storage) = kind.storage.clone() else { return };
-    let mut follower = Follower {
+    let Some(storage) = &kind.storage else { return };
+    let followed = Followed {
+        prefix: storage.prefix.clone(),
+        check: background::DEFINITIONS,
+    };
+    let definer = Definer {
         context: Arc::clone(context),
         types: Arc::clone(types),
         kind: Arc::clone(kind),
-        prefix: storage.prefix,
         defined: HashMap::new(),
     };
-    let snapshot = context.store.snapshot();
-    follower.begin(&snapshot);
-    tokio::spawn(async move { follower.run(snapshot.revision()).await });
+    followers::follow(context, followed, definer);
 }
 
-struct Follower {
+/// Makes of the objects that define resources the registry that is served.
+struct Definer {
     context: Arc<Context>,
     types: Arc<TypeTable>,
     /// The kind whose objects define resources.
     kind: Arc<Resource>,
-    prefix: SmolStr,
     /// What is defined, by the names of the defining objects.
     defined: HashMap<SmolStr, Arc<Resource>>,
 }
@@ -172,64 +174,30 @@ struct Step {
     changed: bool,
 }
 
-impl Follower {
-    /// Begins with all objects of a state.
-    fn begin(&mut self, snapshot: &Snapshot) {
+impl Follower for Definer {
+    fn apply(&mut self, differences: &[Difference], revision: u64) {
         let mut step = self.step();
-        let mut gone = std::mem::take(&mut self.defined);
-        for entry in snapshot.range(self.prefix.as_bytes()) {
-            let before = gone.remove(objects::name_of_key(entry.key()));
-            self.put(&mut step, entry, before);
-        }
-        for resource in gone.into_values() {
-            step.take_away(resource);
-        }
-        self.publish(step, snapshot.revision());
-    }
-
-    async fn run(mut self, mut after: u64) {
-        while let Ok(watcher) = self.context.store.watch(self.prefix.as_str(), after) {
-            match self.changes(watcher).await {
-                // Too much happened at once: begin again with what there is now.
-                HistoryError::Compacted { .. } => {
-                    let snapshot = self.context.store.snapshot();
-                    self.begin(&snapshot);
-                    after = snapshot.revision();
-                }
-                _ => return,
-            }
-        }
-    }
-
-    /// Follows changes for as long as that can be done; those that are there already are followed together.
-    async fn changes(&mut self, mut watcher: Watcher<Objects>) -> HistoryError {
-        loop {
-            let mut next = match watcher.next().await {
-                Ok(event) => Some(event),
-                Err(error) => return error,
+        for difference in differences {
+            let Some(entry) = difference.now.as_ref().or(difference.before.as_ref()) else {
+                continue;
             };
-            let (mut step, mut revision) = (self.step(), 0);
-            while let Some(event) = next {
-                revision = event.revision();
-                let current = event.current();
-                let before = self.defined.remove(objects::name_of_key(current.key()));
-                if event.kind() != EventKind::Delete {
-                    self.put(&mut step, current, before);
-                } else if let Some(before) = before {
-                    step.take_away(before);
+            let name = objects::name_of_key(entry.key());
+            let before = self.defined.remove(name);
+            let now = difference.now.as_ref().and_then(|entry| self.define(entry, before.as_ref()));
+            match (now, before) {
+                (Some(resource), before) => {
+                    self.defined.insert(name.into(), Arc::clone(&resource));
+                    step.serve(resource, before);
                 }
-                next = match watcher.try_next() {
-                    Ok(next) => next,
-                    Err(error) => {
-                        self.publish(step, revision);
-                        return error;
-                    }
-                };
+                (None, Some(before)) => step.take_away(before),
+                (None, None) => {}
             }
-            self.publish(step, revision);
         }
+        self.publish(step, revision);
     }
+}
 
+impl Definer {
     fn step(&self) -> Step {
         Step {
             registry: Registry::clone(&self.context.registry()),
@@ -238,23 +206,16 @@ impl Follower {
         }
     }
 
-    fn put(&mut self, step: &mut Step, entry: &Arc<Entry>, before: Option<Arc<Resource>>) {
+    /// What a stored object defines, if it can be read.
+    fn define(&self, entry: &Arc<Entry>, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
         let kept = Arc::clone(entry);
         let defining = DefiningObject {
-            object: objects::tree(entry),
+            object: objects::readable(entry)?,
             revision: entry.mod_revision(),
             read: Arc::new(move || objects::tree(&kept)),
             types: Arc::clone(&self.types),
         };
-        let Some(resource) = self.kind.strategy.define(&defining, before.as_ref()) else {
-            before.into_iter().for_each(|before| step.take_away(before));
-            return;
-        };
-        if !before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &resource)) {
-            step.serve(Arc::clone(&resource), before);
-        }
-        let name = SmolStr::new(objects::name_of_key(entry.key()));
-        self.defined.insert(name, resource);
+        self.kind.strategy.define(&defining, before)
     }
 
     fn publish(&self, step: Step, revision: u64) {
@@ -274,6 +235,9 @@ impl Follower {
 
 impl Step {
     fn serve(&mut self, resource: Arc<Resource>, before: Option<Arc<Resource>>) {
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &resource)) {
+            return;
+        }
         self.changed = true;
         if let Some(before) = before {
             if before.group_resource() != resource.group_resource() {

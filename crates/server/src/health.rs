@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 
+use crate::background::Background;
 use crate::query::Query;
 use crate::response::{self, Response};
 
@@ -91,18 +92,31 @@ impl Health {
     }
 
     /// Adds a check of the name that is well once `hook` is finished, and for `/livez` during `grace` from now on too: a
-    /// server that takes its time to start had better not be restarted for it.
+    /// server that takes its time to start had better not be restarted for it. It fails where a task of the name has ended.
     #[must_use]
-    pub fn with_hook(self, name: &'static str, hook: &Hook, grace: Duration) -> Self {
+    pub fn with_hook(self, name: &'static str, hook: &Hook, tasks: &Background, grace: Duration) -> Self {
         let patience = Instant::now() + grace;
         let (asked, lived) = (hook.clone(), hook.clone());
-        self.with(name, &[Endpoint::Healthz, Endpoint::Readyz], move || asked.outcome())
-            .with(name, &[Endpoint::Livez], move || {
-                if Instant::now() < patience {
-                    return Ok(());
-                }
-                lived.outcome()
-            })
+        let (tasks, also) = (tasks.clone(), tasks.clone());
+        self.with(name, &[Endpoint::Healthz, Endpoint::Readyz], move || {
+            asked.outcome().and_then(|()| tasks.outcome(name))
+        })
+        .with(name, &[Endpoint::Livez], move || {
+            also.outcome(name)?;
+            if Instant::now() < patience {
+                return Ok(());
+            }
+            lived.outcome()
+        })
+    }
+
+    /// Adds a check for each of the names that is well for as long as the task of that name runs.
+    #[must_use]
+    pub fn with_tasks(self, names: impl IntoIterator<Item = &'static str>, tasks: &Background) -> Self {
+        names.into_iter().fold(self, |health, name| {
+            let tasks = tasks.clone();
+            health.with(name, Endpoint::ALL, move || tasks.outcome(name))
+        })
     }
 
     /// The paths of all checks, as the list of paths at `/` has them.
@@ -197,6 +211,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::shutdown::ShutdownTrigger;
 
     async fn ask(health: &Health, path: &str, query: &str) -> Option<(u16, String)> {
         let response = health.respond(path, &Query::parse(query))?;
@@ -233,7 +248,7 @@ mod tests {
     async fn what_is_not_finished_is_alive_for_a_while_but_not_ready() {
         let hook = Hook::default();
         let name = "poststarthook/rbac/bootstrap-roles";
-        let health = Health::new().with_hook(name, &hook, Duration::from_secs(10));
+        let health = Health::new().with_hook(name, &hook, &Background::default(), Duration::from_secs(10));
         let failed = "[+]ping ok\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n";
         assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
         assert_eq!(
@@ -248,6 +263,25 @@ mod tests {
         hook.finish();
         assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
         assert_eq!(ask(&health, &format!("/healthz/{name}"), "").await, ok("ok"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ended_fails_the_checks_of_its_name() {
+        let (hook, tasks, trigger) = (Hook::default(), Background::default(), ShutdownTrigger::new());
+        hook.finish();
+        let health = Health::new()
+            .with_hook("poststarthook/one", &hook, &tasks, Duration::from_secs(10))
+            .with_tasks(["two"], &tasks);
+        assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
+        for (check, failed) in [("poststarthook/one", "[-]poststarthook/one"), ("two", "[-]two")] {
+            tasks.spawn(check, "task", &trigger.shutdown(), async {});
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            for endpoint in ["livez", "readyz", "healthz"] {
+                let (code, report) = ask(&health, &format!("/{endpoint}"), "").await.unwrap();
+                assert_eq!(code, 500);
+                assert!(report.contains(failed), "{report}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod background;
 pub mod body;
 mod compression;
 pub mod connection;
@@ -13,6 +14,7 @@ mod conversion;
 pub mod definitions;
 pub mod discovery;
 pub mod go_duration;
+mod followers;
 mod handlers;
 pub mod health;
 pub mod inflight;

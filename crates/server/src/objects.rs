@@ -241,13 +241,15 @@ fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
     selectable_fields(resource, &shown.unwrap_or(stored))
 }
 
-/// The tree of a stored object.
+/// The tree of a stored object; null where it cannot be read.
 pub fn tree(entry: &Entry) -> Value {
-    if let Some(tree) = entry.index().remembered() {
-        return tree;
-    }
-    // What is stored was written here, so that it can always be read.
-    json::parse(entry.bytes(), &Limits::TRUSTED).unwrap_or_default()
+    readable(entry).unwrap_or_default()
+}
+
+/// The tree of a stored object, if it can be read. What cannot was told of when it came into memory.
+pub fn readable(entry: &Entry) -> Option<Value> {
+    let remembered = entry.index().remembered();
+    remembered.or_else(|| json::parse(entry.bytes(), &Limits::TRUSTED).ok())
 }
 
 /// Encodes an object for the store: without its resource version, and with the place where that belongs.

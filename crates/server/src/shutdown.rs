@@ -55,6 +55,11 @@ impl Shutdown {
         *self.0.borrow() == Phase::Serving
     }
 
+    /// Whether what has no end of its own has to end.
+    pub fn is_closing(&self) -> bool {
+        *self.0.borrow() == Phase::Closing
+    }
+
     /// Waits until what has no end of its own, such as a watch, has to end.
     pub async fn closing(&self) {
         let mut phase = self.0.clone();

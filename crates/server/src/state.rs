@@ -11,6 +11,7 @@ use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 use holdfast_resource::access::{Access, TokenAuthenticator, TokenIssuer};
 
+use crate::background::Background;
 use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::objects::Store;
@@ -55,6 +56,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// How far the end of the server has come; what has no end of its own ends with it.
     pub shutdown: Shutdown,
+    /// The tasks that run for as long as the server serves.
+    pub background: Background,
     /// What was decided at start.
     pub config: Config,
 }

@@ -202,10 +202,12 @@ impl<X: Indexer> Channel<X> {
         Some(event)
     }
 
-    /// Lets a group go when its last watcher leaves.
+    /// Lets a group go when its last watcher leaves. Where two leave at once, the first of them lets it go, and by the turn
+    /// of the second others may have made a new group of that prefix, which stays.
     pub(crate) fn leave(&self, group: &Arc<Group>) {
         let mut ring = self.ring.write();
-        if group.latest.receiver_count() == 0 {
+        let known = ring.groups.get(&group.prefix);
+        if group.latest.receiver_count() == 0 && known.is_some_and(|known| Arc::ptr_eq(known, group)) {
             ring.groups.remove(&group.prefix);
         }
     }

@@ -326,6 +326,20 @@ impl<X: Indexer> State<X> {
         self.revision.subscribe()
     }
 
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.all.wake_all();
+        for channel in self.tables.read().values() {
+            channel.wake_all();
+        }
+    }
+
+    /// Ends as a store does whose engine has failed for good: nothing is stored any more, and watches end.
+    pub(crate) fn break_off(&self) {
+        self.failing.store(true, Ordering::Release);
+        self.close();
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -606,10 +620,6 @@ impl<X: Indexer> Publisher<X> {
 
     /// Ends all watches, each after the events it still has.
     pub fn close(&mut self) {
-        self.state.closed.store(true, Ordering::Release);
-        self.state.all.wake_all();
-        for channel in self.state.tables.read().values() {
-            channel.wake_all();
-        }
+        self.state.close();
     }
 }

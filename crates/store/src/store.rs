@@ -17,13 +17,15 @@ use crate::watch::{Scope, Watcher};
 /// How to open an embedded store.
 #[derive(Clone)]
 pub struct Config {
-    /// The data directory; made if it is absent. The store keeps `store.db` (with `-wal` and `-shm` beside it) and
-    /// `lock` there and leaves everything else alone.
+    /// The data directory; made if it is absent. The store keeps `store.db` (with `-wal` and `-shm` beside it),
+    /// `acknowledged` and `lock` there and leaves everything else alone.
     pub directory: PathBuf,
     /// Bounds of the event history.
     pub history: HistoryLimits,
     /// The time of day.
     pub clock: Arc<dyn Clock>,
+    /// Whether a damaged store is opened with what can still be read of it, instead of not at all.
+    pub accept_data_loss: bool,
 }
 
 impl Config {
@@ -33,6 +35,7 @@ impl Config {
             directory: directory.into(),
             history: HistoryLimits::default(),
             clock: Arc::new(SystemClock),
+            accept_data_loss: false,
         }
     }
 }
@@ -117,6 +120,24 @@ impl<X: Indexer> Store<X> {
     /// [`HistoryError::Compacted`] where events after `after` are gone; [`HistoryError::Closed`].
     pub fn watch(&self, prefix: impl Into<Key>, after: Revision) -> Result<Watcher<X>, HistoryError> {
         Watcher::new(&self.state, Scope::Prefix(prefix.into()), after)
+    }
+
+    /// The current state, and all events after it of keys that begin with `prefix`: what begins to follow a prefix takes
+    /// both here, since the history may begin anew between the two.
+    ///
+    /// # Errors
+    /// [`HistoryError::Closed`]
+    pub fn snapshot_and_watch(&self, prefix: impl Into<Key>) -> Result<(Snapshot<X>, Watcher<X>), HistoryError> {
+        let prefix = prefix.into();
+        loop {
+            let snapshot = self.snapshot();
+            match self.watch(prefix.clone(), snapshot.revision()) {
+                Ok(watcher) => return Ok((snapshot, watcher)),
+                // The history begins behind this snapshot by now, and not behind the current one.
+                Err(HistoryError::Compacted { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// All events after revision `after` of one key.

@@ -159,3 +159,51 @@ impl<X: Indexer> std::fmt::Debug for Watcher<X> {
         write!(f, "Watcher({:?} done to {})", self.scope, self.done)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use crate::state::{At, HistoryLimits, State};
+    use crate::{Store, Value};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watcher_that_joins_between_two_leaves_is_woken() {
+        let (state, mut publisher) = State::new((), HistoryLimits::default());
+        let watch = || Watcher::new(&state, Scope::Prefix("/registry/pods/".into()), 1).unwrap();
+        let (mut first, mut second) = (watch(), watch());
+        // Both are about to leave, and the second takes its turn after somebody else has joined.
+        (first.wake, second.wake) = (None, None);
+        drop(first);
+        let mut joined = watch();
+        drop(second);
+
+        let woken = joined.wake.as_mut().unwrap();
+        let mut draft = publisher.draft();
+        let at = At {
+            revision: 2,
+            position: 0,
+            time: Default::default(),
+        };
+        draft.put("/registry/pods/a/b".into(), (&Value::plain("x")).into(), at, None);
+        publisher.publish(draft);
+        assert!(woken.has_changed().unwrap());
+        assert_eq!(joined.next().await.unwrap().revision(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_and_its_watch_leave_no_gap_when_the_history_begins_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(crate::Config::new(directory.path()), ()).unwrap();
+        let write = async || {
+            let put = crate::Transaction::new().put("/registry/pods/a/b", Value::plain("x"));
+            store.commit(put).await.unwrap().revision
+        };
+        let (snapshot, mut watcher) = store.snapshot_and_watch("/registry/pods/").unwrap();
+        let revision = write().await;
+        store.begin_history();
+        assert!(snapshot.is_empty());
+        assert_eq!(watcher.next().await.unwrap().revision(), revision);
+    }
+}

@@ -105,16 +105,6 @@ impl<B: Body> Followed<B> {
         });
     }
 
-    /// Forgets all policies.
-    pub fn forget_policies(&self) {
-        self.change(|policies, _| policies.clear());
-    }
-
-    /// Forgets all bindings.
-    pub fn forget_bindings(&self) {
-        self.change(|_, bindings| bindings.clear());
-    }
-
     fn change(&self, change: impl Fn(&mut BTreeMap<SmolStr, Kept<B>>, &mut BTreeMap<SmolStr, Arc<Binding>>)) {
         self.0.rcu(|active| {
             let (mut policies, mut bindings) = (active.policies.clone(), active.bindings.clone());
@@ -246,7 +236,7 @@ mod tests {
         followed.set_binding("b", Some(&binding("other")));
         assert!(followed.now().is_empty());
         followed.set_binding("b", Some(&binding("p")));
-        followed.forget_bindings();
+        followed.set_binding("b", None);
         assert!(followed.now().is_empty());
         followed.set_binding("b", Some(&binding("p")));
         followed.set_policy("p", None);

@@ -100,15 +100,6 @@ impl Webhooks {
             Hooks::of(configurations, hooks.changes + 1)
         });
     }
-
-    /// Forgets all configurations of that sort.
-    pub fn forget(&self, sort: Sort) {
-        self.0.rcu(|hooks| {
-            let mut configurations = hooks.configurations.clone();
-            configurations.retain(|(of, _), _| *of != sort);
-            Hooks::of(configurations, hooks.changes + 1)
-        });
-    }
 }
 
 impl fmt::Debug for Webhooks {
@@ -200,7 +191,7 @@ mod tests {
         assert_eq!(names(&webhooks.now().validating), ["four"]);
         webhooks.set(Sort::Mutating, "a", None);
         assert_eq!(names(&webhooks.now().mutating), ["one"]);
-        webhooks.forget(Sort::Mutating);
+        webhooks.set(Sort::Mutating, "z", None);
         assert!(webhooks.now().mutating.is_empty());
         assert_eq!(names(&webhooks.now().validating), ["four"]);
     }

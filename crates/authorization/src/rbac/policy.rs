@@ -81,26 +81,6 @@ impl Policy {
             next
         });
     }
-
-    /// Forgets the roles of the cluster, or those of all namespaces.
-    pub fn forget_roles(&self, of_cluster: bool) {
-        self.0.rcu(|state| {
-            let mut next = State::clone(state);
-            next.roles.retain(|namespace, _| namespace.is_empty() != of_cluster);
-            next
-        });
-    }
-
-    /// Forgets the bindings of the cluster, or those of all namespaces.
-    pub fn forget_bindings(&self, of_cluster: bool) {
-        self.0.rcu(|state| {
-            let mut next = State::clone(state);
-            next.bindings.retain(|namespace, _| namespace.is_empty() != of_cluster);
-            next.users.retain(|namespace, _| namespace.is_empty() != of_cluster);
-            next.groups.retain(|namespace, _| namespace.is_empty() != of_cluster);
-            next
-        });
-    }
 }
 
 impl fmt::Debug for Policy {
@@ -389,7 +369,7 @@ mod tests {
             policy.authorize(&user("bob", &[]), &pods("get", "a")).reason(),
             "RBAC: role.rbac.authorization.k8s.io \"reader\" not found"
         );
-        policy.forget_bindings(false);
+        policy.set_binding("a", "b", None);
         assert!(policy.is_empty());
     }
 

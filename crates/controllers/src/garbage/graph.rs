@@ -103,23 +103,25 @@ impl Graph {
     }
 
     /// Takes note of an object as it is now. `exists` tells whether the object of that uid is at that place.
-    pub(super) fn see(&mut self, seen: Seen, exists: &dyn Fn(&Place, &Uid) -> bool) -> Vec<Task> {
+    pub(super) fn see(&mut self, seen: Seen, exists: &mut dyn FnMut(&Place, &Uid) -> bool) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.see_end(&seen, &mut tasks);
         let before = self.dependents.remove(&seen.uid);
         let old = before.map(|dependent| dependent.references).unwrap_or_default();
         self.take_back(&seen.uid, &old);
-        let mut references = SmallVec::new();
+        let known: HashSet<&Uid> = old.iter().map(|reference| &reference.owner).collect();
+        let mut references: SmallVec<[Reference; 1]> = SmallVec::new();
+        let (mut named, mut doubtful) = (HashSet::new(), false);
         for owner in seen.owners {
-            if references.iter().any(|known: &Reference| known.owner == owner.uid) {
+            if !named.insert(owner.uid.clone()) {
                 continue;
             }
-            let known = old.iter().any(|reference| reference.owner == owner.uid);
             let (reference, sound) = self.refer(owner, &seen.uid, exists);
-            if !known && !sound && !tasks.contains(&Task::Check(seen.uid.clone())) {
-                tasks.push(Task::Check(seen.uid.clone()));
-            }
+            doubtful |= !sound && !known.contains(&reference.owner);
             references.push(reference);
+        }
+        if doubtful {
+            tasks.push(Task::Check(seen.uid.clone()));
         }
         self.settle(&old, &mut tasks);
         if !references.is_empty() {
@@ -212,7 +214,7 @@ impl Graph {
     }
 
     /// Enters a reference at its owner; tells whether the owner is there for sure.
-    fn refer(&mut self, seen: SeenOwner, dependent: &Uid, exists: &dyn Fn(&Place, &Uid) -> bool) -> (Reference, bool) {
+    fn refer(&mut self, seen: SeenOwner, dependent: &Uid, exists: &mut dyn FnMut(&Place, &Uid) -> bool) -> (Reference, bool) {
         let owner = self.owners.entry(seen.uid.clone()).or_insert_with(|| Owner {
             place: seen.place.clone(),
             present: false,
@@ -330,23 +332,28 @@ mod tests {
         Task::End(uid(name))
     }
 
-    const ALL: &dyn Fn(&Place, &Uid) -> bool = &|_, _| true;
-    const NONE: &dyn Fn(&Place, &Uid) -> bool = &|_, _| false;
+    /// Takes note of an object whose owners are all there, or none.
+    fn see(graph: &mut Graph, seen: Seen, owners_exist: bool) -> Vec<Task> {
+        graph.see(seen, &mut |_, _| owners_exist)
+    }
+
+    const ALL: bool = true;
+    const NONE: bool = false;
 
     #[test]
     fn objects_without_owners_leave_no_trace() {
         let mut graph = Graph::default();
-        assert!(graph.see(seen("a", &[]), ALL).is_empty());
+        assert!(see(&mut graph, seen("a", &[]), ALL).is_empty());
         assert!(graph.is_empty());
-        graph.see(seen("b", &["a"]), ALL);
-        graph.see(seen("b", &[]), ALL);
+        see(&mut graph, seen("b", &["a"]), ALL);
+        see(&mut graph, seen("b", &[]), ALL);
         assert!(graph.is_empty() && graph.owners.is_empty());
     }
 
     #[test]
     fn a_dependent_is_checked_when_its_owner_goes_and_not_before() {
         let mut graph = Graph::default();
-        assert!(graph.see(seen("child", &["owner"]), ALL).is_empty());
+        assert!(see(&mut graph, seen("child", &["owner"]), ALL).is_empty());
         assert!(graph.doubtful(&uid("child")).is_none());
         assert_eq!(graph.remove(&uid("owner")), [check("child")]);
         assert_eq!(graph.doubtful(&uid("child")), Some(&place("child")));
@@ -357,17 +364,17 @@ mod tests {
     #[test]
     fn an_owner_that_was_never_there_is_noticed_at_once() {
         let mut graph = Graph::default();
-        assert_eq!(graph.see(seen("child", &["nobody"]), NONE), [check("child")]);
-        assert!(graph.see(seen("child", &["nobody"]), NONE).is_empty(), "and told once");
+        assert_eq!(see(&mut graph, seen("child", &["nobody"]), NONE), [check("child")]);
+        assert!(see(&mut graph, seen("child", &["nobody"]), NONE).is_empty(), "and told once");
     }
 
     #[test]
     fn a_reference_that_places_its_owner_elsewhere_is_judged_by_itself() {
         let mut graph = Graph::default();
-        graph.see(seen("child", &["owner"]), ALL);
+        see(&mut graph, seen("child", &["owner"]), ALL);
         let mut other = seen("other", &["!owner"]);
         other.owners[0].place = Some(place("misplaced"));
-        assert_eq!(graph.see(other, ALL), [check("other")]);
+        assert_eq!(see(&mut graph, other, ALL), [check("other")]);
         assert!(graph.doubtful(&uid("other")).is_some());
         assert!(!graph.is_blocked(&uid("owner")), "it holds nobody");
         assert_eq!(graph.dependents_of(&uid("owner")), [(uid("child"), place("child"))]);
@@ -376,7 +383,7 @@ mod tests {
     #[test]
     fn who_misplaces_an_owner_first_does_not_mislead_the_others() {
         let mut graph = Graph::default();
-        let there: &dyn Fn(&Place, &Uid) -> bool = &|at, _| *at == place("owner");
+        let there = &mut |at: &Place, _: &Uid| *at == place("owner");
         let mut wrong = seen("wrong", &["!owner"]);
         wrong.owners[0].place = Some(place("misplaced"));
         assert_eq!(graph.see(wrong, there), [check("wrong")]);
@@ -390,27 +397,27 @@ mod tests {
     #[test]
     fn an_owner_in_the_foreground_waits_for_those_who_block_it() {
         let mut graph = Graph::default();
-        graph.see(seen("blocking", &["!owner"]), ALL);
-        graph.see(seen("free", &["owner"]), ALL);
-        let mut tasks = graph.see(dying("owner", &[], Dying::Foreground), ALL);
+        see(&mut graph, seen("blocking", &["!owner"]), ALL);
+        see(&mut graph, seen("free", &["owner"]), ALL);
+        let mut tasks = see(&mut graph, dying("owner", &[], Dying::Foreground), ALL);
         assert_eq!(tasks.remove(0), end("owner"));
         assert!(tasks.contains(&check("blocking")) && tasks.contains(&check("free")));
         assert!(graph.is_blocked(&uid("owner")));
         assert!(graph.doubtful(&uid("blocking")).is_some(), "its owner is about to go");
         assert_eq!(graph.remove(&uid("blocking")), [end("owner")]);
         assert!(!graph.is_blocked(&uid("owner")));
-        assert!(graph.see(dying("owner", &[], Dying::Foreground), ALL).is_empty());
+        assert!(see(&mut graph, dying("owner", &[], Dying::Foreground), ALL).is_empty());
         assert_eq!(graph.remove(&uid("owner")), [check("free")]);
     }
 
     #[test]
     fn a_dependent_that_lets_its_owner_go_blocks_it_no_more() {
         let mut graph = Graph::default();
-        graph.see(seen("child", &["!owner"]), ALL);
-        graph.see(dying("owner", &[], Dying::Foreground), ALL);
-        assert_eq!(graph.see(seen("child", &["owner"]), ALL), [end("owner")]);
+        see(&mut graph, seen("child", &["!owner"]), ALL);
+        see(&mut graph, dying("owner", &[], Dying::Foreground), ALL);
+        assert_eq!(see(&mut graph, seen("child", &["owner"]), ALL), [end("owner")]);
         assert_eq!(
-            graph.see(seen("late", &["!owner"]), ALL),
+            see(&mut graph, seen("late", &["!owner"]), ALL),
             [check("late")],
             "who comes late is to go too"
         );
@@ -420,20 +427,35 @@ mod tests {
     #[test]
     fn a_circle_of_owners_is_seen() {
         let mut graph = Graph::default();
-        graph.see(seen("a", &["!b"]), ALL);
-        graph.see(seen("b", &["!a"]), ALL);
+        see(&mut graph, seen("a", &["!b"]), ALL);
+        see(&mut graph, seen("b", &["!a"]), ALL);
         assert!(!graph.is_in_circle(&uid("b")));
-        graph.see(dying("a", &["!b"], Dying::Foreground), ALL);
+        see(&mut graph, dying("a", &["!b"], Dying::Foreground), ALL);
         assert!(graph.is_in_circle(&uid("b")));
     }
 
     #[test]
     fn an_orphaning_owner_has_its_end_told_once() {
         let mut graph = Graph::default();
-        graph.see(seen("child", &["owner"]), ALL);
-        assert_eq!(graph.see(dying("owner", &[], Dying::Orphan), ALL), [end("owner")]);
+        see(&mut graph, seen("child", &["owner"]), ALL);
+        assert_eq!(see(&mut graph, dying("owner", &[], Dying::Orphan), ALL), [end("owner")]);
         assert_eq!(graph.dying(&uid("owner")), Some(&(place("owner"), Dying::Orphan)));
-        assert!(graph.see(seen("owner", &[]), ALL).is_empty());
+        assert!(see(&mut graph, seen("owner", &[]), ALL).is_empty());
         assert!(graph.dying(&uid("owner")).is_none());
+    }
+
+    #[test]
+    fn each_owner_is_asked_about_once_however_often_it_is_named() {
+        let mut graph = Graph::default();
+        let names: Vec<String> = (0..10_000).map(|n| format!("o{}", n % 5_000)).collect();
+        let owners: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut asked = 0;
+        let tasks = graph.see(seen("child", &owners), &mut |_, _| {
+            asked += 1;
+            false
+        });
+        assert_eq!((tasks, asked), (vec![check("child")], 5_000));
+        assert!(graph.remove(&uid("child")).is_empty());
+        assert!(graph.is_empty() && graph.owners.is_empty());
     }
 }

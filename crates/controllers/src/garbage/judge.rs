@@ -9,12 +9,16 @@ use holdfast_server::negotiation::PatchType;
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
-use super::graph::{Dying, Place};
+use super::graph::Place;
+use super::owners::{AbsentOwners, Looks, Occupant};
 use super::report::Report;
 use super::uid::Uid;
 use super::verdict::{Standing, Verdict, finalizers, verdict};
 use super::{dying, uid_of};
 use crate::reconcile::Work;
+
+/// How many owners are looked at before others have a turn.
+const RUN: usize = 256;
 
 /// What knows the objects and can change them.
 #[derive(Clone)]
@@ -22,6 +26,7 @@ pub(super) struct Judge {
     client: Client,
     /// The names of resources that are shared among places.
     resources: Arc<Mutex<HashSet<Arc<GroupResource>>>>,
+    absent: AbsentOwners,
     report: Report,
 }
 
@@ -36,6 +41,7 @@ impl Judge {
         Self {
             report: Report::new(client.clone()),
             resources: Arc::default(),
+            absent: AbsentOwners::default(),
             client,
         }
     }
@@ -56,12 +62,6 @@ impl Judge {
         let resource = self.client.registry().resource(&place.resource).cloned()?;
         let object = self.client.get(&resource, &place.namespace, &place.name)?;
         Some(Found { object, resource })
-    }
-
-    /// Whether the object of that uid is at a place.
-    pub(super) fn is_there(&self, place: &Place, uid: &Uid) -> bool {
-        self.get(place)
-            .is_some_and(|found| uid_of(&found.object.tree()) == *uid)
     }
 
     /// Where the owner is that a reference of the object at `dependent` names: in the same namespace, or in none. `None`
@@ -106,49 +106,58 @@ impl Judge {
             .at(&["metadata", "ownerReferences"])
             .and_then(Value::as_list)?
             .to_vec();
-        let standings: Vec<Standing> = references
-            .iter()
-            .map(|reference| self.standing(reference, place))
-            .collect();
-        let misplaced: Vec<Value> = references
-            .iter()
-            .zip(&standings)
-            .filter(|(_, standing)| matches!(standing, Standing::Absent | Standing::Invalid))
-            .filter_map(|(reference, _)| {
-                let owner = self.resource_of_owner(reference)?;
-                self.report.event(&tree, place, reference, &owner)
-            })
-            .collect();
-        let verdict = verdict(&standings, &finalizers(&tree).collect::<Vec<_>>(), owns, circle);
-        if verdict == Verdict::Keep && misplaced.is_empty() {
-            return None;
-        }
         let path = path_of(resource, &place.namespace, &place.name)?;
-        let client = self.client.clone();
-        let report = self.report.clone();
-        let act = act_on(client, path, tree, references, verdict);
+        let (judge, place) = (self.clone(), place.clone());
         Some(Box::pin(async move {
-            for event in misplaced {
-                report.send(&event).await;
-            }
-            act.await
+            let standings = judge.standings(&references, &place).await;
+            judge.report_misplaced(&tree, &place, &references, &standings).await;
+            let verdict = verdict(&standings, &finalizers(&tree).collect::<Vec<_>>(), owns, circle);
+            act_on(judge.client, path, tree, references, verdict).await
         }))
     }
 
-    fn standing(&self, reference: &Value, dependent: &Place) -> Standing {
+    /// What became of the owners that a dependent names. Other dependents have turns meanwhile.
+    async fn standings(&self, references: &[Value], dependent: &Place) -> Vec<Standing> {
+        let mut looks = Looks::default();
+        let mut standings = Vec::with_capacity(references.len());
+        for run in references.chunks(RUN) {
+            standings.extend(run.iter().map(|reference| self.standing(reference, dependent, &mut looks)));
+            if run.len() == RUN {
+                tokio::task::yield_now().await;
+            }
+        }
+        standings
+    }
+
+    fn standing(&self, reference: &Value, dependent: &Place, looks: &mut Looks) -> Standing {
         let Some(place) = self.place_of_owner(reference, dependent) else {
             return match self.resource_of_owner(reference) {
                 Some(_) => Standing::Invalid,
                 None => Standing::Unknown,
             };
         };
-        let owner = self.get(&place).map(|found| found.object.tree());
         let uid = Uid::new(reference.str_at(&["uid"]).unwrap_or_default());
-        match owner.filter(|owner| uid_of(owner) == uid) {
-            None => Standing::Absent,
-            Some(owner) if dying(&owner) == Some(Dying::Foreground) => Standing::Waiting,
-            Some(_) => Standing::Solid,
-        }
+        let at = place.clone();
+        self.absent.standing(uid, place, looks, || self.occupant(&at))
+    }
+
+    /// What is at a place.
+    pub(super) fn occupant(&self, place: &Place) -> Option<Occupant> {
+        let tree = self.get(place)?.object.tree();
+        Some(Occupant {
+            uid: uid_of(&tree),
+            dying: dying(&tree),
+        })
+    }
+
+    /// Tells of owners that are not where they should be, if they are somewhere else.
+    async fn report_misplaced(&self, tree: &Value, place: &Place, references: &[Value], standings: &[Standing]) {
+        let missing = references
+            .iter()
+            .zip(standings)
+            .filter(|(_, standing)| matches!(standing, Standing::Absent | Standing::Invalid))
+            .filter_map(|(reference, _)| Some((reference, self.resource_of_owner(reference)?)));
+        self.report.tell(tree, place, missing.collect()).await;
     }
 
     /// Takes the references to `owner` away from a dependent.
@@ -204,6 +213,7 @@ async fn act_on(
             message: format!("no such kind is served as that of an owner of {path}"),
         }),
         Verdict::Detach(gone) => {
+            let gone: HashSet<usize> = gone.into_iter().collect();
             let kept = references.into_iter().enumerate();
             let kept = kept
                 .filter(|(at, _)| !gone.contains(at))

@@ -8,6 +8,8 @@
 
 mod graph;
 mod judge;
+mod owners;
+mod recent;
 mod report;
 mod uid;
 mod verdict;
@@ -20,6 +22,7 @@ use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use graph::{Dying, Graph, Place, Seen, SeenOwner, Task};
 use judge::Judge;
+use owners::Looks;
 use uid::Uid;
 use verdict::{FOREGROUND, ORPHAN, finalizers};
 
@@ -83,8 +86,11 @@ impl GarbageCollector {
             owners,
             dying: dying(&tree),
         };
-        let judge = &self.judge;
-        let tasks = self.graph.see(seen, &|place, uid| judge.is_there(place, uid));
+        let (judge, mut looks) = (&self.judge, Looks::default());
+        let tasks = self.graph.see(seen, &mut |place, uid| {
+            let occupant = looks.occupant(place, || judge.occupant(place));
+            occupant.is_some_and(|occupant| occupant.uid == *uid)
+        });
         tasks.into_iter().for_each(|task| queue.push(task));
     }
 

@@ -4,19 +4,24 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::Resource;
-use holdfast_server::loopback::Client;
+use holdfast_resource::{GroupResource, Resource};
+use holdfast_server::loopback::{Client, Object};
 use holdfast_value::Value;
 use memchr::memmem;
 use parking_lot::Mutex;
 use smol_str::SmolStr;
 
 use super::graph::Place;
+use super::recent::Recent;
 use super::uid::Uid;
 use super::uid_of;
 
-/// How many owners and references are remembered as looked into.
-const REMEMBERED: usize = 4096;
+/// How many owners and references are remembered as looked into, at least.
+const REMEMBERED: usize = 1 << 14;
+/// How many events a dependent gets at a time, as the reference's recorder has it.
+const TOLD: usize = 25;
+/// How many objects are looked at before others have a turn.
+const RUN: usize = 512;
 
 /// Makes events of owner references that reach into another namespace.
 #[derive(Clone)]
@@ -26,58 +31,132 @@ pub(super) struct Report {
 }
 
 /// What was looked into already.
-#[derive(Default)]
 struct Known {
     /// The namespaces in which owners are, if they are in any. Thousands of dependents may have lost one owner.
-    owners: HashMap<Uid, Option<SmolStr>>,
+    owners: Recent<Uid, Option<SmolStr>>,
     /// Dependents and owners of which was told.
-    told: HashSet<(Uid, Uid)>,
+    told: Recent<(Uid, Uid)>,
 }
+
+/// A reference whose owner is not where it should be, and the owner's resource.
+pub(super) type Missing<'a> = (&'a Value, Arc<Resource>);
 
 impl Report {
     pub(super) fn new(client: Client) -> Self {
+        let known = Known {
+            owners: Recent::new(REMEMBERED),
+            told: Recent::new(REMEMBERED),
+        };
         Self {
             client,
-            known: Arc::default(),
+            known: Arc::new(Mutex::new(known)),
         }
     }
 
-    /// The event that tells that the owner of a reference, which is not where it should be, is in another namespace.
-    pub(super) fn event(&self, dependent: &Value, place: &Place, reference: &Value, owner: &Resource) -> Option<Value> {
-        let owner_uid = reference.str_at(&["uid"]).filter(|_| owner.namespaced())?;
-        let uid = Uid::new(owner_uid);
+    /// Tells, by events, which of the owners that are not where they should be are in another namespace.
+    pub(super) async fn tell(&self, dependent: &Value, place: &Place, missing: Vec<Missing<'_>>) {
+        let missing: Vec<Missing<'_>> = missing.into_iter().filter(|(_, owner)| owner.namespaced()).collect();
+        self.look_into(&missing).await;
+        let misplaced = self.misplaced(&uid_of(dependent), place, &missing);
+        for reference in misplaced.into_iter().take(TOLD) {
+            self.send(&event(dependent, place, reference, &self.client.now())).await;
+        }
+    }
+
+    /// The references of which is to be told.
+    fn misplaced<'a>(&self, dependent: &Uid, place: &Place, missing: &[Missing<'a>]) -> Vec<&'a Value> {
         let mut known = self.known.lock();
-        if known.owners.len() >= REMEMBERED || known.told.len() >= REMEMBERED {
-            *known = Known::default();
+        let mut misplaced = Vec::new();
+        for (reference, _) in missing {
+            let owner = uid_in(reference);
+            let namespace = known.owners.get(&owner).and_then(Option::as_ref);
+            let elsewhere = namespace.is_some_and(|namespace| *namespace != place.namespace);
+            if elsewhere && known.told.insert((dependent.clone(), owner), ()) {
+                misplaced.push(*reference);
+            }
         }
-        let namespace = known
-            .owners
-            .entry(uid.clone())
-            .or_insert_with(|| self.namespace_of(owner, owner_uid));
-        let elsewhere = namespace
-            .as_ref()
-            .is_some_and(|namespace| *namespace != place.namespace);
-        let told = elsewhere && known.told.insert((uid_of(dependent), uid));
-        told.then(|| event(dependent, place, reference, &self.client.now()))
+        misplaced
     }
 
-    /// The namespace in which the object of that uid is.
-    fn namespace_of(&self, resource: &Resource, uid: &str) -> Option<SmolStr> {
+    /// Finds out in which namespaces those owners are of which that is not known: all of a resource in one pass.
+    async fn look_into(&self, missing: &[Missing<'_>]) {
+        let mut searches: HashMap<GroupResource, (Arc<Resource>, Search)> = HashMap::new();
+        {
+            let mut known = self.known.lock();
+            for (reference, resource) in missing {
+                let uid = uid_in(reference);
+                if known.owners.get(&uid).is_none() {
+                    let begin = || (Arc::clone(resource), Search::default());
+                    let search = searches.entry(resource.group_resource()).or_insert_with(begin);
+                    search.1.wanted.insert(uid);
+                }
+            }
+        }
+        for (resource, mut search) in searches.into_values() {
+            self.run(&resource, &mut search).await;
+            let mut known = self.known.lock();
+            for uid in search.wanted {
+                known.owners.insert(uid, None);
+            }
+            for (uid, namespace) in search.found {
+                known.owners.insert(uid, Some(namespace));
+            }
+        }
+    }
+
+    /// Looks through all objects of a resource, in runs.
+    async fn run(&self, resource: &Resource, search: &mut Search) {
         let objects = self.client.list(resource, "");
-        let wanted = Uid::new(uid);
-        let search = memmem::Finder::new(uid.as_bytes());
-        // The search spares the parsing of nearly all objects.
-        let mut found = objects.iter().filter(|object| search.find(object.bytes()).is_some());
-        let found = found.find(|object| uid_of(&object.tree()) == wanted)?;
-        Some(found.namespace(resource).into())
+        let mut last = None;
+        while !search.wanted.is_empty() {
+            let mut looked = 0;
+            let from: Option<Object> = last.take();
+            for object in objects.after(from.as_ref()).take(RUN) {
+                search.look(object.bytes(), object.namespace(resource));
+                looked += 1;
+                last = Some(object);
+            }
+            if looked < RUN {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Sends an event. It is told for the benefit of people, and nothing waits for it.
-    pub(super) async fn send(&self, event: &Value) {
+    async fn send(&self, event: &Value) {
         let namespace = event.str_at(&["metadata", "namespace"]).unwrap_or_default();
         let path = format!("/api/v1/namespaces/{namespace}/events");
         if let Err(error) = self.client.create(&path, event).await {
             tracing::debug!(%error, "an event was lost");
+        }
+    }
+}
+
+fn uid_in(reference: &Value) -> Uid {
+    Uid::new(reference.str_at(&["uid"]).unwrap_or_default())
+}
+
+/// A search for objects by their uids, which parses none.
+#[derive(Default)]
+struct Search {
+    wanted: HashSet<Uid>,
+    found: Vec<(Uid, SmolStr)>,
+}
+
+impl Search {
+    /// Looks at an object. Its uid stands in its metadata, which come first, before all that could hold a member of that
+    /// name.
+    fn look(&mut self, bytes: &[u8], namespace: &str) {
+        const MEMBER: &[u8] = br#""uid":""#;
+        let Some(start) = memmem::find(bytes, MEMBER).map(|at| at + MEMBER.len()) else {
+            return;
+        };
+        let rest = bytes.get(start..).unwrap_or_default();
+        let end = memchr::memchr(b'"', rest).unwrap_or_default();
+        let text = std::str::from_utf8(rest.get(..end).unwrap_or_default()).unwrap_or_default();
+        if let Some(uid) = self.wanted.take(&Uid::new(text)) {
+            self.found.push((uid, namespace.into()));
         }
     }
 }
@@ -120,4 +199,26 @@ fn event(dependent: &Value, place: &Place, reference: &Value, now: &str) -> Valu
     }
     event.set_at(&["count"], Value::Int(1));
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_owners_of_a_resource_are_found_in_one_pass() {
+        let mut search = Search {
+            wanted: (0..10_000).map(|n| Uid::new(&format!("uid-{n}"))).collect(),
+            found: Vec::new(),
+        };
+        for n in 9_998..10_003 {
+            let object = format!(r#"{{"kind":"ConfigMap","metadata":{{"name":"c","uid":"uid-{n}"}},"data":{{}}}}"#);
+            search.look(object.as_bytes(), "elsewhere");
+        }
+        search.look(br#"{"kind":"ConfigMap","metadata":{"name":"c"}}"#, "elsewhere");
+        search.look(br#"{"metadata":{"uid":"#, "elsewhere");
+        let found: Vec<Uid> = search.found.into_iter().map(|(uid, _)| uid).collect();
+        assert_eq!(found, [Uid::new("uid-9998"), Uid::new("uid-9999")]);
+        assert_eq!(search.wanted.len(), 9_998);
+    }
 }

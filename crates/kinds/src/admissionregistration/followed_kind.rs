@@ -15,8 +15,6 @@ pub(super) struct FollowedKind {
     pub(super) errors: fn(&WriteContext<'_>, &Value, Option<&Value>) -> Errors,
     /// Takes note of the object of that name; `None` where it is gone.
     pub(super) set: fn(&Policies, &str, Option<&Value>),
-    /// Forgets all objects.
-    pub(super) forget: fn(&Policies),
 }
 
 impl Strategy for FollowedKind {
@@ -37,9 +35,5 @@ impl Strategy for FollowedKind {
             let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
             (self.set)(&self.policies, name, new);
         }
-    }
-
-    fn observe_anew(&self) {
-        (self.forget)(&self.policies);
     }
 }

@@ -51,10 +51,6 @@ impl Strategy for WebhookConfiguration {
             self.webhooks.set(self.sort, name, new);
         }
     }
-
-    fn observe_anew(&self) {
-        self.webhooks.forget(self.sort);
-    }
 }
 
 fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {

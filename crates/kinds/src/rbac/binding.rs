@@ -63,10 +63,6 @@ impl Strategy for Binding {
         }
     }
 
-    fn observe_anew(&self) {
-        self.policy.forget_bindings(self.scope == Scope::Cluster);
-    }
-
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let role = root.child("roleRef");

@@ -73,10 +73,6 @@ impl Strategy for Role {
             self.policy.set_role(namespace, name, new.map(rules_of));
         }
     }
-
-    fn observe_anew(&self) {
-        self.policy.forget_roles(self.scope == Scope::Cluster);
-    }
 }
 
 impl Role {

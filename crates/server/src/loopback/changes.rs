@@ -82,8 +82,7 @@ impl Client {
 
     fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
         let store = &self.service.context.store;
-        let snapshot = store.snapshot();
-        let watcher = store.watch(prefix.as_str(), snapshot.revision()).map_err(|_| Lost)?;
+        let (snapshot, watcher) = store.snapshot_and_watch(prefix.as_str()).map_err(|_| Lost)?;
         Ok((Objects::new(snapshot, prefix), Changes(watcher)))
     }
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use holdfast_resource::Resource;
-use holdfast_store::HistoryError;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
 use super::{Change, Target, metadata};
 use crate::ApiError;
+use crate::background;
 use crate::definitions;
+use crate::followers::{self, Difference, Followed, Follower};
 use crate::handlers::representation::Shown;
-use crate::objects;
+use crate::objects::{self, Entry};
 use crate::state::Context;
 use crate::user::User;
 
@@ -70,49 +71,27 @@ struct Initial {
     objects: Vec<Value>,
 }
 
-/// Shows a kind its objects as they are now, and then each change in a task that ends with the store.
+/// Shows a kind its objects as they are now, and then each change for as long as the server serves.
 fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
-    let Some(storage) = resource.storage.clone() else {
-        return;
+    let Some(storage) = &resource.storage else { return };
+    let followed = Followed {
+        prefix: storage.prefix.clone(),
+        check: background::OBSERVERS,
     };
-    let snapshot = context.store.snapshot();
-    for entry in snapshot.range(storage.prefix.as_bytes()) {
-        resource.strategy.observe(None, Some(&objects::tree(entry)));
-    }
-    // Opened here and not in the task: what comes before its first turn may soon be history.
-    let mut watcher = context.store.watch(storage.prefix.as_str(), snapshot.revision());
-    let context = Arc::clone(context);
-    tokio::spawn(async move {
-        while let Ok(changes) = &mut watcher {
-            loop {
-                match changes.next().await {
-                    Ok(event) => {
-                        let before = event.previous().map(|entry| objects::tree(entry));
-                        let removed = event.kind() == holdfast_store::EventKind::Delete;
-                        let now = (!removed).then(|| objects::tree(event.current()));
-                        resource.strategy.observe(before.as_ref(), now.as_ref());
-                    }
-                    Err(HistoryError::Compacted { oldest, .. }) => {
-                        tracing::error!(resource = %resource.group_resource(), oldest, "changes were missed");
-                        let prefix = storage.prefix.as_str();
-                        watcher = context.store.watch(prefix, show_anew(&context, &resource, prefix));
-                        break;
-                    }
-                    Err(_) => return,
-                }
-            }
-        }
-    });
+    followers::follow(context, followed, Observer(resource));
 }
 
-/// Shows a kind that missed changes its objects as they are now, and says at which revision that is.
-fn show_anew(context: &Context, resource: &Resource, prefix: &str) -> u64 {
-    let snapshot = context.store.snapshot();
-    resource.strategy.observe_anew();
-    for entry in snapshot.range(prefix.as_bytes()) {
-        resource.strategy.observe(None, Some(&objects::tree(entry)));
+/// A kind that is shown its objects.
+struct Observer(Arc<Resource>);
+
+impl Follower for Observer {
+    fn apply(&mut self, differences: &[Difference], _revision: u64) {
+        for Difference { before, now } in differences {
+            let read = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| objects::readable(entry));
+            let (before, now) = (read(before), read(now));
+            self.0.strategy.observe(before.as_ref(), now.as_ref());
+        }
     }
-    snapshot.revision()
 }
 
 /// Creates `object` where it is missing, or makes of what is there what its kind says.

@@ -121,6 +121,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             metrics: Arc::new(Metrics::new().unwrap()),
             shutdown: ShutdownTrigger::new().shutdown(),
+            background: Default::default(),
             config: Config::default(),
         });
         write::start(&context).await.unwrap();

@@ -162,6 +162,7 @@ impl Server {
                 clock: Arc::new(SystemClock),
                 metrics: Arc::new(Metrics::new().unwrap()),
                 shutdown: shutdown.clone(),
+                background: Default::default(),
                 config,
             }),
             authenticator: Authenticator { anonymous: true },

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::salvage;
 use crate::error::OpenError;
 
 const LOCK: &str = "lock";
@@ -27,9 +28,7 @@ impl Directory {
         };
         if !path.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                File::open(parent).and_then(|parent| parent.sync_all()).map_err(io)?;
-            }
+            sync_folder_of(path).map_err(io)?;
         }
         let mut lock = private(&path.join(LOCK)).map_err(io)?;
         match lock.try_lock() {
@@ -63,6 +62,10 @@ impl Directory {
     /// The store's file, which is made, empty, if it is absent.
     pub(crate) fn store_file(&self) -> Result<PathBuf, OpenError> {
         let path = self.path.join(STORE);
+        salvage::finish(&path).map_err(|error| OpenError::Io {
+            path: path.clone(),
+            detail: error.to_string(),
+        })?;
         if !fs::exists(&path).unwrap_or(false) {
             private(&path).map_err(|error| OpenError::Io {
                 path: path.clone(),
@@ -73,7 +76,16 @@ impl Directory {
     }
 }
 
-fn private(path: &Path) -> io::Result<File> {
+/// Makes the names in the folder durable in which `path` is.
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Opens a file for its owner alone, making it if need be.
+pub(crate) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)

@@ -47,6 +47,9 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// The size of a page of the file.
+    pub(crate) const PAGE: usize = 4096;
+
     /// CRC-32 over all that the row says.
     pub(crate) fn checksum(&self) -> u32 {
         let mut head = [0; 45];
@@ -62,6 +65,11 @@ impl Row<'_> {
         hasher.update(self.key);
         hasher.update(self.value.unwrap_or_default());
         hasher.finalize()
+    }
+
+    /// Bytes that the row adds to the write-ahead log, about: whole pages, with those that lead to it.
+    pub(crate) fn logged(&self) -> usize {
+        (3 + (self.key.len() + self.value.map_or(0, <[u8]>::len)) / Self::PAGE) * Self::PAGE
     }
 
     pub(crate) fn milliseconds(&self) -> i64 {
@@ -91,6 +99,9 @@ pub(crate) trait Disk: Send + 'static {
 
     /// Moves what the write-ahead log holds into the main file, as far as that goes without waiting.
     fn checkpoint(&mut self) -> Result<(), StorageError>;
+
+    /// The bytes that the write-ahead log takes.
+    fn log_bytes(&self) -> u64;
 
     /// Empties the write-ahead log and closes the file.
     fn close(self) -> Result<(), StorageError>;

@@ -1,24 +1,29 @@
 //! The embedded engine: a log in one file, written by one thread in groups.
 
+mod acknowledged;
 mod directory;
 mod disk;
+mod salvage;
 mod sqlite;
 mod writer;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::{Engine, Pending};
 use crate::entry::Indexer;
 use crate::error::{CommitError, OpenError, StorageError};
-use crate::state::State;
+use crate::state::{Publisher, State};
 use crate::store::Config;
 use crate::transaction::{Committed, Transaction};
+use acknowledged::Synced;
 use directory::Directory;
 use sqlite::{Checkpointer, Sqlite};
 use writer::{Command, Keeper, Writer};
@@ -44,13 +49,19 @@ impl<X: Indexer> Embedded<X> {
     pub fn open(config: Config, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
         let directory = Directory::take(&config.directory)?;
         let file = directory.store_file()?;
-        let disk = Sqlite::open(&file)?;
         let (state, mut publisher) = State::new(indexer, config.history);
-        let mut draft = publisher.draft();
-        publisher.begin_at(disk.load(&mut draft)?);
-        publisher.publish(draft);
+        let disk = match load(&file, &mut publisher) {
+            Err(damage @ OpenError::Damaged { .. }) if config.accept_data_loss => {
+                tracing::error!(%damage, "what can be read of the store is taken into a new file");
+                let salvaged = salvage::salvage(&file)?;
+                tracing::warn!(?salvaged, "data was lost; the damaged files end in .damaged");
+                load(&file, &mut publisher)
+            }
+            read => read,
+        }?;
 
         let path = disk.path().clone();
+        let acknowledged = disk.acknowledged();
         let checkpointer = Checkpointer::open(&path)?;
         let (commands, received) = mpsc::channel(WAITING);
         let mut writer = Writer::new(disk, publisher, config.clock);
@@ -59,7 +70,7 @@ impl<X: Indexer> Embedded<X> {
             path: path.to_path_buf(),
             detail: error.to_string(),
         };
-        writer.keeper = Some(keep(checkpointer, commands.downgrade()).map_err(cannot_start)?);
+        writer.keeper = Some(keep(checkpointer, acknowledged, commands.downgrade()).map_err(cannot_start)?);
         thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || writer.run(received))
@@ -89,11 +100,26 @@ impl<X: Indexer> Engine<X> for Embedded<X> {
     }
 }
 
-/// Starts the thread that moves the log into the file and tells the writer that time passes.
-fn keep<X: Indexer>(checkpointer: Checkpointer, commands: mpsc::WeakSender<Command<X>>) -> std::io::Result<Keeper> {
+/// Reads the file and publishes what it holds.
+fn load<X: Indexer>(file: &Path, publisher: &mut Publisher<X>) -> Result<Sqlite, OpenError> {
+    let mut draft = publisher.draft();
+    let (disk, compacted) = Sqlite::open(file, &mut draft)?;
+    publisher.begin_at(compacted);
+    publisher.publish(draft);
+    Ok(disk)
+}
+
+/// Starts the thread that moves the log into the file, syncs what was acknowledged and tells the writer that time passes.
+fn keep<X: Indexer>(
+    checkpointer: Checkpointer,
+    acknowledged: Arc<Synced>,
+    commands: mpsc::WeakSender<Command<X>>,
+) -> std::io::Result<Keeper> {
     let (wanted, asked) = sync_mpsc::channel();
     let rest = Arc::new(AtomicBool::new(false));
     let raise = rest.clone();
+    let moving = Arc::new(Mutex::new(()));
+    let moves = Arc::clone(&moving);
     let thread = thread::Builder::new().name("store-keeper".into()).spawn(move || {
         let mut settled = Instant::now();
         loop {
@@ -103,11 +129,15 @@ fn keep<X: Indexer>(checkpointer: Checkpointer, commands: mpsc::WeakSender<Comma
                 Err(sync_mpsc::RecvTimeoutError::Disconnected) => return,
             };
             if due {
+                let _moving = moves.lock();
                 match checkpointer.run() {
                     Ok(()) => raise.store(true, Ordering::Release),
                     Err(error) => tracing::warn!(%error, "a checkpoint of the store failed"),
                 }
                 settled = Instant::now();
+            }
+            if let Err(error) = acknowledged.sync() {
+                tracing::warn!(%error, "cannot sync how far writes were acknowledged");
             }
             // A writer that has no room for this is awake anyway.
             if let Some(commands) = commands.upgrade() {
@@ -115,7 +145,12 @@ fn keep<X: Indexer>(checkpointer: Checkpointer, commands: mpsc::WeakSender<Comma
             }
         }
     })?;
-    Ok(Keeper { wanted, rest, thread })
+    Ok(Keeper {
+        wanted,
+        rest,
+        moving,
+        thread,
+    })
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
+use super::acknowledged::{self, Acknowledged, Synced};
 use super::disk::{Disk, Row, RowId, Step};
 use crate::entry::{Indexer, Stored, Version};
 use crate::error::{OpenError, StorageError};
@@ -15,7 +17,9 @@ use crate::state::{At, Draft};
 /// `PRAGMA application_id` of a store: "Hold".
 const APPLICATION: i64 = 0x486f_6c64;
 /// `PRAGMA user_version`: raised whenever an older program could misread the file.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
+/// The format in which nothing but the rows themselves told which rows there are.
+const WITHOUT_CONTENT: i64 = 1;
 
 /// The most times that a checkpoint goes after what was written during its last pass.
 const PASSES: usize = 4;
@@ -39,19 +43,100 @@ const SCHEMA: &str = "
 /// The store's file, open for writing.
 pub(crate) struct Sqlite {
     path: Arc<PathBuf>,
+    log: PathBuf,
     connection: Connection,
+    /// Which rows there are, as the file says it.
+    content: Content,
+    acknowledged: Acknowledged,
+}
+
+/// Which rows there are: the sum of a number for each. Rows come and go in any order, and each changes the sum by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Content(u64);
+
+impl Content {
+    fn add(&mut self, id: RowId, checksum: u32) {
+        self.0 = self.0.wrapping_add(Self::of(id, checksum));
+    }
+
+    fn remove(&mut self, id: RowId, checksum: u32) {
+        self.0 = self.0.wrapping_sub(Self::of(id, checksum));
+    }
+
+    /// The number of a row: its identity and checksum, mixed (the finalizer of SplitMix64), so that no others give the sum
+    /// of those that are missing.
+    fn of(id: RowId, checksum: u32) -> u64 {
+        let mut mixed = id.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(checksum);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// The marks of the file.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Compacted,
+    Content,
+}
+
+impl Mark {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Compacted => "compacted",
+            Self::Content => "content",
+        }
+    }
 }
 
 impl Sqlite {
-    /// Opens the file, which may be empty, and checks that it is a store that can be read.
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let connection = connect(path).map_err(|error| open_error(path, &error))?;
+    /// Opens the file, which may be empty, and reads everything into an empty draft. Returns the file and the revision up to
+    /// which the history is gone.
+    ///
+    /// # Errors
+    /// [`OpenError::Damaged`] where anything is missing that was acknowledged, with what was found. The files are left as
+    /// they are then.
+    pub(crate) fn open<X: Indexer>(path: &Path, draft: &mut Draft<X>) -> Result<(Self, Revision), OpenError> {
+        let acknowledged = Acknowledged::read(path)?;
+        let reader = Reader::open(path)?;
+        let format = reader.format()?;
+        match (format, acknowledged) {
+            (None, None) => {
+                // In this order: a file of this format that has no revision beside it is one that lost it.
+                Acknowledged::begin(path, draft.revision())?;
+                reader.create()?;
+            }
+            (None, Some(revision)) if revision <= draft.revision() => reader.create()?,
+            (None, Some(revision)) => return Err(reader.damaged(lost("it is empty", revision))),
+            (Some(WITHOUT_CONTENT), _) | (Some(_), Some(_)) => {}
+            (Some(_), None) => {
+                return Err(OpenError::Damaged {
+                    path: acknowledged::path(path),
+                    detail: "it is missing, so that nothing tells whether the log is whole".to_owned(),
+                });
+            }
+        }
+        let (compacted, content) = reader.load(draft)?;
+        let revision = draft.revision();
+        if format == Some(WITHOUT_CONTENT) {
+            Acknowledged::begin(path, revision)?;
+            reader.upgrade(content)?;
+        } else {
+            reader.check(content, revision, acknowledged)?;
+        }
         let sqlite = Self {
             path: Arc::new(path.to_owned()),
-            connection,
+            log: log_of(path),
+            connection: reader.connection,
+            content,
+            acknowledged: Acknowledged::begin(path, revision)?,
         };
-        sqlite.check_format()?;
-        Ok(sqlite)
+        Ok((sqlite, compacted))
+    }
+
+    /// The file that says how far writes were acknowledged.
+    pub(crate) fn acknowledged(&self) -> Arc<Synced> {
+        self.acknowledged.file()
     }
 
     /// The file's path, shared by all errors that name it.
@@ -66,64 +151,147 @@ impl Sqlite {
             .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
     }
 
-    fn check_format(&self) -> Result<(), OpenError> {
-        let error = |error| open_error(&self.path, &error);
+    fn storage_error(&self, error: &rusqlite::Error) -> StorageError {
+        storage_error(&self.path, error)
+    }
+
+    fn write_step(&mut self, step: Step<'_>) -> rusqlite::Result<()> {
+        let connection = &self.connection;
+        let mut content = self.content;
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        insert(connection, step.rows, &mut content)?;
+        if !step.dead.is_empty() {
+            let mut delete = connection.prepare_cached("DELETE FROM log WHERE id = ?1 RETURNING checksum")?;
+            for id in step.dead {
+                let checksum = delete.query_row([id.0], |row| row.get(0)).optional()?;
+                checksum.into_iter().for_each(|checksum| content.remove(*id, checksum));
+            }
+        }
+        if let Some(compacted) = step.compacted {
+            set_mark(connection, Mark::Compacted, compacted)?;
+        }
+        set_mark(connection, Mark::Content, content.0)?;
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        self.content = content;
+        Ok(())
+    }
+
+    /// Removes what is above the revision from a file that was opened anew; says which rows are left.
+    fn cut(connection: &Connection, revision: Revision) -> rusqlite::Result<Content> {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut content = Content(mark(connection, Mark::Content)?.map_or(0, |(value, _)| value));
+        {
+            let mut delete = connection.prepare("DELETE FROM log WHERE id > ?1 RETURNING id, checksum")?;
+            let mut rows = delete.query([RowId::last_of(revision).0])?;
+            while let Some(row) = rows.next()? {
+                content.remove(RowId(row.get(0)?), row.get(1)?);
+            }
+        }
+        set_mark(connection, Mark::Content, content.0)?;
+        connection.execute_batch("COMMIT")?;
+        Ok(content)
+    }
+
+    fn acknowledge(&mut self, revision: Revision) -> Result<(), StorageError> {
+        let written = self.acknowledged.advance(revision);
+        written.map_err(|error| file_error(self.acknowledged.path(), &error))
+    }
+}
+
+/// The store's file as it is read at a start.
+pub(super) struct Reader {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl Reader {
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        Ok(Self {
+            connection: connect(path).map_err(|error| open_error(path, &error))?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The version of the file's format; `None` where it is empty.
+    pub(super) fn format(&self) -> Result<Option<i64>, OpenError> {
         let number = |sql: &str| {
-            self.connection
-                .query_row(sql, [], |row| row.get::<_, i64>(0))
-                .map_err(error)
+            let read = self.connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+            read.map_err(|error| self.error(&error))
         };
         let application = number("PRAGMA application_id")?;
         if application == 0 && number("SELECT count(*) FROM sqlite_schema")? == 0 {
-            let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};");
-            return self
-                .connection
-                .execute_batch(&format!("BEGIN; {SCHEMA} {marks} COMMIT;"))
-                .map_err(error);
+            return Ok(None);
         }
+        let path = self.path.clone();
         if application != APPLICATION {
-            return Err(OpenError::NotAStore {
-                path: self.path.to_path_buf(),
-            });
+            return Err(OpenError::NotAStore { path });
         }
         let found = number("PRAGMA user_version")?;
-        if found > FORMAT {
-            return Err(OpenError::NewerFormat {
-                path: self.path.to_path_buf(),
-                found,
-                supported: FORMAT,
-            });
+        let supported = FORMAT;
+        if found > supported {
+            return Err(OpenError::NewerFormat { path, found, supported });
+        }
+        Ok(Some(found))
+    }
+
+    fn create(&self) -> Result<(), OpenError> {
+        create(&self.connection).map_err(|error| self.error(&error))
+    }
+
+    /// Makes the file one of the format of today.
+    fn upgrade(&self, content: Content) -> Result<(), OpenError> {
+        let upgrade = || {
+            self.connection.execute_batch("BEGIN IMMEDIATE")?;
+            set_mark(&self.connection, Mark::Content, content.0)?;
+            let finish = format!("PRAGMA user_version = {FORMAT}; COMMIT");
+            self.connection.execute_batch(&finish)
+        };
+        upgrade().map_err(|error| self.error(&error))
+    }
+
+    /// Whether what was read is what the file says that it holds, and all that was acknowledged.
+    fn check(&self, read: Content, revision: Revision, acknowledged: Option<Revision>) -> Result<(), OpenError> {
+        if let Some(acknowledged) = acknowledged.filter(|acknowledged| revision < *acknowledged) {
+            let found = format!("it and its write-ahead log end at revision {revision}");
+            return Err(self.damaged(lost(found, acknowledged)));
+        }
+        if self.mark(Mark::Content)? != Some(read.0) {
+            return Err(self.damaged(format!(
+                "rows are missing or back that were removed, up to revision {revision}: a part of the file or of its \
+                 write-ahead log is gone"
+            )));
         }
         Ok(())
     }
 
+    fn mark(&self, wanted: Mark) -> Result<Option<u64>, OpenError> {
+        match mark(&self.connection, wanted).map_err(|error| self.error(&error))? {
+            None => Ok(None),
+            Some((value, true)) => Ok(Some(value)),
+            Some((_, false)) => Err(self.damaged(format!("the checksum of its mark {:?} is wrong", wanted.name()))),
+        }
+    }
+
+    fn error(&self, error: &rusqlite::Error) -> OpenError {
+        open_error(&self.path, error)
+    }
+
     /// Reads everything into an empty draft: first what was there before the history begins, then its events. Returns
-    /// the revision up to which the history is gone.
+    /// the revision up to which the history is gone, and which rows there are.
     ///
     /// # Errors
     /// [`OpenError::Damaged`] with the key of the first row that is not what was written.
-    pub(crate) fn load<X: Indexer>(&self, draft: &mut Draft<X>) -> Result<Revision, OpenError> {
-        let error = |error| open_error(&self.path, &error);
-        let compacted = self.compacted()?;
+    fn load<X: Indexer>(&self, draft: &mut Draft<X>) -> Result<(Revision, Content), OpenError> {
+        let error = |error| self.error(&error);
+        let compacted = self.mark(Mark::Compacted)?.unwrap_or(1);
         draft.pass(compacted);
-        let sql = "SELECT id, key, deleted, created, revision_at, time, checksum, value FROM log ORDER BY id";
-        let mut statement = self.connection.prepare(sql).map_err(error)?;
+        let sql = format!("SELECT {COLUMNS} FROM log ORDER BY id");
+        let mut statement = self.connection.prepare(&sql).map_err(error)?;
         let mut rows = statement.query([]).map_err(error)?;
+        let mut content = Content::default();
         while let Some(row) = rows.next().map_err(error)? {
-            let read = || -> rusqlite::Result<(Row<'_>, u32)> {
-                let stored = Row {
-                    id: RowId(row.get(0)?),
-                    key: row.get_ref(1)?.as_blob()?,
-                    deleted: row.get(2)?,
-                    create_revision: row.get::<_, i64>(3)?.cast_unsigned(),
-                    revision_at: row.get(4)?,
-                    time: Duration::from_millis(row.get::<_, i64>(5)?.cast_unsigned()),
-                    value: row.get_ref(7)?.as_blob_or_null()?,
-                };
-                Ok((stored, row.get(6)?))
-            };
-            let (row, checksum) = read().map_err(|error| match error {
-                rusqlite::Error::SqliteFailure(..) => open_error(&self.path, &error),
+            let (row, checksum) = row_of(row).map_err(|error| match error {
+                rusqlite::Error::SqliteFailure(..) => self.error(&error),
                 other => self.damaged(other.to_string()),
             })?;
             if row.checksum() != checksum {
@@ -133,9 +301,10 @@ impl Sqlite {
                     row.id.revision()
                 )));
             }
+            content.add(row.id, checksum);
             self.replay(draft, &row, compacted)?;
         }
-        Ok(compacted)
+        Ok((compacted, content))
     }
 
     fn replay<X: Indexer>(&self, draft: &mut Draft<X>, row: &Row<'_>, compacted: Revision) -> Result<(), OpenError> {
@@ -179,62 +348,11 @@ impl Sqlite {
         Ok(())
     }
 
-    fn compacted(&self) -> Result<Revision, OpenError> {
-        let sql = "SELECT value, checksum FROM mark WHERE name = 'compacted'";
-        let read = self
-            .connection
-            .query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, u32>(1)?)));
-        match read.optional().map_err(|error| open_error(&self.path, &error))? {
-            None => Ok(1),
-            Some((value, checksum)) if checksum == mark_checksum(value) => Ok(value.cast_unsigned()),
-            Some(_) => Err(self.damaged("the checksum of the compacted revision is wrong".to_owned())),
-        }
-    }
-
-    fn damaged(&self, detail: String) -> OpenError {
+    pub(super) fn damaged(&self, detail: String) -> OpenError {
         OpenError::Damaged {
-            path: self.path.to_path_buf(),
+            path: self.path.clone(),
             detail,
         }
-    }
-
-    fn storage_error(&self, error: &rusqlite::Error) -> StorageError {
-        storage_error(&self.path, error)
-    }
-
-    fn write_step(&self, step: Step<'_>) -> rusqlite::Result<()> {
-        let connection = &self.connection;
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        if !step.rows.is_empty() {
-            let mut insert = connection.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
-            for row in step.rows {
-                insert.execute(params![
-                    row.id.0,
-                    row.key,
-                    row.deleted,
-                    row.create_revision.cast_signed(),
-                    row.revision_at,
-                    row.milliseconds(),
-                    row.checksum(),
-                    row.value,
-                ])?;
-            }
-        }
-        if !step.dead.is_empty() {
-            let mut delete = connection.prepare_cached("DELETE FROM log WHERE id = ?1")?;
-            for id in step.dead {
-                delete.execute([id.0])?;
-            }
-        }
-        if let Some(compacted) = step.compacted {
-            let value = compacted.cast_signed();
-            let sql = "INSERT OR REPLACE INTO mark VALUES ('compacted', ?1, ?2)";
-            connection
-                .prepare_cached(sql)?
-                .execute(params![value, mark_checksum(value)])?;
-        }
-        connection.prepare_cached("COMMIT")?.execute([])?;
-        Ok(())
     }
 }
 
@@ -246,20 +364,30 @@ impl Disk for Sqlite {
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
             self.storage_error(&error)
-        })
+        })?;
+        match step.rows.last() {
+            Some(last) => self.acknowledge(last.id.revision()),
+            None => Ok(()),
+        }
     }
 
     fn recover(&mut self, revision: Revision) -> Result<(), StorageError> {
-        let recover = || -> rusqlite::Result<Connection> {
+        // First: a revision that is named here and nowhere else would be missed at the next start.
+        let reset = self.acknowledged.reset(revision);
+        reset.map_err(|error| file_error(self.acknowledged.path(), &error))?;
+        let recover = || -> rusqlite::Result<(Connection, Content)> {
             let connection = connect(&self.path)?;
             let newest: Option<i64> = connection.query_row("SELECT max(id) FROM log", [], |row| row.get(0))?;
-            let last = RowId::last_of(revision);
-            if newest.is_some_and(|newest| RowId(newest) > last) {
-                connection.execute("DELETE FROM log WHERE id > ?1", [last.0])?;
-            }
-            Ok(connection)
+            let content = if newest.is_some_and(|newest| RowId(newest) > RowId::last_of(revision)) {
+                Self::cut(&connection, revision)?
+            } else {
+                Content(mark(&connection, Mark::Content)?.map_or(0, |(value, _)| value))
+            };
+            Ok((connection, content))
         };
-        self.connection = recover().map_err(|error| self.storage_error(&error))?;
+        let (connection, content) = recover().map_err(|error| self.storage_error(&error))?;
+        self.connection = connection;
+        self.content = content;
         Ok(())
     }
 
@@ -268,12 +396,77 @@ impl Disk for Sqlite {
         Ok(())
     }
 
-    fn close(self) -> Result<(), StorageError> {
-        checkpoint(&self.connection, "TRUNCATE").map_err(|error| self.storage_error(&error))?;
-        self.connection
-            .close()
-            .map_err(|(_, error)| storage_error(&self.path, &error))
+    fn log_bytes(&self) -> u64 {
+        std::fs::metadata(&self.log).map_or(0, |log| log.len())
     }
+
+    fn close(self) -> Result<(), StorageError> {
+        let synced = self.acknowledged.file().sync();
+        synced.map_err(|error| file_error(self.acknowledged.path(), &error))?;
+        close(self.connection).map_err(|error| storage_error(&self.path, &error))
+    }
+}
+
+/// Moves all of the log into the file, and removes it.
+pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
+    checkpoint(&connection, "TRUNCATE")?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+/// A row of a file that may be damaged.
+pub(super) enum Sound<'a> {
+    /// It is what was written.
+    Yes(Row<'a>),
+    /// It is not.
+    No,
+}
+
+/// Shows the rows of a file that may be damaged, in the order of their identities (`ASC` or `DESC`), as far as they can be
+/// reached and `show` wants more.
+pub(super) fn sound_rows(
+    connection: &Connection,
+    order: &str,
+    mut show: impl FnMut(Sound<'_>) -> bool,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM log ORDER BY id {order}"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let fits = |row: &Row<'_>| {
+            let length = row.value.map_or(0, <[u8]>::len);
+            !row.key.is_empty() && row.revision_at.is_none_or(|at| at as usize <= length)
+        };
+        let sound = match row_of(row) {
+            Ok((row, checksum)) if row.checksum() == checksum && fits(&row) => Sound::Yes(row),
+            _ => Sound::No,
+        };
+        if !show(sound) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The revision up to which the history is gone, where it can be read.
+pub(super) fn compacted(connection: &Connection) -> Option<Revision> {
+    let read = mark(connection, Mark::Compacted).ok().flatten();
+    read.filter(|(_, sound)| *sound).map(|(value, _)| value)
+}
+
+/// Writes a new file of these rows, without history, that stands at `revision`; durable on return.
+pub(super) fn write_anew(path: &Path, rows: &[Row<'_>], revision: Revision) -> Result<(), OpenError> {
+    let write = || {
+        let connection = connect(path)?;
+        create(&connection)?;
+        let mut content = Content::default();
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        insert(&connection, rows, &mut content)?;
+        set_mark(&connection, Mark::Compacted, revision)?;
+        set_mark(&connection, Mark::Content, content.0)?;
+        connection.execute_batch("COMMIT")?;
+        close(connection)
+    };
+    write().map_err(|error| open_error(path, &error))
 }
 
 /// Moves the write-ahead log into the file from a thread of its own, beside the writer.
@@ -313,17 +506,19 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<u64> {
     Ok(u64::try_from(moved).unwrap_or(0))
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
+    // Whoever refuses to start with these files leaves them as they are.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // The journal mode last: it is the first to read the file, and to give an empty one its page size.
     connection.execute_batch(
         "PRAGMA page_size = 4096;
          PRAGMA cache_size = -2048;
          PRAGMA cell_size_check = ON;
          PRAGMA temp_store = MEMORY;
-         PRAGMA journal_size_limit = 33554432;
+         PRAGMA journal_size_limit = 16777216;
          PRAGMA journal_mode = WAL;
          PRAGMA synchronous = FULL;
          PRAGMA wal_autocheckpoint = 0;",
@@ -331,8 +526,91 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Makes the tables of a store in an empty file.
+fn create(connection: &Connection) -> rusqlite::Result<()> {
+    let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};");
+    connection.execute_batch(&format!("BEGIN; {SCHEMA} {marks}"))?;
+    set_mark(connection, Mark::Content, Content::default().0)?;
+    connection.execute_batch("COMMIT")
+}
+
+fn insert(connection: &Connection, rows: &[Row<'_>], content: &mut Content) -> rusqlite::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut insert = connection.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+    for row in rows {
+        let checksum = row.checksum();
+        insert.execute(params![
+            row.id.0,
+            row.key,
+            row.deleted,
+            row.create_revision.cast_signed(),
+            row.revision_at,
+            row.milliseconds(),
+            checksum,
+            row.value,
+        ])?;
+        content.add(row.id, checksum);
+    }
+    Ok(())
+}
+
+/// The value of a mark, and whether its checksum fits.
+fn mark(connection: &Connection, mark: Mark) -> rusqlite::Result<Option<(u64, bool)>> {
+    let sql = "SELECT value, checksum FROM mark WHERE name = ?1";
+    let read = connection.query_row(sql, [mark.name()], |row| {
+        let (value, checksum) = (row.get::<_, i64>(0)?, row.get::<_, u32>(1)?);
+        Ok((value.cast_unsigned(), checksum == mark_checksum(value)))
+    });
+    read.optional()
+}
+
+fn set_mark(connection: &Connection, mark: Mark, value: u64) -> rusqlite::Result<()> {
+    let value = value.cast_signed();
+    let mut set = connection.prepare_cached("INSERT OR REPLACE INTO mark VALUES (?1, ?2, ?3)")?;
+    set.execute(params![mark.name(), value, mark_checksum(value)])?;
+    Ok(())
+}
+
 fn mark_checksum(value: i64) -> u32 {
     crc32fast::hash(&value.to_le_bytes())
+}
+
+/// The row that a query of [`COLUMNS`] is at, and its checksum.
+fn row_of<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(Row<'a>, u32)> {
+    let stored = Row {
+        id: RowId(row.get(0)?),
+        key: row.get_ref(1)?.as_blob()?,
+        deleted: row.get(2)?,
+        create_revision: row.get::<_, i64>(3)?.cast_unsigned(),
+        revision_at: row.get(4)?,
+        time: Duration::from_millis(row.get::<_, i64>(5)?.cast_unsigned()),
+        value: row.get_ref(7)?.as_blob_or_null()?,
+    };
+    Ok((stored, row.get(6)?))
+}
+
+const COLUMNS: &str = "id, key, deleted, created, revision_at, time, checksum, value";
+
+/// The write-ahead log of the store's file.
+pub(super) fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+fn file_error(path: &Path, error: &std::io::Error) -> StorageError {
+    StorageError {
+        path: Arc::new(path.to_owned()),
+        detail: error.to_string().into(),
+        full: error.kind() == std::io::ErrorKind::StorageFull,
+    }
+}
+
+/// What is lost where what was found cannot hold all that was acknowledged.
+fn lost(found: impl std::fmt::Display, acknowledged: Revision) -> String {
+    format!("{found}, while writes up to revision {acknowledged} were acknowledged: those after it are lost")
 }
 
 fn open_error(path: &Path, error: &rusqlite::Error) -> OpenError {

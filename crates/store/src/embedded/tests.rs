@@ -70,6 +70,10 @@ impl Disk for FailingDisk {
         self.inner.checkpoint()
     }
 
+    fn log_bytes(&self) -> u64 {
+        self.inner.log_bytes()
+    }
+
     fn close(self) -> Result<(), StorageError> {
         self.inner.close()
     }
@@ -102,11 +106,8 @@ fn config(directory: &TempDir, clock: &Arc<ManualClock>) -> Config {
 
 fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
     let taken = Directory::take(directory.path()).unwrap();
-    let inner = Sqlite::open(&taken.store_file().unwrap()).unwrap();
     let (state, mut publisher) = State::new((), HistoryLimits::default());
-    let mut draft = publisher.draft();
-    publisher.begin_at(inner.load(&mut draft).unwrap());
-    publisher.publish(draft);
+    let inner = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
     let faults = Arc::new(Mutex::new(Faults::default()));
     let (commands, received) = mpsc::channel(WAITING);
     let mut writer = Writer::new(
@@ -338,7 +339,8 @@ async fn a_file_without_room_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("store.db");
     std::fs::write(&file, "").unwrap();
-    let mut disk = Sqlite::open(&file).unwrap();
+    let (_, mut publisher) = State::new((), HistoryLimits::default());
+    let mut disk = load(&file, &mut publisher).unwrap();
     disk.limit_pages(64).unwrap();
     let value = vec![b'x'; 10_000];
     let mut revision = 1;
@@ -466,4 +468,67 @@ async fn a_transaction_of_many_changes_is_trimmed_whole() {
         store.close().await.unwrap();
         assert_eq!(rows(&directory), left);
     }
+}
+
+#[tokio::test]
+async fn the_log_is_bounded_however_small_the_writes() {
+    const LIMIT: u64 = 256 << 10;
+    let directory = tempfile::tempdir().unwrap();
+    let taken = Directory::take(directory.path()).unwrap();
+    let (state, mut publisher) = State::new((), HistoryLimits::default());
+    let disk = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
+    let (checkpointer, acknowledged) = (Checkpointer::open(disk.path()).unwrap(), disk.acknowledged());
+    let (commands, received) = mpsc::channel(WAITING);
+    let mut writer = Writer::new(disk, publisher, ManualClock::new());
+    writer.directory = Some(taken);
+    writer.log_limit = LIMIT;
+    writer.keeper = Some(keep(checkpointer, acknowledged, commands.downgrade()).unwrap());
+    thread::spawn(move || writer.run(received));
+    let store = Store::with_engine(state, Box::new(Embedded { commands }));
+    let log = directory.path().join("store.db-wal");
+    let mut longest = 0;
+    for n in 0..200 {
+        put(&store, "/registry/pods/a/x", &format!("{n:0>3000}")).await.unwrap();
+        longest = std::fs::metadata(&log).unwrap().len().max(longest);
+    }
+    assert!((LIMIT..LIMIT + (64 << 10)).contains(&longest), "{longest}");
+    store.close().await.unwrap();
+}
+
+/// A disk that nobody should have to do with.
+struct PanickingDisk;
+
+impl Disk for PanickingDisk {
+    fn write(&mut self, _step: Step<'_>) -> Result<(), StorageError> {
+        panic!("a fault")
+    }
+
+    fn recover(&mut self, _revision: Revision) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn log_bytes(&self) -> u64 {
+        0
+    }
+
+    fn close(self) -> Result<(), StorageError> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_ends_watches_and_shows_in_the_health() {
+    let (state, publisher) = State::new((), HistoryLimits::default());
+    let (commands, received) = mpsc::channel(WAITING);
+    let writer = Writer::new(PanickingDisk, publisher, ManualClock::new());
+    let thread = thread::spawn(move || writer.run(received));
+    let store = Store::with_engine(state, Box::new(Embedded { commands }));
+    let mut watcher = store.watch("/", 1).unwrap();
+    assert!(matches!(put(&store, "/a", "x").await, Err(CommitError::Closed)));
+    assert_eq!(watcher.next().await.unwrap_err(), HistoryError::Closed);
+    assert!(thread.join().is_err() && store.is_failing());
 }

@@ -17,6 +17,7 @@ use std::sync::mpsc as sync_mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::directory::Directory;
@@ -26,7 +27,7 @@ use crate::entry::{Indexer, Value};
 use crate::error::{CommitError, StorageError};
 use crate::history::{Event, EventKind};
 use crate::key::Revision;
-use crate::state::{At, Draft, Publisher, Snapshot};
+use crate::state::{At, Draft, Publisher, Snapshot, State};
 use crate::transaction::{Committed, Op, Transaction};
 
 /// The most transactions in one step.
@@ -37,8 +38,10 @@ const GROUP_BYTES: usize = 4 << 20;
 const TRIM: usize = 64;
 /// Dead rows that are removed in one step when nothing else is to do.
 const TRIM_IDLE: usize = 512;
-/// Bytes written after which the log is to be moved into the file.
+/// Bytes written, about, after which the log is to be moved into the file.
 const CHECKPOINT_BYTES: usize = 8 << 20;
+/// Bytes of the log beyond which the next group waits until it has been moved.
+pub(crate) const LOG_BYTES: u64 = 32 << 20;
 
 type Reply<X> = oneshot::Sender<Result<Committed<X>, CommitError>>;
 
@@ -57,6 +60,8 @@ pub(crate) struct Keeper {
     /// Raised by the thread after each checkpoint, so that the writer moves the little that came meanwhile itself: a
     /// log that is never moved whole never starts over.
     pub(crate) rest: Arc<AtomicBool>,
+    /// Held by the thread while it moves the log.
+    pub(crate) moving: Arc<Mutex<()>>,
     pub(crate) thread: JoinHandle<()>,
 }
 
@@ -71,8 +76,10 @@ pub(crate) struct Writer<X: Indexer, D: Disk> {
     pub(crate) dead: VecDeque<(RowId, Revision)>,
     /// Whether a step failed and the disk has not been brought back since.
     pub(crate) unsure: bool,
-    /// Bytes written since the last checkpoint was asked for.
+    /// Bytes written to the log since the last checkpoint was asked for, about.
     pub(crate) written: usize,
+    /// How large the log may grow.
+    pub(crate) log_limit: u64,
 }
 
 impl<X: Indexer, D: Disk> Writer<X, D> {
@@ -86,11 +93,18 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
             dead: VecDeque::new(),
             unsure: false,
             written: 0,
+            log_limit: LOG_BYTES,
         }
     }
 
     /// Works until asked to close, or until nobody is left to ask.
-    pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command<X>>) {
+    pub(crate) fn run(self, commands: mpsc::Receiver<Command<X>>) {
+        // Declared first, so that it sees the end of all else.
+        let _end = End(Arc::clone(self.publisher.state()));
+        self.work(commands);
+    }
+
+    fn work(mut self, mut commands: mpsc::Receiver<Command<X>>) {
         let mut group = Vec::new();
         let mut closing = None;
         while let Some(command) = commands.blocking_recv() {
@@ -116,7 +130,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
             if !wrote && closing.is_none() {
                 self.sweep();
             }
-            self.care(bytes);
+            self.care();
         }
         let closed = self.finish();
         if let Some(reply) = closing {
@@ -174,6 +188,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
             compacted,
         }) {
             Ok(()) => {
+                self.written += rows.iter().map(Row::logged).sum::<usize>() + dead.len() * Row::PAGE;
                 self.dead.drain(..dead.len());
                 self.publisher.set_failing(false);
                 Ok(())
@@ -237,18 +252,21 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Keeps the write-ahead log from growing without bound.
-    fn care(&mut self, bytes: usize) {
-        self.written += bytes;
+    /// Keeps the write-ahead log from growing without bound: beside the writer as long as that is fast enough, and else
+    /// while writers wait.
+    fn care(&mut self) {
         let Some(keeper) = &self.keeper else { return };
+        let mut due = keeper.rest.swap(false, Ordering::AcqRel);
         if self.written > CHECKPOINT_BYTES {
             self.written = 0;
-            // The thread is there for as long as this sender is.
-            let _ = keeper.wanted.send(());
+            // A thread that is gone, which no fault but one of ours brings about, leaves the work to this one.
+            due |= keeper.wanted.send(()).is_err();
         }
-        if keeper.rest.swap(false, Ordering::AcqRel)
-            && let Err(error) = self.disk.checkpoint()
-        {
+        if self.disk.log_bytes() > self.log_limit {
+            drop(keeper.moving.lock());
+            due = true;
+        }
+        if due && let Err(error) = self.disk.checkpoint() {
             tracing::warn!(%error, "a checkpoint of the store failed");
         }
     }
@@ -262,6 +280,17 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         let closed = self.make_sure().and_then(|()| self.disk.close());
         drop(self.directory);
         closed
+    }
+}
+
+/// Where the writer panics, nothing can be stored any more, and nobody is to wait for it.
+struct End<X: Indexer>(Arc<State<X>>);
+
+impl<X: Indexer> Drop for End<X> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.break_off();
+        }
     }
 }
 

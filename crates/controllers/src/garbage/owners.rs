@@ -1,0 +1,128 @@
+//! What became of the owners that a dependent names, with as few looks as can be.
+//!
+//! A dependent may name thousands of owners. Each place is looked at once while a dependent is judged, and an owner that is
+//! not there is remembered as absent for those that follow: a uid is given out once, so that it never comes to be there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::graph::{Dying, Place};
+use super::recent::Recent;
+use super::uid::Uid;
+use super::verdict::Standing;
+
+/// How many absent owners are remembered.
+const REMEMBERED: usize = 1 << 14;
+
+/// The owners that are known to be absent.
+#[derive(Clone, Debug)]
+pub(super) struct AbsentOwners(Arc<Mutex<Recent<(Uid, Place)>>>);
+
+impl Default for AbsentOwners {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Recent::new(REMEMBERED))))
+    }
+}
+
+/// What is at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Occupant {
+    pub(super) uid: Uid,
+    /// What is asked of the collector where it is to go.
+    pub(super) dying: Option<Dying>,
+}
+
+/// The places that were looked at for one dependent.
+#[derive(Debug, Default)]
+pub(super) struct Looks(HashMap<Place, Option<Occupant>>);
+
+impl Looks {
+    /// What is at a place, looked at once.
+    pub(super) fn occupant(&mut self, place: &Place, look: impl FnOnce() -> Option<Occupant>) -> Option<&Occupant> {
+        self.0.entry(place.clone()).or_insert_with(look).as_ref()
+    }
+}
+
+impl AbsentOwners {
+    /// What became of the owner of that uid, which is at `place` if it is anywhere.
+    pub(super) fn standing(
+        &self,
+        uid: Uid,
+        place: Place,
+        looks: &mut Looks,
+        look: impl FnOnce() -> Option<Occupant>,
+    ) -> Standing {
+        let owner = (uid, place);
+        if self.0.lock().get(&owner).is_some() {
+            return Standing::Absent;
+        }
+        let occupant = looks.occupant(&owner.1, look);
+        match occupant.filter(|occupant| occupant.uid == owner.0) {
+            None => {
+                self.0.lock().insert(owner, ());
+                Standing::Absent
+            }
+            Some(occupant) if occupant.dying == Some(Dying::Foreground) => Standing::Waiting,
+            Some(_) => Standing::Solid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use holdfast_resource::GroupResource;
+
+    use super::*;
+
+    fn place(name: &str) -> Place {
+        let resource = GroupResource {
+            group: "".into(),
+            resource: "configmaps".into(),
+        };
+        Place {
+            resource: Arc::new(resource),
+            namespace: "n".into(),
+            name: name.into(),
+        }
+    }
+
+    #[test]
+    fn a_place_is_looked_at_once_for_a_dependent_and_not_again_for_owners_that_are_absent() {
+        let (absent, looked) = (AbsentOwners::default(), Cell::new(0));
+        let judge = |looks: &mut Looks| {
+            for n in 0..10_000 {
+                let standing = absent.standing(Uid::new(&n.to_string()), place("taken"), looks, || {
+                    looked.set(looked.get() + 1);
+                    let uid = Uid::new("7");
+                    Some(Occupant { uid, dying: None })
+                });
+                assert_eq!(standing == Standing::Solid, n == 7);
+            }
+        };
+        judge(&mut Looks::default());
+        assert_eq!(looked.get(), 1);
+        judge(&mut Looks::default());
+        assert_eq!(looked.get(), 2, "only who is there is looked at again");
+    }
+
+    #[test]
+    fn ten_thousand_absent_owners_are_ten_thousand_looks_in_all() {
+        let (absent, looked) = (AbsentOwners::default(), Cell::new(0));
+        for _ in 0..3 {
+            let mut looks = Looks::default();
+            for n in 0..10_000 {
+                let name = n.to_string();
+                let standing = absent.standing(Uid::new(&name), place(&name), &mut looks, || {
+                    looked.set(looked.get() + 1);
+                    None
+                });
+                assert_eq!(standing, Standing::Absent);
+            }
+        }
+        assert_eq!(looked.get(), 10_000);
+    }
+}

@@ -1,0 +1,188 @@
+//! What can still be read of a damaged store, taken into a new file.
+//!
+//! The new file holds the newest readable version of each key and no history. Its revision is far above all that is known
+//! to have been, so that no revision is given away twice, whatever was lost. It takes the place of the damaged one whole:
+//! once it bears its name, each opening goes on with what is left to do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::acknowledged::Acknowledged;
+use super::directory::{private, sync_folder_of};
+use super::disk::{Row, RowId};
+use super::sqlite::{self, Sound};
+use crate::error::OpenError;
+use crate::key::Revision;
+
+/// How far the revision of a salvaged store is above all that is known of the damaged one. Nothing tells how many writes
+/// were lost; at ten thousand a second these would be some minutes of them.
+const SKIPPED: Revision = 10_000_000;
+
+/// What became of a damaged store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Salvaged {
+    /// The keys that are left.
+    pub(crate) keys: usize,
+    /// The rows that could not be read, as far as they were seen.
+    pub(crate) unreadable: usize,
+    /// The newest revision that could be read.
+    pub(crate) newest: Revision,
+    /// The revision of the new file.
+    pub(crate) revision: Revision,
+}
+
+/// A row that could be read.
+struct Kept {
+    id: RowId,
+    deleted: bool,
+    create_revision: Revision,
+    revision_at: Option<u32>,
+    time: Duration,
+    value: Option<Vec<u8>>,
+}
+
+/// Makes a store of what can be read of the one at `path`, and puts it in its place. The damaged files stay beside it.
+pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
+    let mut found = Found::default();
+    // What cannot be opened at all holds nothing that can be read.
+    if let Ok(connection) = sqlite::connect(path) {
+        found.read(&connection);
+    }
+    let known = Acknowledged::read(path).ok().flatten().unwrap_or(1);
+    let salvaged = Salvaged {
+        keys: found.rows.values().filter(|row| !row.deleted).count(),
+        unreadable: found.unreadable,
+        newest: found.newest,
+        revision: known.max(found.newest) + SKIPPED,
+    };
+    let io_error = |error: io::Error| OpenError::Io {
+        path: path.to_owned(),
+        detail: error.to_string(),
+    };
+    let (draft, done) = (beside(path, "salvaging"), beside(path, "salvaged"));
+    for leftover in [draft.clone(), sqlite::log_of(&draft)] {
+        remove(&leftover).map_err(io_error)?;
+    }
+    private(&draft).map_err(io_error)?;
+    let rows: Vec<Row<'_>> = found.rows.iter().filter_map(|(key, kept)| kept.row(key)).collect();
+    sqlite::write_anew(&draft, &rows, salvaged.revision)?;
+    Acknowledged::begin(path, salvaged.revision)?;
+    let replace = || -> io::Result<()> {
+        fs::rename(&draft, &done)?;
+        sync_folder_of(path)?;
+        finish(path)
+    };
+    replace().map_err(io_error)?;
+    Ok(salvaged)
+}
+
+/// Puts a salvaged file in the place of the damaged one, if there is one.
+pub(crate) fn finish(path: &Path) -> io::Result<()> {
+    let done = beside(path, "salvaged");
+    if !fs::exists(&done)? {
+        return Ok(());
+    }
+    let log = sqlite::log_of(path);
+    for file in [&log, path] {
+        if fs::exists(file)? {
+            fs::rename(file, beside(file, "damaged"))?;
+        }
+    }
+    // The log's index is made from the log, and this one is of the damaged log.
+    let mut index = path.as_os_str().to_owned();
+    index.push("-shm");
+    remove(Path::new(&index))?;
+    fs::rename(&done, path)?;
+    sync_folder_of(path)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".");
+    beside.push(ending);
+    beside.into()
+}
+
+impl Kept {
+    fn of(row: &Row<'_>) -> Self {
+        Self {
+            id: row.id,
+            deleted: row.deleted,
+            create_revision: row.create_revision,
+            revision_at: row.revision_at,
+            time: row.time,
+            value: row.value.map(<[u8]>::to_vec),
+        }
+    }
+
+    /// The row of a key that is there.
+    fn row<'a>(&'a self, key: &'a [u8]) -> Option<Row<'a>> {
+        let value = self.value.as_deref().filter(|_| !self.deleted)?;
+        Some(Row {
+            id: self.id,
+            key,
+            deleted: false,
+            create_revision: self.create_revision,
+            revision_at: self.revision_at,
+            time: self.time,
+            value: Some(value),
+        })
+    }
+}
+
+/// What was found in a damaged file.
+#[derive(Default)]
+struct Found {
+    /// The newest readable row of each key.
+    rows: BTreeMap<Vec<u8>, Kept>,
+    unreadable: usize,
+    newest: Revision,
+}
+
+impl Found {
+    /// Reads from both ends, since reading stops where the tree of the table is broken.
+    fn read(&mut self, connection: &Connection) {
+        self.newest = sqlite::compacted(connection).unwrap_or_default();
+        let mut last = None;
+        let whole = sqlite::sound_rows(connection, "ASC", |sound| {
+            if let Sound::Yes(row) = sound {
+                last = Some(row.id);
+            }
+            self.take(sound);
+            true
+        });
+        if whole.is_err() {
+            let _ = sqlite::sound_rows(connection, "DESC", |sound| match sound {
+                Sound::Yes(row) if last.is_some_and(|last| row.id <= last) => false,
+                sound => {
+                    self.take(sound);
+                    true
+                }
+            });
+        }
+    }
+
+    fn take(&mut self, sound: Sound<'_>) {
+        let Sound::Yes(row) = sound else {
+            self.unreadable += 1;
+            return;
+        };
+        self.newest = self.newest.max(row.id.revision());
+        let known = self.rows.get(row.key);
+        if known.is_none_or(|known| known.id < row.id) {
+            self.rows.insert(row.key.to_vec(), Kept::of(&row));
+        }
+    }
+}
