@@ -71,6 +71,14 @@ impl Target {
         Self { token: None, ..self }
     }
 
+    /// The same with the token of another user.
+    pub fn with_token(self, token: &'static str) -> Self {
+        Self {
+            token: Some(token),
+            ..self
+        }
+    }
+
     /// A new connection.
     ///
     /// # Errors
@@ -96,6 +104,29 @@ impl Target {
             token: self.token,
             sender,
         })
+    }
+
+    /// The same, which lets in no more than `window` bytes of each answer.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn connect_http2_with_window(&self, window: u32) -> Result<Http2> {
+        let stream = TokioIo::new(self.stream(&self.http2_connector).await?);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let (sender, connection) = builder.initial_stream_window_size(window).handshake(stream).await?;
+        tokio::spawn(connection);
+        Ok(Http2 {
+            token: self.token,
+            sender,
+        })
+    }
+
+    /// A connection on which the caller says what it likes.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub async fn raw(&self) -> Result<TlsStream<TcpStream>> {
+        self.stream(&self.connector).await
     }
 
     async fn stream(&self, connector: &TlsConnector) -> Result<TlsStream<TcpStream>> {

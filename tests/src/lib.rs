@@ -11,4 +11,4 @@ mod server;
 
 pub use client::{Connection, Http2, Target};
 pub use objects::{Client, MERGE};
-pub use server::{ADMIN_TOKEN, Binary, Server, root};
+pub use server::{ADMIN_TOKEN, Binary, Server, USER_TOKEN, root};

@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// The token of the user `admin` of group `system:masters`.
 pub const ADMIN_TOKEN: &str = "admintoken";
 
+/// The token of the user alice, who has the rights that somebody gives her.
+pub const USER_TOKEN: &str = "usertoken";
+
 /// The users that the traces name, in kube-apiserver's format.
 const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n";
 

@@ -116,7 +116,11 @@ async fn thousands_of_absent_owners_hold_up_nobody() {
     let mut client = Client::of(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
     let reference = |n: u32, name: &str, uid: &str| {
-        let uid = if uid.is_empty() { format!("11111111-1111-1111-1111-{n:012}") } else { uid.to_owned() };
+        let uid = if uid.is_empty() {
+            format!("11111111-1111-1111-1111-{n:012}")
+        } else {
+            uid.to_owned()
+        };
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
     };
     let absent = |name: &str| (0..4_000).map(|n| reference(n, name, "")).collect::<Vec<Value>>();
@@ -130,7 +134,10 @@ async fn thousands_of_absent_owners_hold_up_nobody() {
         .config_map("default", json!({"name": "kept", "ownerReferences": some}))
         .await;
     client
-        .config_map("default", owned_by("other", "nobody", "11111111-1111-1111-1111-111111111111", json!({})))
+        .config_map(
+            "default",
+            owned_by("other", "nobody", "11111111-1111-1111-1111-111111111111", json!({})),
+        )
         .await;
     client.until_gone(&path("other")).await;
     client.until_gone(&path("lost")).await;

@@ -129,7 +129,10 @@ async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
     let log = server.data_dir().join("store.db-wal");
     server.kill().unwrap();
     std::fs::remove_file(log).unwrap();
-    assert!(server.start_anew(&[]).is_err(), "it starts without what was acknowledged");
+    assert!(
+        server.start_anew(&[]).is_err(),
+        "it starts without what was acknowledged"
+    );
     let message = server.log_tail();
     for told in ["store.db is damaged", "were acknowledged", "--accept-data-loss"] {
         assert!(message.contains(told), "{told} is not in {message}");
@@ -139,7 +142,10 @@ async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
     let target = Target::of(&server).unwrap();
     get(&target, "kept").await;
     let again = apply(&target, "lost", "1").await;
-    assert!(resource_version(&again) > resource_version(&lost), "no revision is given away twice");
+    assert!(
+        resource_version(&again) > resource_version(&lost),
+        "no revision is given away twice"
+    );
     let server = server.restart(&[]).unwrap();
     assert_eq!(get(&Target::of(&server).unwrap(), "lost").await, again);
 }

@@ -6,6 +6,7 @@ mod cases;
 mod generate;
 mod habits;
 mod names;
+mod soak;
 mod traces;
 
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Habit {
     Traces(traces::Arguments),
     /// Replay single questions against the server and compare with the lists of those that are known to pass.
     Cases(cases::Arguments),
+    /// Use, abuse and kill a server for some minutes, and see that it lost nothing.
+    Soak(soak::Arguments),
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Habit::Generate(arguments) => generate::run(&arguments),
         Habit::Traces(arguments) => traces::run(&arguments),
         Habit::Cases(arguments) => cases::run(&arguments),
+        Habit::Soak(arguments) => soak::run(&arguments),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

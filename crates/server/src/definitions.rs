@@ -183,7 +183,10 @@ impl Follower for Definer {
             };
             let name = objects::name_of_key(entry.key());
             let before = self.defined.remove(name);
-            let now = difference.now.as_ref().and_then(|entry| self.define(entry, before.as_ref()));
+            let now = difference
+                .now
+                .as_ref()
+                .and_then(|entry| self.define(entry, before.as_ref()));
             match (now, before) {
                 (Some(resource), before) => {
                     self.defined.insert(name.into(), Arc::clone(&resource));

@@ -206,7 +206,11 @@ fn a_log_that_was_cut_or_is_gone_is_found() {
     assert!(is_refused(&files.without(LOG), &acknowledged, "no log"));
     assert!(!is_refused(&files, &acknowledged, "as it was"));
     running.checkpoint();
-    assert!(!is_refused(&running.files().without(LOG), &acknowledged, "all is in the file"));
+    assert!(!is_refused(
+        &running.files().without(LOG),
+        &acknowledged,
+        "all is in the file"
+    ));
 }
 
 #[test]
@@ -241,7 +245,10 @@ fn a_file_that_is_gone_is_found_and_told_by_name() {
     let newest = acknowledged.0;
     let gone = message(&files.without(FILE).without(LOG));
     let told = format!("writes up to revision {newest} were acknowledged");
-    assert!(gone.contains("store.db is damaged: it is empty") && gone.contains(&told), "{gone}");
+    assert!(
+        gone.contains("store.db is damaged: it is empty") && gone.contains(&told),
+        "{gone}"
+    );
     let cut = message(&files.without(LOG));
     assert!(cut.contains("store.db is damaged") || cut.contains(&told), "{cut}");
     let unknown = message(&files.without(ACKNOWLEDGED));

@@ -214,7 +214,12 @@ impl Graph {
     }
 
     /// Enters a reference at its owner; tells whether the owner is there for sure.
-    fn refer(&mut self, seen: SeenOwner, dependent: &Uid, exists: &mut dyn FnMut(&Place, &Uid) -> bool) -> (Reference, bool) {
+    fn refer(
+        &mut self,
+        seen: SeenOwner,
+        dependent: &Uid,
+        exists: &mut dyn FnMut(&Place, &Uid) -> bool,
+    ) -> (Reference, bool) {
         let owner = self.owners.entry(seen.uid.clone()).or_insert_with(|| Owner {
             place: seen.place.clone(),
             present: false,
@@ -365,7 +370,10 @@ mod tests {
     fn an_owner_that_was_never_there_is_noticed_at_once() {
         let mut graph = Graph::default();
         assert_eq!(see(&mut graph, seen("child", &["nobody"]), NONE), [check("child")]);
-        assert!(see(&mut graph, seen("child", &["nobody"]), NONE).is_empty(), "and told once");
+        assert!(
+            see(&mut graph, seen("child", &["nobody"]), NONE).is_empty(),
+            "and told once"
+        );
     }
 
     #[test]

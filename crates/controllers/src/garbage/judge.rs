@@ -121,7 +121,10 @@ impl Judge {
         let mut looks = Looks::default();
         let mut standings = Vec::with_capacity(references.len());
         for run in references.chunks(RUN) {
-            standings.extend(run.iter().map(|reference| self.standing(reference, dependent, &mut looks)));
+            standings.extend(
+                run.iter()
+                    .map(|reference| self.standing(reference, dependent, &mut looks)),
+            );
             if run.len() == RUN {
                 tokio::task::yield_now().await;
             }

@@ -1,0 +1,267 @@
+//! `cargo xtask soak`: writers, watchers, hostile clients and kills, for as long as one likes.
+//!
+//! A run is made of rounds. In each the server is used and abused for some seconds, then killed, now and then asked to end, and
+//! started again. After each restart every acknowledged write is there or was overwritten by a later one, revisions have not gone
+//! back, and each watcher, which goes on from where it was, was told of every acknowledged write, once and in order, and knows what is
+//! there. Throughout, `/livez` answers, and memory stays below a bound. Choices follow from the seed; the moments do not.
+
+mod hostile;
+mod ledger;
+mod objects;
+mod random;
+mod watchers;
+mod writers;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use conformance::{Binary, Server, Target, USER_TOKEN};
+use http::Method;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::task::{JoinHandle, JoinSet};
+
+use self::ledger::{Contents, Ledger};
+use self::objects::{COLLECTION, MARKER};
+use self::random::Random;
+use self::watchers::Watcher;
+use self::writers::Writer;
+use crate::habits::say;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// How long to go on.
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// What the choices follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The resident memory of the server that is too much, in MiB.
+    #[arg(long, default_value_t = 1024)]
+    most_memory: u64,
+    /// Use a debug build.
+    #[arg(long)]
+    debug: bool,
+}
+
+const WRITERS: u64 = 8;
+const WATCHERS: usize = 4;
+const HOSTILE: u64 = 6;
+/// How often memory and `/livez` are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long `/livez` may take, while other clients do their worst.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let binary = if arguments.debug {
+        Binary::debug()?
+    } else {
+        Binary::release()?
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut soak = Soak::begin(arguments, &binary).await?;
+        let end = Instant::now() + Duration::from_secs(60 * arguments.minutes);
+        while Instant::now() < end {
+            soak.round().await.with_context(|| soak.state())?;
+        }
+        say(&soak.state());
+        Ok(())
+    })
+}
+
+/// A run.
+struct Soak {
+    server: Server,
+    seed: u64,
+    most_memory: u64,
+    round: u64,
+    ledger: Arc<Mutex<Ledger>>,
+    watchers: Vec<Watcher>,
+    attempts: Arc<AtomicU64>,
+    seen: Seen,
+}
+
+/// The worst that was seen.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    memory: u64,
+    slowest: Duration,
+}
+
+impl Seen {
+    fn and(self, other: Self) -> Self {
+        Self {
+            memory: self.memory.max(other.memory),
+            slowest: self.slowest.max(other.slowest),
+        }
+    }
+}
+
+impl Soak {
+    async fn begin(arguments: &Arguments, binary: &Binary) -> Result<Self> {
+        let server = Server::start(binary, &[])?;
+        let mut connection = Target::of(&server)?.connect().await?;
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "soak"}});
+        for (path, object) in [
+            ("/api/v1/namespaces", namespace),
+            (
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                hostile::definition(),
+            ),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+                hostile::rights(),
+            ),
+        ] {
+            let body = objects::text(&object);
+            connection.send(Method::POST, path, "application/json", body).await?;
+        }
+        let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
+        let watchers: Result<Vec<Watcher>> = (0..WATCHERS).map(|_| Watcher::begin(&list)).collect();
+        Ok(Self {
+            server,
+            seed: arguments.seed,
+            most_memory: arguments.most_memory << 20,
+            round: 0,
+            ledger: Arc::default(),
+            watchers: watchers?,
+            attempts: Arc::default(),
+            seen: Seen::default(),
+        })
+    }
+
+    fn state(&self) -> String {
+        format!(
+            "seed {}, {} rounds: {} acknowledged writes, {} events, {} hostile attempts; at most {} MiB, /livez within {:?}",
+            self.seed,
+            self.round,
+            self.ledger.lock().total,
+            self.watchers.iter().map(|watcher| watcher.events).sum::<u64>(),
+            self.attempts.load(Ordering::Relaxed),
+            self.seen.memory >> 20,
+            self.seen.slowest,
+        )
+    }
+
+    async fn round(&mut self) -> Result<()> {
+        self.round += 1;
+        let mut random = Random::of(self.seed, self.round, 0);
+        let lasting = Duration::from_millis(3_000 + random.below(9_000));
+        let target = Target::of(&self.server)?;
+        let mut writers = self.writers(&target);
+        let watchers: Vec<_> = std::mem::take(&mut self.watchers)
+            .into_iter()
+            .map(|watcher| tokio::spawn(watcher.run(target.clone())))
+            .collect();
+        let mut hostile = self.hostile(&target);
+
+        let looked = self.look(&target, lasting, &mut writers).await;
+        let gracefully = random.below(4) == 0;
+        self.end(gracefully)?;
+        hostile.shutdown().await;
+        while let Some(written) = writers.join_next().await {
+            written??;
+        }
+        self.watchers = joined(watchers).await?;
+        self.seen = self.seen.and(looked?);
+        self.server.start_anew(&[])?;
+        self.audit().await
+    }
+
+    fn writers(&self, target: &Target) -> JoinSet<Result<()>> {
+        let mut writers = JoinSet::new();
+        for number in 0..WRITERS {
+            let writer = Writer {
+                number,
+                target: target.clone(),
+                ledger: Arc::clone(&self.ledger),
+                random: Random::of(self.seed, self.round, 100 + number),
+            };
+            writers.spawn(writer.run());
+        }
+        writers
+    }
+
+    fn hostile(&self, target: &Target) -> JoinSet<()> {
+        let mut hostile = JoinSet::new();
+        let target = target.clone().with_token(USER_TOKEN);
+        for number in 0..HOSTILE {
+            let random = Random::of(self.seed, self.round, 200 + number);
+            hostile.spawn(hostile::run(target.clone(), random, Arc::clone(&self.attempts)));
+        }
+        hostile
+    }
+
+    /// Looks after the server for some time: that it lives, answers, and stays within its memory.
+    async fn look(&mut self, target: &Target, lasting: Duration, writers: &mut JoinSet<Result<()>>) -> Result<Seen> {
+        let end = Instant::now() + lasting;
+        let mut seen = Seen::default();
+        let mut connection = target.connect().await?;
+        while Instant::now() < end {
+            ensure!(self.server.running(), "the server ended:\n{}", self.server.log_tail());
+            let begin = Instant::now();
+            let asked = connection.send(Method::GET, "/livez", "", Bytes::new());
+            tokio::time::timeout(PATIENCE, asked)
+                .await
+                .context("/livez does not answer")??;
+            seen = seen.and(Seen {
+                memory: self.server.memory()?,
+                slowest: begin.elapsed(),
+            });
+            ensure!(
+                seen.memory <= self.most_memory,
+                "the server takes {} MiB of memory",
+                seen.memory >> 20
+            );
+            if let Some(ended) = writers.try_join_next() {
+                ended??;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(seen)
+    }
+
+    fn end(&mut self, gracefully: bool) -> Result<()> {
+        if !gracefully {
+            return self.server.kill();
+        }
+        self.server.terminate();
+        let code = self.server.wait_for_end(Duration::from_secs(120))?;
+        ensure!(code == Some(0), "it ended with {code:?}:\n{}", self.server.log_tail());
+        Ok(())
+    }
+
+    /// Compares what is there after a restart with what was acknowledged and with what watchers were told.
+    async fn audit(&mut self) -> Result<()> {
+        let target = Target::of(&self.server)?;
+        let mut connection = target.connect().await?;
+        let mark = objects::config_map(MARKER, "round", self.round, 0);
+        let path = format!("{}?fieldManager=soak&force=true", objects::path(MARKER));
+        let apply = "application/apply-patch+yaml";
+        let marked = connection
+            .send(Method::PATCH, &path, apply, objects::text(&mark))
+            .await?;
+        let marker = objects::revision(&serde_json::from_slice(&marked)?).context("a marker without a revision")?;
+        let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
+        let (revision, items) = objects::list(&list)?;
+        let there: Contents = items.iter().flat_map(objects::contents).collect();
+        let written = self.ledger.lock().audit(&there, revision)?;
+        for watcher in &mut self.watchers {
+            watcher.catch_up(&target, marker).await?;
+            watcher.audit(&there, &written)?;
+        }
+        Ok(())
+    }
+}
+
+async fn joined(watchers: Vec<JoinHandle<Result<Watcher>>>) -> Result<Vec<Watcher>> {
+    let mut joined = Vec::new();
+    for watcher in watchers {
+        joined.push(watcher.await??);
+    }
+    Ok(joined)
+}

@@ -1,0 +1,187 @@
+//! Watchers that go on from where they were, across kills and restarts, and know the objects by events alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::{Bytes, BytesMut};
+use conformance::Target;
+use http::Method;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use super::ledger::Contents;
+use super::objects::{self, COLLECTION, MARKER};
+
+/// How long a watcher may take for what it has missed.
+const CATCH_UP: Duration = Duration::from_secs(60);
+
+/// A watcher and what it knows.
+pub(super) struct Watcher {
+    /// The objects, by name.
+    objects: BTreeMap<String, Contents>,
+    /// The revision up to which events were seen.
+    last: u64,
+    /// The events since the last audit, by revision and object.
+    seen: BTreeSet<(u64, String)>,
+    pub(super) events: u64,
+}
+
+impl Watcher {
+    /// One that knows what is there.
+    pub(super) fn begin(list: &[u8]) -> Result<Self> {
+        let (last, items) = objects::list(list)?;
+        let named = items
+            .iter()
+            .map(|object| (objects::name(object).to_owned(), objects::contents(object)));
+        Ok(Self {
+            objects: named.collect(),
+            last,
+            seen: BTreeSet::new(),
+            events: 0,
+        })
+    }
+
+    /// Follows until the stream ends, as it does with the server.
+    pub(super) async fn run(mut self, target: Target) -> Result<Self> {
+        // Where the server is gone before anything was seen, the next round goes on from the same revision.
+        if let Ok(stream) = self.open(&target).await {
+            self.follow(stream, u64::MAX).await?;
+        }
+        Ok(self)
+    }
+
+    /// Follows until everything up to `revision` was seen.
+    pub(super) async fn catch_up(&mut self, target: &Target, revision: u64) -> Result<()> {
+        let follow = async {
+            while self.last < revision {
+                let stream = self.open(target).await?;
+                self.follow(stream, revision).await?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(CATCH_UP, follow).await {
+            Ok(outcome) => outcome,
+            Err(_) => bail!("a watcher has not seen revision {revision}"),
+        }
+    }
+
+    async fn open(&self, target: &Target) -> Result<Incoming> {
+        let url = format!(
+            "{COLLECTION}?watch=true&allowWatchBookmarks=true&resourceVersion={}",
+            self.last
+        );
+        let mut connection = target.connect().await?;
+        let answer = connection.open(Method::GET, &url, "", Bytes::new()).await?;
+        ensure!(
+            answer.status().is_success(),
+            "a watch from {}: {}",
+            self.last,
+            answer.status()
+        );
+        Ok(answer.into_body())
+    }
+
+    /// Takes events until `revision` was seen or the stream ends. What was cut off is sent again on the next stream.
+    async fn follow(&mut self, mut stream: Incoming, revision: u64) -> Result<()> {
+        let mut buffer = BytesMut::new();
+        while let Some(Ok(frame)) = stream.frame().await {
+            buffer.extend_from_slice(&frame.into_data().unwrap_or_default());
+            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line = buffer.split_to(end + 1);
+                self.take(&serde_json::from_slice(&line).context("an event")?)?;
+            }
+            if self.last >= revision {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: &Value) -> Result<()> {
+        let sort = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        let object = event.get("object").context("an event without an object")?;
+        ensure!(sort != "ERROR", "a watch from {} ended: {object}", self.last);
+        let revision = objects::revision(object).context("an event without a revision")?;
+        if sort == "BOOKMARK" {
+            ensure!(revision >= self.last, "a bookmark at {revision} after {}", self.last);
+            self.last = revision;
+            return Ok(());
+        }
+        ensure!(revision > self.last, "an event at {revision} after {}", self.last);
+        self.last = revision;
+        self.events += 1;
+        let name = objects::name(object);
+        if name == MARKER {
+            return Ok(());
+        }
+        self.seen.insert((revision, name.to_owned()));
+        let there = self.objects.contains_key(name);
+        match sort {
+            "ADDED" => ensure!(!there, "{name} was added at {revision} a second time"),
+            "MODIFIED" | "DELETED" => ensure!(there, "{name} came to be unseen before {revision}"),
+            other => bail!("an event of the sort {other:?}"),
+        }
+        if sort == "DELETED" {
+            self.objects.remove(name);
+        } else {
+            self.objects.insert(name.to_owned(), objects::contents(object));
+        }
+        Ok(())
+    }
+
+    /// Whether it saw all that was acknowledged, and knows what is there.
+    pub(super) fn audit(&mut self, there: &Contents, written: &BTreeSet<(u64, String)>) -> Result<()> {
+        let missed = written.difference(&self.seen).next();
+        ensure!(missed.is_none(), "a watcher was never told of {missed:?}");
+        let known: Contents = self
+            .objects
+            .values()
+            .flatten()
+            .map(|(key, value)| (key.clone(), *value))
+            .collect();
+        let differs = known.iter().find(|(key, value)| there.get(*key) != Some(value));
+        ensure!(
+            known == *there,
+            "the events of a watcher lead to other objects than those there: {differs:?}, {} and {}",
+            known.len(),
+            there.len()
+        );
+        self.seen.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn watcher() -> Watcher {
+        let list = json!({"metadata": {"resourceVersion": "5"}, "items": []});
+        Watcher::begin(list.to_string().as_bytes()).unwrap()
+    }
+
+    fn event(sort: &str, name: &str, revision: u64, value: u64) -> Value {
+        let metadata = json!({"name": name, "resourceVersion": revision.to_string()});
+        json!({"type": sort, "object": {"metadata": metadata, "data": {"w-1": value.to_string()}}})
+    }
+
+    #[test]
+    fn events_out_of_order_and_gaps_are_found() {
+        let mut watcher = watcher();
+        watcher.take(&event("ADDED", "a", 6, 1)).unwrap();
+        assert!(watcher.take(&event("MODIFIED", "a", 6, 2)).is_err(), "twice");
+        assert!(watcher.take(&event("MODIFIED", "b", 7, 2)).is_err(), "never added");
+        assert!(watcher.take(&event("ADDED", "a", 8, 2)).is_err(), "added twice");
+        let there: Contents = [("a/w-1".to_owned(), 1)].into();
+        let written = |revision| BTreeSet::from([(revision, "a".to_owned())]);
+        assert!(watcher.audit(&there, &written(7)).is_err(), "missed");
+        watcher.audit(&there, &written(6)).unwrap();
+        let other: Contents = [("a/w-1".to_owned(), 2)].into();
+        assert!(watcher.audit(&other, &BTreeSet::new()).is_err());
+    }
+}

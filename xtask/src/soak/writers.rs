@@ -1,0 +1,194 @@
+//! Writers: several managers that create, apply, update, patch and delete, each by itself and some objects together.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use conformance::{Connection, Target};
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::ledger::Ledger;
+use super::objects::{self, COLLECTION, config_map, key, member, path, text};
+use super::random::Random;
+
+const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
+const JSON: &str = "application/json";
+
+/// Objects that each writer has to itself.
+const OWN: u64 = 12;
+/// Objects that all write.
+const SHARED: u64 = 3;
+
+pub(super) struct Writer {
+    pub(super) number: u64,
+    pub(super) target: Target,
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) random: Random,
+}
+
+/// A write that was chosen.
+struct Write {
+    object: String,
+    method: Method,
+    path: String,
+    media_type: &'static str,
+    body: Value,
+    /// What the writer's member holds afterwards.
+    state: Option<u64>,
+}
+
+impl Writer {
+    /// Writes until the connection breaks, which it does when the server is killed. An answer that should not be is an error.
+    pub(super) async fn run(mut self) -> Result<()> {
+        let Ok(mut connection) = self.target.connect().await else {
+            return Ok(());
+        };
+        loop {
+            let write = self.choose();
+            if !self.write(&mut connection, write).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn choose(&mut self) -> Write {
+        if self.random.below(4) == 0 {
+            let object = format!("shared-{}", self.random.below(SHARED));
+            return if self.random.below(2) == 0 {
+                self.apply(object)
+            } else {
+                self.merge_patch(object)
+            };
+        }
+        let object = format!("own-{}-{}", self.number, self.random.below(OWN));
+        let there = self.ledger.lock().state(&key(&object, &member(self.number))).is_some();
+        match (there, self.random.below(8)) {
+            (true, 0) => self.delete(object),
+            (true, 1 | 2) => self.update(object),
+            (true, 3 | 4) => self.merge_patch(object),
+            (false, 0..=3) => self.create(object),
+            _ => self.apply(object),
+        }
+    }
+
+    fn padding(&mut self) -> usize {
+        let sizes = [0, 40, 700, 4_000, 20_000];
+        self.random.one_of(&sizes).copied().unwrap_or_default()
+    }
+
+    fn object(&mut self, object: &str) -> (Value, Option<u64>) {
+        let (value, padding) = (self.random.below(1 << 40), self.padding());
+        (config_map(object, &member(self.number), value, padding), Some(value))
+    }
+
+    fn create(&mut self, object: String) -> Write {
+        let (body, state) = self.object(&object);
+        let (method, path, media_type) = (Method::POST, COLLECTION.to_owned(), JSON);
+        Write {
+            object,
+            method,
+            path,
+            media_type,
+            body,
+            state,
+        }
+    }
+
+    fn update(&mut self, object: String) -> Write {
+        let (body, state) = self.object(&object);
+        let (method, path, media_type) = (Method::PUT, path(&object), JSON);
+        Write {
+            object,
+            method,
+            path,
+            media_type,
+            body,
+            state,
+        }
+    }
+
+    fn apply(&mut self, object: String) -> Write {
+        let (body, state) = self.object(&object);
+        let path = format!("{}?fieldManager=writer-{}&force=true", path(&object), self.number);
+        let (method, media_type) = (Method::PATCH, APPLY);
+        Write {
+            object,
+            method,
+            path,
+            media_type,
+            body,
+            state,
+        }
+    }
+
+    /// A patch of an object that may not be there any more, or not yet: then it is refused.
+    fn merge_patch(&mut self, object: String) -> Write {
+        let value = self.random.below(1 << 40);
+        let body = json!({"data": {member(self.number): value.to_string()}});
+        let (method, path, media_type) = (Method::PATCH, path(&object), MERGE);
+        Write {
+            object,
+            method,
+            path,
+            media_type,
+            body,
+            state: Some(value),
+        }
+    }
+
+    fn delete(&mut self, object: String) -> Write {
+        let (method, path, media_type) = (Method::DELETE, path(&object), JSON);
+        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        Write {
+            object,
+            method,
+            path,
+            media_type,
+            body,
+            state: None,
+        }
+    }
+
+    /// Sends a write and enters it; whether the connection lives.
+    async fn write(&mut self, connection: &mut Connection, write: Write) -> Result<bool> {
+        let key = key(&write.object, &member(self.number));
+        self.ledger.lock().attempt(&key, write.state);
+        let (method, body) = (write.method.clone(), text(&write.body));
+        let Ok((status, answer)) = connection.ask(method, &write.path, write.media_type, body).await else {
+            return Ok(false);
+        };
+        if status.is_success() {
+            let answer: Value = serde_json::from_slice(&answer).context("the answer to a write")?;
+            let revision = objects::revision(&answer);
+            self.ledger.lock().acknowledged(&key, &write.object, revision);
+            return Ok(true);
+        }
+        self.refused(&key, &write, status, &answer)
+    }
+
+    /// Some writes may be refused: those of a server that ends or has no room, and patches of what is not there. Whether
+    /// the writer may go on.
+    fn refused(&self, key: &str, write: &Write, status: StatusCode, answer: &[u8]) -> Result<bool> {
+        let known = match status {
+            StatusCode::TOO_MANY_REQUESTS => true,
+            StatusCode::NOT_FOUND => write.media_type == MERGE,
+            _ => false,
+        };
+        if known {
+            self.ledger.lock().refused(key);
+            return Ok(true);
+        }
+        // Where the server cannot say what became of it, it may be there or not, and nothing more is sent in this round.
+        if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT {
+            return Ok(false);
+        }
+        bail!(
+            "{} {}: {status}: {}",
+            write.method,
+            write.path,
+            String::from_utf8_lossy(answer)
+        );
+    }
+}
