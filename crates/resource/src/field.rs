@@ -152,6 +152,11 @@ impl<'v, 'p> Field<'v, 'p> {
         FieldError::invalid(&self.path(), self.value.cloned().unwrap_or_default(), detail)
     }
 
+    /// That the number here is wrong; `0` is shown where it is missing.
+    pub fn invalid_number(&self, detail: impl Into<String>) -> FieldError {
+        FieldError::invalid(&self.path(), self.number().unwrap_or_default(), detail)
+    }
+
     /// That the text here is wrong; `""` is shown where it is missing.
     pub fn invalid_text(&self, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(&self.path(), self.text(), detail)
@@ -167,9 +172,9 @@ impl<'v, 'p> Field<'v, 'p> {
         FieldError::not_supported(&self.path(), self.text(), supported)
     }
 
-    /// That what stands here stood in the list before.
+    /// That what stands here stood in the list before; `""` is shown where it is missing.
     pub fn duplicate(&self) -> FieldError {
-        FieldError::duplicate(&self.path(), self.value.cloned().unwrap_or_default())
+        FieldError::duplicate(&self.path(), self.value_or_empty_text())
     }
 
     /// That the field may not be set or changed.
@@ -177,9 +182,13 @@ impl<'v, 'p> Field<'v, 'p> {
         FieldError::forbidden(&self.path(), detail)
     }
 
-    /// That what the field names is not there.
+    /// That what the field names is not there; `""` is shown where it is missing.
     pub fn not_found(&self) -> FieldError {
-        FieldError::not_found(&self.path(), self.value.cloned().unwrap_or_default())
+        FieldError::not_found(&self.path(), self.value_or_empty_text())
+    }
+
+    fn value_or_empty_text(&self) -> Value {
+        self.value.cloned().unwrap_or_else(|| "".into())
     }
 
     /// That the text here is longer than `max` bytes.
@@ -234,5 +243,7 @@ mod tests {
         assert_eq!((below.text(), below.number(), below.items().count()), ("", None, 0));
         assert_eq!(below.invalid("x").to_string(), "a.b: Invalid value: null: x");
         assert_eq!(below.invalid_text("x").to_string(), "a.b: Invalid value: \"\": x");
+        assert_eq!(below.invalid_number("x").to_string(), "a.b: Invalid value: 0: x");
+        assert_eq!(below.duplicate().to_string(), "a.b: Duplicate value: \"\"");
     }
 }

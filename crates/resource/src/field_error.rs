@@ -195,6 +195,23 @@ impl FieldError {
         }
     }
 
+    /// The check itself failed; `detail` says how.
+    pub fn internal(field: &FieldPath, detail: impl Into<String>) -> Self {
+        Self {
+            kind: FieldErrorKind::Internal,
+            field: field.clone(),
+            value: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// The same error with a text behind it.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
     /// The `reason` of this error as a cause of a `Status`.
     pub fn reason(&self) -> &'static str {
         self.kind.texts().0

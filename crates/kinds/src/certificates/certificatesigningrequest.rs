@@ -181,7 +181,7 @@ fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
     if signer.text() == LEGACY_SIGNER {
         errors.push(signer.invalid("the legacy signerName is not allowed via this API version"));
     } else {
-        validate_signer(&signer, errors);
+        validate_signer_name(&signer, errors);
     }
     let life = spec.child("expirationSeconds");
     if life.number().is_some_and(|seconds| seconds < SHORTEST) {
@@ -196,7 +196,8 @@ fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_signer(signer: &Field<'_, '_>, errors: &mut Errors) {
+/// `ValidateSignerName`
+pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) {
     let name = signer.text();
     if name.is_empty() {
         errors.push(signer.required(""));

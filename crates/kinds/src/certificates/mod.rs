@@ -3,6 +3,8 @@
 mod certificatesigningrequest;
 mod pem;
 
+pub(crate) use certificatesigningrequest::validate_signer_name;
+
 use std::sync::Arc;
 
 use holdfast_resource::Strategy;

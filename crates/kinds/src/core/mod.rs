@@ -18,6 +18,7 @@ mod secret;
 mod service;
 mod serviceaccount;
 mod token_request;
+pub(crate) mod volume_sources;
 
 use std::sync::Arc;
 

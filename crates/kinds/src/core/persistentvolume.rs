@@ -5,16 +5,17 @@ use holdfast_resource::{Field, FieldError, FieldPath, Refusal, Strategy, WriteCo
 use holdfast_value::Value;
 
 use super::persistentvolumeclaim::validate_access_modes;
-use super::pod_spec::{validate_host_path, validate_nfs, validate_node_selector};
+use super::pod_spec::{node_selector_warnings, validate_node_selector};
+use super::volume_sources::{self as sources, Source, named_source, source, validate_one_source};
 use crate::defaults::is_zero;
 use crate::time::time_text;
 use crate::validation::resources::{fractional_bytes, quantity};
-use crate::validation::{Errors, one_of, optional_text, report, required_text, same};
+use crate::validation::{Errors, one_of, optional_text, report, same, set_one_of};
 
 /// What only PersistentVolumes do.
 pub(crate) struct PersistentVolume;
 
-/// What a volume may be made of.
+/// What a volume may be made of, in the order in which the reference looks at it.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -40,6 +41,32 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 
+/// The sources with their checks; that of `iscsi` needs the name of the volume and stands apart.
+const CHECKS: [Source; 22] = [
+    source("hostPath", sources::host_path),
+    named_source("gcePersistentDisk", "gcePersistentDisk", "persistentDisk", sources::gce_disk),
+    source("awsElasticBlockStore", sources::aws_disk),
+    source("glusterfs", sources::persistent_glusterfs),
+    source("flocker", sources::flocker),
+    source("nfs", sources::nfs),
+    source("rbd", sources::rbd),
+    source("quobyte", sources::quobyte),
+    named_source("cephfs", "cephFS", "cephfs", sources::cephfs),
+    source("iscsi", |_, _| {}),
+    source("cinder", sources::persistent_cinder),
+    source("fc", sources::fibre_channel),
+    source("flexVolume", sources::flex_volume),
+    source("azureFile", sources::persistent_azure_file),
+    source("vsphereVolume", sources::vsphere),
+    source("photonPersistentDisk", sources::photon),
+    source("portworxVolume", sources::portworx),
+    source("azureDisk", sources::azure_disk),
+    source("scaleIO", sources::scale_io),
+    source("local", sources::local),
+    source("storageos", sources::persistent_storage_os),
+    source("csi", sources::persistent_csi),
+];
+
 impl Strategy for PersistentVolume {
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let mut status = Value::empty_map();
@@ -62,7 +89,10 @@ impl Strategy for PersistentVolume {
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        validate_volume(&Field::root(object).child("spec"), &mut errors);
+        let root = Field::root(object);
+        let name = root.child("metadata").child("name").text();
+        validate_volume(&root.child("spec"), name, &mut errors);
+        validate_mount_options(&root, &mut errors);
         errors
     }
 
@@ -93,25 +123,66 @@ impl Strategy for PersistentVolume {
         errors
     }
 
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if context.subresource.is_none() && !old.is_some_and(|old| same(object.get("spec"), old.get("spec"))) {
-            let root = Field::root(object);
-            let spec = root.child("spec");
-            if spec.child("persistentVolumeReclaimPolicy").text() == "Recycle" {
-                warnings.push(
-                    "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended \
-                     approach is to use dynamic provisioning."
-                        .to_owned(),
-                );
-            }
-            fractional_bytes(&spec.child("capacity"), &mut warnings);
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        if context.subresource.is_some() {
+            return Vec::new();
         }
-        warnings
+        volume_warnings(&Field::root(object))
     }
 }
 
-fn validate_volume(spec: &Field<'_, '_>, errors: &mut Errors) {
+/// `GetWarningsForPersistentVolume`
+fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
+    const ANNOTATIONS: [(&str, &str); 2] = [
+        (
+            "volume.beta.kubernetes.io/storage-class",
+            "deprecated since v1.8; use \"storageClassName\" attribute instead",
+        ),
+        (
+            MOUNT_OPTIONS,
+            "deprecated since v1.31; use \"mountOptions\" attribute instead",
+        ),
+    ];
+    const REMOVED: [(&str, &str, &str); 6] = [
+        ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+        (
+            "photonPersistentDisk",
+            "photonPersistentDisk",
+            "deprecated in v1.11, non-functional in v1.16+",
+        ),
+        ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+        ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+        ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+        ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    ];
+    let mut warnings = Vec::new();
+    let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
+    let annotations = metadata.child("annotations");
+    for (name, text) in ANNOTATIONS {
+        let annotation = annotations.entry(name);
+        if annotation.is_set() {
+            warnings.push(format!("{}: {text}", annotation.path()));
+        }
+    }
+    if spec.child("persistentVolumeReclaimPolicy").text() == "Recycle" {
+        warnings.push(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach \
+             is to use dynamic provisioning."
+                .to_owned(),
+        );
+    }
+    let affinity = spec.child("nodeAffinity");
+    node_selector_warnings(&affinity.child("required"), &mut warnings);
+    for (source, shown, text) in REMOVED {
+        if spec.child(source).is_set() {
+            warnings.push(format!("spec.{shown}: {text}"));
+        }
+    }
+    fractional_bytes(&spec.child("capacity"), &mut warnings);
+    warnings
+}
+
+fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     let modes = spec.child("accessModes");
     if modes.is_empty() {
         errors.push(modes.required(""));
@@ -158,18 +229,19 @@ fn validate_volume(spec: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(required.required("must specify required node constraints"));
         }
     }
-    validate_sources(spec, errors);
-    if spec.child("hostPath").child("path").text() == "/" && reclaim.text() == "Recycle" {
+    validate_sources(spec, name, errors);
+    if is_root(spec.child("hostPath").child("path").text()) && reclaim.text() == "Recycle" {
         errors.push(reclaim.forbidden("may not be 'recycle' for a hostPath mount of '/'"));
     }
     optional_text(&spec.child("storageClassName"), dns_subdomain, errors);
-    let mode = spec.child("volumeMode");
-    if mode.is_set() {
-        one_of(&mode, &["Block", "Filesystem"], errors);
-    }
+    set_one_of(&spec.child("volumeMode"), &["Block", "Filesystem"], errors);
     let class = spec.child("volumeAttributesClassName");
     if class.is_set() {
-        report(&class, dns_subdomain(class.text()), errors);
+        if class.text().is_empty() {
+            errors.push(class.required("an empty string is disallowed"));
+        } else {
+            report(&class, dns_subdomain(class.text()), errors);
+        }
         if !spec.child("csi").is_set() {
             errors.push(
                 spec.child("csi")
@@ -179,50 +251,64 @@ fn validate_volume(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_sources(spec: &Field<'_, '_>, errors: &mut Errors) {
-    let mut found = false;
-    for name in SOURCES {
-        let source = spec.child(name);
-        if !source.is_set() {
-            continue;
+fn validate_sources(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
+    match validate_one_source(spec, &CHECKS, errors) {
+        Some("iscsi") => sources::persistent_iscsi(&spec.child("iscsi"), name, errors),
+        Some("local") if spec.child("nodeAffinity").child("required").child("nodeSelectorTerms").is_empty() => {
+            let affinity = spec.child("nodeAffinity");
+            errors.push(affinity.required("Local volume requires node affinity"));
         }
-        if found {
-            errors.push(source.forbidden("may not specify more than 1 volume type"));
-            continue;
-        }
-        found = true;
-        match name {
-            "hostPath" => validate_host_path(&source, errors),
-            "nfs" => validate_nfs(&source, errors),
-            "local" => {
-                let path = source.child("path");
-                if path.text().is_empty() {
-                    errors.push(path.required(""));
-                }
-                crate::validation::paths::no_back_steps(&path, errors);
-                if !spec.child("nodeAffinity").is_set() {
-                    errors.push(
-                        spec.child("nodeAffinity")
-                            .required("Local volume requires node affinity"),
-                    );
-                }
-            }
-            "csi" => {
-                required_text(
-                    &source.child("driver"),
-                    |name| dns_subdomain(&name.to_lowercase()),
-                    errors,
-                );
-                let handle = source.child("volumeHandle");
-                if handle.text().is_empty() {
-                    errors.push(handle.required(""));
-                }
-            }
-            _ => {}
+        _ => {}
+    }
+}
+
+/// Whether a path leads to `/` when its dots are taken away.
+fn is_root(path: &str) -> bool {
+    let mut depth = 0usize;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.saturating_sub(1),
+            _ => depth += 1,
         }
     }
-    if !found {
-        errors.push(spec.required("must specify a volume type"));
+    path.starts_with('/') && depth == 0
+}
+
+/// The annotation that a list of mount options had before there was a field.
+const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+
+/// What can be mounted with options.
+const TAKES_OPTIONS: [&str; 14] = [
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "rbd",
+    "quobyte",
+    "iscsi",
+    "cinder",
+    "cephfs",
+    "azureFile",
+    "vsphereVolume",
+    "azureDisk",
+    "nfs",
+    "storageos",
+    "csi",
+];
+
+/// `ValidatePersistentVolume` of the volume plugins: mount options only where something mounts with options.
+fn validate_mount_options(volume: &Field<'_, '_>, errors: &mut Errors) {
+    let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
+    let annotations = metadata.child("annotations");
+    let annotation = annotations.entry(MOUNT_OPTIONS);
+    let takes = TAKES_OPTIONS.iter().any(|source| spec.child(source).is_set());
+    if !annotation.text().is_empty() && !takes {
+        // The annotation is shown as if it were a field.
+        let place = metadata.path().child("annotations").child(MOUNT_OPTIONS);
+        errors.push(FieldError::forbidden(
+            &place,
+            "may not specify mount options for this volume type",
+        ));
     }
 }
 

@@ -9,27 +9,119 @@ use super::Errors;
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_BLOCK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// Reports what is no IP address.
+/// Reports what is no IP address, is written with leading zeros, or is an IPv4 address dressed as IPv6.
 pub(crate) fn address(field: &Field<'_, '_>, errors: &mut Errors) {
-    if field.text().parse::<IpAddr>().is_err() {
+    let text = field.text();
+    if lenient_address(text).is_none() {
         errors.push(field.invalid_text(NOT_AN_ADDRESS));
+    } else {
+        match text.parse::<IpAddr>() {
+            Err(_) => errors.push(field.invalid_text("must not have leading 0s")),
+            Ok(strict) if is_mapped(strict) => {
+                errors.push(field.invalid_text("must not be an IPv4-mapped IPv6 address"));
+            }
+            Ok(_) => {}
+        }
     }
 }
 
-/// Reports what is no block of IP addresses.
+/// Reports what is no block of IP addresses, is written with leading zeros, or has bits beyond its prefix.
 pub(crate) fn block(field: &Field<'_, '_>, errors: &mut Errors) {
-    match Block::read(field.text()) {
-        None => errors.push(field.invalid_text(NOT_A_BLOCK)),
-        Some(block) if !block.is_canonical() => {
-            errors.push(field.invalid_text("must not have bits set beyond the prefix length"));
+    block_text(field, field.text(), errors);
+}
+
+/// Reports the block of IP addresses `text` at `field`.
+pub(crate) fn block_text(field: &Field<'_, '_>, text: &str, errors: &mut Errors) {
+    let fault = match (lenient_block(text), Block::read(text)) {
+        (None, _) => NOT_A_BLOCK,
+        (Some(_), None) => "must not have leading 0s in IP or prefix length",
+        (Some(_), Some(block)) if is_mapped(block.address) => "must not have an IPv4-mapped IPv6 address",
+        (Some(_), Some(block)) if !block.is_canonical() => "must not have bits set beyond the prefix length",
+        (Some(_), Some(_)) => return,
+    };
+    errors.push(field.invalid_as(text, fault));
+}
+
+/// An IP address as older versions read it: numbers may have leading zeros.
+pub(crate) fn lenient_address(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| {
+        let digits = |part: &str| match part.trim_start_matches('0') {
+            "" if !part.is_empty() => "0".to_owned(),
+            rest => rest.to_owned(),
+        };
+        let (head, tail) = text.rsplit_once(':').unwrap_or(("", text));
+        let tail = tail.split('.').map(digits).collect::<Vec<_>>().join(".");
+        let text = if head.is_empty() && !text.contains(':') {
+            tail
+        } else {
+            let head: Vec<String> = head.split(':').map(digits).collect();
+            format!("{}:{tail}", head.join(":"))
+        };
+        text.parse().ok()
+    })
+}
+
+/// A block of IP addresses as older versions read it: numbers may have leading zeros.
+fn lenient_block(text: &str) -> Option<Block> {
+    let (address, prefix) = text.split_once('/')?;
+    let number = prefix.trim_start_matches('0');
+    let number = if number.is_empty() && !prefix.is_empty() { "0" } else { number };
+    Block::read(&format!("{}/{number}", lenient_address(address)?))
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
+}
+
+/// What is to be said of an IP address that is not written in the one way that all programs read alike.
+pub(crate) fn address_warning(field: &Field<'_, '_>) -> Option<String> {
+    let text = field.text();
+    let lenient = lenient_address(text)?;
+    let place = field.path();
+    match text.parse::<IpAddr>() {
+        Ok(strict) if !is_mapped(strict) => {
+            let canonical = strict.to_string();
+            (canonical != text).then(|| {
+                format!("{place}: IPv6 address {text:?} should be in RFC 5952 canonical format ({canonical:?})")
+            })
         }
-        Some(_) => {}
+        _ => {
+            let canonical = lenient.to_canonical().to_string();
+            Some(format!("{place}: non-standard IP address {text:?} is invalid: use {canonical:?}"))
+        }
+    }
+}
+
+/// What is to be said of a block of IP addresses that is not written in the one way that all programs read alike.
+#[allow(dead_code)]
+pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
+    let text = field.text();
+    let lenient = lenient_block(text)?;
+    let place = field.path();
+    if !lenient.is_canonical() {
+        let masked = Block {
+            address: lenient.nth(0),
+            ..lenient
+        };
+        let single = Block {
+            prefix: bits(lenient.address),
+            ..lenient
+        };
+        return Some(format!(
+            "{place}: CIDR value {text:?} is ambiguous in this context (should be \"{masked}\" or \"{single}\"?)"
+        ));
+    }
+    match Block::read(text) {
+        Some(strict) if !is_mapped(strict.address) => (strict.to_string() != text).then(|| {
+            format!("{place}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format (\"{strict}\")")
+        }),
+        _ => Some(format!("{place}: non-standard CIDR value {text:?} is invalid: use \"{lenient}\"")),
     }
 }
 
 /// Reports an IP address that no endpoint of a service can have.
 pub(crate) fn endpoint_address(field: &Field<'_, '_>, errors: &mut Errors) {
-    let Ok(address) = field.text().parse::<IpAddr>() else {
+    let Some(address) = lenient_address(field.text()) else {
         errors.push(field.invalid_text(NOT_AN_ADDRESS));
         return;
     };
@@ -157,6 +249,46 @@ fn number(address: IpAddr) -> u128 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    fn errors_of(check: fn(&Field<'_, '_>, &mut Errors), text: &str) -> Vec<String> {
+        let mut errors = Errors::new();
+        check(&Field::placed(Some(&text.into()), "a"), &mut errors);
+        errors.into_iter().map(|error| error.detail).collect()
+    }
+
+    #[test]
+    fn addresses_have_no_leading_zeros_and_are_no_disguised_ipv4() {
+        assert!(errors_of(address, "10.1.2.3").is_empty() && errors_of(address, "2001:DB8::1").is_empty());
+        assert_eq!(errors_of(address, "010.1.2.3"), ["must not have leading 0s"]);
+        assert_eq!(errors_of(address, "::ffff:010.1.2.3"), ["must not have leading 0s"]);
+        assert_eq!(errors_of(address, "::ffff:1.2.3.4"), ["must not be an IPv4-mapped IPv6 address"]);
+        assert_eq!(errors_of(address, "1.2.3"), [NOT_AN_ADDRESS]);
+        assert_eq!(errors_of(address, ""), [NOT_AN_ADDRESS]);
+        for zeros in ["010.0.0.0/8", "10.0.0.0/08"] {
+            assert_eq!(errors_of(block, zeros), ["must not have leading 0s in IP or prefix length"], "{zeros}");
+        }
+        assert_eq!(errors_of(block, "10.0.0.1/8"), ["must not have bits set beyond the prefix length"]);
+        assert_eq!(errors_of(block, "10.0.0.0"), [NOT_A_BLOCK]);
+    }
+
+    #[test]
+    fn what_programs_read_differently_is_warned_of() {
+        let warning = |text: &str| address_warning(&Field::placed(Some(&text.into()), "a"));
+        assert_eq!(warning("10.1.2.3"), None);
+        assert_eq!(
+            warning("010.1.2.3").unwrap(),
+            r#"a: non-standard IP address "010.1.2.3" is invalid: use "10.1.2.3""#
+        );
+        assert_eq!(
+            warning("2001:DB8::1").unwrap(),
+            r#"a: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")"#
+        );
+        let block = |text: &str| block_warning(&Field::placed(Some(&text.into()), "a"));
+        assert_eq!(
+            block("10.0.0.1/8").unwrap(),
+            r#"a: CIDR value "10.0.0.1/8" is ambiguous in this context (should be "10.0.0.0/8" or "10.0.0.1/32"?)"#
+        );
+    }
 
     #[test]
     fn a_block_holds_the_addresses_of_its_prefix() {

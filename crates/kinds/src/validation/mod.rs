@@ -34,6 +34,16 @@ pub(crate) fn optional_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults
     }
 }
 
+/// Reports each of `fields` that holds no text and nothing else.
+pub(crate) fn required_fields(parent: &Field<'_, '_>, fields: &[&str], errors: &mut Errors) {
+    for field in fields {
+        let field = parent.child(field);
+        if field.text().is_empty() && field.is_empty() {
+            errors.push(field.required(""));
+        }
+    }
+}
+
 /// Reports a text that is missing or none of `supported`.
 pub(crate) fn one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
     match field.text() {
@@ -50,10 +60,25 @@ pub(crate) fn optional_one_of(field: &Field<'_, '_>, supported: &[&str], errors:
     }
 }
 
+/// Reports a text that is none of `supported`; the field is a pointer in the reference, so that none is well and an empty
+/// one is not.
+pub(crate) fn set_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
+    if field.is_set() && !supported.contains(&field.text()) {
+        errors.push(field.not_supported(supported));
+    }
+}
+
 /// Reports a field that differs from what it was.
 pub(crate) fn immutable(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if !same(new.value(), old.value()) {
         errors.push(new.invalid("field is immutable"));
+    }
+}
+
+/// Reports a text that differs from what it was; `""` is shown where there is none.
+pub(crate) fn immutable_text(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    if new.text() != old.text() {
+        errors.push(new.invalid_text("field is immutable"));
     }
 }
 

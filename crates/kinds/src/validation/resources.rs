@@ -1,10 +1,13 @@
 //! Amounts of resources: which names they may have and which quantities make sense.
 
-use holdfast_resource::Field;
+use std::collections::{BTreeSet, HashSet};
+
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::schema::quantity::Quantity;
+use holdfast_resource::{Field, FieldError};
 
 use super::Errors;
+use crate::pod_resources::of_containers;
 
 /// Names that resource lists may use without a domain.
 const STANDARD: [&str; 20] = [
@@ -117,45 +120,178 @@ pub(crate) fn validate_amount(name: &str, amount: &Field<'_, '_>, errors: &mut E
     if quantity.is_negative() {
         errors.push(amount.invalid("must be greater than or equal to 0"));
     }
-    if (WHOLE.contains(&name) || is_extended(name)) && !quantity.is_whole() {
+    if (WHOLE.contains(&name) || is_extended(name)) && !quantity.is_countable() {
         errors.push(amount.invalid("must be an integer"));
     }
 }
 
-/// Checks what a container may take and asks for.
-pub(crate) fn validate_container_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
+/// The names of the claims that a Pod has, which its containers may use.
+#[derive(Default)]
+pub(crate) struct ClaimNames<'v>(BTreeSet<&'v str>);
+
+impl<'v> ClaimNames<'v> {
+    /// Reads the names of `spec.resourceClaims`.
+    pub(crate) fn of(claims: &Field<'v, '_>) -> Self {
+        let names = claims.slice().iter().filter_map(|claim| claim.str_at(&["name"]));
+        Self(names.filter(|name| !name.is_empty()).collect())
+    }
+
+    /// `validateResourceClaimNames`
+    fn validate(&self, claims: &Field<'_, '_>, errors: &mut Errors) {
+        let mut seen = HashSet::new();
+        for claim in claims.items() {
+            let name = claim.child("name").text();
+            if name.is_empty() {
+                errors.push(claim.required(""));
+                continue;
+            }
+            if !seen.insert(name) {
+                errors.push(FieldError::duplicate(&claim.path(), name));
+            }
+            if !self.0.contains(name) {
+                let known: Vec<&str> = self.0.iter().copied().collect();
+                let known = match known.as_slice() {
+                    [] => " which is empty".to_owned(),
+                    names => format!(": {}", names.join(", ")),
+                };
+                let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
+                errors.push(FieldError::not_found(&claim.path(), name).with_detail(detail));
+            }
+        }
+    }
+}
+
+/// `ValidateContainerResourceRequirements`
+pub(crate) fn validate_container_resources(resources: &Field<'_, '_>, claims: &ClaimNames<'_>, errors: &mut Errors) {
+    validate_requirements(resources, validate_container_name, errors);
+    claims.validate(&resources.child("claims"), errors);
+}
+
+/// `validateResourceRequirements`: the amounts of a container, or of a Pod as a whole.
+fn validate_requirements(
+    resources: &Field<'_, '_>,
+    check_name: fn(&str, &Field<'_, '_>, &mut Errors),
+    errors: &mut Errors,
+) {
     let (limits, requests) = (resources.child("limits"), resources.child("requests"));
     let (mut basic, mut huge) = (false, false);
     for (name, limit) in limits.entries() {
-        validate_container_name(name, &limit, errors);
+        check_name(name, &limit, errors);
         validate_amount(name, &limit, errors);
+        validate_pages(name, &limit, errors);
         huge |= is_hugepages(name);
         basic |= matches!(name, "cpu" | "memory");
     }
     for (name, request) in requests.entries() {
-        validate_container_name(name, &request, errors);
+        check_name(name, &request, errors);
         validate_amount(name, &request, errors);
+        validate_request(name, &request, (&limits, &requests), errors);
+        validate_pages(name, &request, errors);
         huge |= is_hugepages(name);
         basic |= matches!(name, "cpu" | "memory");
-        let limit = limits.entry(name);
-        match (quantity(&request), quantity(&limit)) {
-            (Some(asked), Some(most)) if !may_overcommit(name) && asked != most => {
-                let limit = limit.text();
-                errors.push(requests.invalid_as(request.text(), format!("must be equal to {name} limit of {limit}")));
-            }
-            (Some(asked), Some(most)) if asked > most => {
-                let limit = limit.text();
-                let fault = format!("must be less than or equal to {name} limit of {limit}");
-                errors.push(requests.invalid_as(request.text(), fault));
-            }
-            (Some(_), None) if !may_overcommit(name) => {
-                errors.push(limits.required("Limit must be set for non overcommitable resources"));
-            }
-            _ => {}
-        }
     }
     if huge && !basic {
         errors.push(resources.forbidden("HugePages require cpu or memory"));
+    }
+}
+
+fn validate_request(
+    name: &str,
+    request: &Field<'_, '_>,
+    (limits, requests): (&Field<'_, '_>, &Field<'_, '_>),
+    errors: &mut Errors,
+) {
+    let limit = limits.entry(name);
+    let fault = match (quantity(request), quantity(&limit)) {
+        (Some(asked), Some(most)) if !may_overcommit(name) && asked != most => "equal to",
+        (Some(asked), Some(most)) if asked > most => "less than or equal to",
+        (Some(_), None) if !may_overcommit(name) => {
+            errors.push(limits.required("Limit must be set for non overcommitable resources"));
+            return;
+        }
+        _ => return,
+    };
+    let limit = limit.text();
+    errors.push(requests.invalid_as(request.text(), format!("must be {fault} {name} limit of {limit}")));
+}
+
+/// `validateResourceQuantityHugePageValue`: huge pages are asked for by the page.
+fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
+    let Some(size) = name.strip_prefix("hugepages-") else {
+        return;
+    };
+    let size = Quantity::parse(size)
+        .ok()
+        .filter(|size| size.is_positive() && size.is_whole());
+    let whole = match (quantity(amount), size) {
+        (Some(amount), Some(size)) => amount.units() % size.units() == 0,
+        _ => false,
+    };
+    if !whole {
+        let text = amount.text();
+        errors.push(amount.invalid(format!("{text} is not positive integer multiple of {name}")));
+    }
+}
+
+/// `validatePodResourceName`: what a Pod may ask for as a whole.
+fn validate_pod_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
+    let before = errors.len();
+    validate_name(name, field, errors);
+    if errors.len() == before && !is_of_pods(name) {
+        errors.push(FieldError::not_supported(
+            &field.path(),
+            name,
+            &["cpu", "hugepages-", "memory"],
+        ));
+    }
+}
+
+/// Whether a Pod may ask for the resource as a whole.
+pub(crate) fn is_of_pods(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || is_hugepages(name)
+}
+
+/// `validatePodResources`: what a Pod asks for as a whole, and that its containers stay within.
+pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let resources = spec.child("resources");
+    if !resources.is_set() {
+        return;
+    }
+    let claims = resources.child("claims");
+    if claims.is_set() {
+        errors.push(claims.forbidden("claims may not be set for Resources at pod-level"));
+    }
+    validate_requirements(&resources, validate_pod_name, errors);
+    let requests = resources.child("requests");
+    for (name, sum) in of_containers(spec, "requests") {
+        let of_pod = requests.entry(&name);
+        let most = quantity(&of_pod);
+        if is_of_pods(&name) && most.is_none_or(|most| sum > most) {
+            let shown = if most.is_some() { of_pod.text() } else { "0" };
+            errors.push(of_pod.invalid_as(
+                shown,
+                format!("must be greater than or equal to aggregate container requests of {sum}"),
+            ));
+        }
+    }
+    validate_limits_within(spec, &resources, errors);
+}
+
+fn validate_limits_within(spec: &Field<'_, '_>, resources: &Field<'_, '_>, errors: &mut Errors) {
+    let limits = resources.child("limits");
+    for (at, container) in spec.child("containers").items().enumerate() {
+        let own = container.child("resources");
+        for (name, limit) in own.child("limits").entries() {
+            let most = limits.entry(name);
+            if let (Some(amount), Some(of_pod)) = (quantity(&limit), quantity(&most))
+                && amount > of_pod
+            {
+                let place = resources.path().child("containers").index(at).key(name).child("limits");
+                let most = most.text();
+                let fault = format!("must be less than or equal to pod limits of {most}");
+                errors.push(FieldError::invalid(&place, limit.text(), fault));
+            }
+        }
     }
 }
 
@@ -172,38 +308,32 @@ pub(crate) fn validate_overhead(overhead: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks by what a selected resource is divided.
+/// `validateContainerResourceDivisor`: by what a selected resource is divided.
 pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: &mut Errors) {
     const OF_BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
     ];
-    let text = divisor.text();
-    if text.is_empty() || text == "0" {
+    if quantity(divisor).is_none_or(|amount| amount.is_zero()) {
         return;
     }
-    if resource.ends_with(".cpu") {
-        if !matches!(text, "1" | "1m") {
-            errors.push(divisor.invalid_as(
-                "divisor",
-                "only divisor's values 1m and 1 are supported with the cpu resource",
-            ));
-        }
-    } else if !OF_BYTES.contains(&text) {
-        let kind = resource.rsplit('.').next().unwrap_or_default();
-        let kind = if kind.starts_with("hugepages-") {
-            "hugepages"
-        } else {
-            kind
-        };
-        errors.push(divisor.invalid_as(
-            "divisor",
-            format!(
-                "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the {kind} \
-                 resource"
-            ),
-        ));
+    let Some(part) = resource.strip_prefix("limits.").or(resource.strip_prefix("requests.")) else {
+        return;
+    };
+    let (supported, values, kind): (&[&str], _, _) = match part {
+        "cpu" => (&["1", "1m"], "1m and 1", "cpu"),
+        "memory" => (&OF_BYTES, BYTES, "memory"),
+        "ephemeral-storage" => (&OF_BYTES, BYTES, "local ephemeral storage"),
+        pages if pages.starts_with("hugepages-") => (&OF_BYTES, BYTES, "hugepages"),
+        _ => return,
+    };
+    if !supported.contains(&divisor.text()) {
+        // The reference shows the resource as the wrong value.
+        let fault = format!("only divisor's values {values} are supported with the {kind} resource");
+        errors.push(divisor.invalid_as(resource, fault));
     }
 }
+
+const BYTES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 
 /// Tells of amounts of memory and storage that are no whole number of bytes.
 pub(crate) fn fractional_bytes(list: &Field<'_, '_>, warnings: &mut Vec<String>) {

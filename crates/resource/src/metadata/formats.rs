@@ -8,6 +8,10 @@ use std::borrow::Cow;
 /// What is wrong with a text; empty when nothing is.
 pub type Faults = Vec<Cow<'static, str>>;
 
+const UNDERSCORED_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' \
+     or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+     '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+
 const DNS_LABEL_LENGTH: usize = 63;
 const DNS_SUBDOMAIN_LENGTH: usize = 253;
 const NAME_PART_LENGTH: usize = 63;
@@ -77,6 +81,24 @@ pub fn dns_subdomain(text: &str) -> Faults {
     }
     if !is_subdomain(text) {
         faults.push(SUBDOMAIN.into());
+    }
+    faults
+}
+
+/// A DNS subdomain whose labels may begin with `_` and hold it.
+pub fn underscored_subdomain(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > DNS_SUBDOMAIN_LENGTH {
+        faults.push("must be no more than 253 characters".into());
+    }
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label).as_bytes();
+        let ends = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+        ends(label.first()) && ends(label.last()) && label.iter().all(inner)
+    };
+    if !text.split('.').all(is_label) {
+        faults.push(UNDERSCORED_SUBDOMAIN.into());
     }
     faults
 }

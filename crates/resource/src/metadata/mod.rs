@@ -5,5 +5,5 @@ pub mod labels;
 mod name;
 mod validation;
 
-pub(crate) use validation::{validate_annotations, validate_embedded_metadata};
-pub use validation::{validate_field_manager, validate_managed_fields, validate_metadata, validate_metadata_update};
+pub(crate) use validation::validate_embedded_metadata;
+pub use validation::{validate_annotations, validate_field_manager, validate_managed_fields, validate_metadata, validate_metadata_update};

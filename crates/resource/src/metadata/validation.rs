@@ -185,7 +185,7 @@ fn annotations(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>)
 }
 
 /// Says what is wrong with annotations, which stand at `field`.
-pub(crate) fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut Vec<FieldError>) {
+pub fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations {
         size += key.len() + value.as_str().map_or(0, str::len);

@@ -4,6 +4,7 @@ mod binding;
 mod connect;
 mod eviction;
 mod qos;
+mod resize;
 mod status;
 mod update;
 
@@ -14,7 +15,10 @@ use holdfast_value::{Map, Value};
 
 pub(crate) use binding::Bindings;
 
-use super::pod_spec::{PodRules, default_pod, pod_spec_warnings, validate_pod_spec};
+use super::pod_spec::{
+    PodRules, app_armor_fields, default_pod, drop_disabled, pod_spec_warnings, validate_annotation_changes,
+    validate_only_for_pod, validate_pod_annotations, validate_pod_spec, validate_profile_annotations,
+};
 use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::time::time_text;
@@ -81,11 +85,20 @@ impl Strategy for Pod {
             status.insert("conditions", Value::from(vec![gated_condition(context.now)]));
         }
         object.set_at(&["status"], status.into());
+        if let Some(spec) = object.at_mut(&["spec"]) {
+            drop_disabled(spec, None);
+        }
         update::match_label_keys(object);
+        for warning in app_armor_fields(object) {
+            context.warn(warning);
+        }
         Ok(())
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if let Some(spec) = object.at_mut(&["spec"]) {
+            drop_disabled(spec, old.get("spec"));
+        }
         match context.subresource {
             None => {
                 if let Some(status) = old.get("status")
@@ -95,6 +108,7 @@ impl Strategy for Pod {
                 }
             }
             Some("status") => {
+                status::drop_disabled(object);
                 if is_zero(object.at(&["status", "qosClass"]))
                     && let Some(class) = old.at(&["status", "qosClass"])
                 {
@@ -102,7 +116,7 @@ impl Strategy for Pod {
                 }
             }
             Some("ephemeralcontainers") => update::only_ephemeral_containers(object, old),
-            Some("resize") => update::only_resources(object, old),
+            Some("resize") => resize::only_resources(object, old),
             Some(_) => {}
         }
         Ok(())
@@ -117,6 +131,12 @@ impl Strategy for Pod {
         if !ephemeral.is_empty() {
             errors.push(ephemeral.forbidden("cannot be set on create"));
         }
+        let node = spec.child("nodeName");
+        if !node.text().is_empty() && !spec.child("schedulingGates").is_empty() {
+            errors.push(node.forbidden("cannot be set until all schedulingGates have been cleared"));
+        }
+        let metadata = root.child("metadata");
+        validate_profile_annotations(&metadata.child("annotations"), &spec, &mut errors);
         errors
     }
 
@@ -129,14 +149,16 @@ impl Strategy for Pod {
             }
             Some("ephemeralcontainers") => {
                 self.validate_all(object, &mut errors);
+                validate_annotations_update(object, old, &mut errors);
                 update::validate_ephemeral_update(&Field::root(object), &Field::root(old), &mut errors);
             }
             Some("resize") => {
                 self.validate_all(object, &mut errors);
-                update::validate_resize(&Field::root(object), &Field::root(old), &mut errors);
+                resize::validate_resize(&Field::root(object), &Field::root(old), &mut errors);
             }
             _ => {
                 self.validate_all(object, &mut errors);
+                validate_annotations_update(object, old, &mut errors);
                 update::validate_update(object, old, &mut errors);
             }
         }
@@ -144,6 +166,9 @@ impl Strategy for Pod {
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if let (Some("status"), Some(old)) = (context.subresource, old) {
+            return status::status_warnings(&Field::root(object), &Field::root(old));
+        }
         if context.subresource.is_some() || old.is_some_and(|old| same(object.get("spec"), old.get("spec"))) {
             return Vec::new();
         }
@@ -173,12 +198,26 @@ impl Strategy for Pod {
 
 impl Pod {
     fn validate_all(&self, object: &Value, errors: &mut Errors) {
+        let root = Field::root(object);
+        let (metadata, spec) = (root.child("metadata"), root.child("spec"));
+        validate_pod_annotations(&metadata.child("annotations"), &spec, errors);
         let rules = PodRules {
             allow_privileged: self.config.allow_privileged,
             is_pod: true,
+            name: metadata.child("name").text(),
         };
-        validate_pod_spec(&Field::root(object).child("spec"), rules, errors);
+        validate_pod_spec(&spec, rules, errors);
+        validate_only_for_pod(&spec, errors);
     }
+}
+
+/// What is wrong with the annotations that mean something to Pods, and with changes of them.
+fn validate_annotations_update(object: &Value, old: &Value, errors: &mut Errors) {
+    let (root, old) = (Field::root(object), Field::root(old));
+    let (metadata, before) = (root.child("metadata"), old.child("metadata"));
+    let annotations = metadata.child("annotations");
+    validate_annotation_changes(&annotations, &before.child("annotations"), errors);
+    validate_pod_annotations(&annotations, &root.child("spec"), errors);
 }
 
 /// What is said of a Pod that no scheduler may look at yet.

@@ -1,62 +1,372 @@
 //! What may change in the status of a Pod.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
-use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;
 
-use crate::defaults::is_zero;
+use crate::defaults::{change_items, is_zero};
+use crate::validation::addresses::{address, address_warning, lenient_address};
+use crate::validation::{Errors, immutable_text, report, required_text};
 
-use crate::validation::addresses::address;
-use crate::validation::{Errors, immutable, same};
+const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
-/// Checks a write to the status.
-pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let (status, old_status) = (new.child("status"), old.child("status"));
-    let spec = new.child("spec");
-    let (nominated, before) = (status.child("nominatedNodeName"), old_status.child("nominatedNodeName"));
-    let bound = !spec.child("nodeName").text().is_empty();
-    if nominated.text() != before.text() && bound && !nominated.text().is_empty() {
-        errors.push(nominated.forbidden("may not be set on pods that are already bound to a node"));
-    }
-    let policy = spec.child("restartPolicy").text();
-    for list in ["containerStatuses", "initContainerStatuses"] {
-        validate_restarts(&status.child(list), &old_status.child(list), policy, errors);
-    }
-    immutable(&status.child("qosClass"), &old_status.child("qosClass"), errors);
-    let addresses = status.child("podIPs");
-    for one in addresses.items() {
-        address(&one.child("ip"), errors);
-    }
-    let first = addresses.slice().first().and_then(|one| one.str_at(&["ip"]));
-    if let Some(first) = first
-        && status.child("podIP").text() != first
-        && !same(addresses.value(), old_status.child("podIPs").value())
-    {
-        errors.push(addresses.invalid("podIPs[0] must be equal to podIP"));
+/// Drops what the reference drops while its feature gates are off, and keeps both ways of telling addresses alike.
+pub(super) fn drop_disabled(pod: &mut Value) {
+    let Some(status) = pod.at_mut(&["status"]) else {
+        return;
+    };
+    let told = |mount: &Value| mount.get("volumeStatus").is_some();
+    let tells = |status: &Value| {
+        let mounts = status.get("volumeMounts").and_then(Value::as_list);
+        mounts.is_some_and(|mounts| mounts.iter().any(told))
+    };
+    for list in STATUSES {
+        change_items(status, list, tells, |status| {
+            change_items(status, "volumeMounts", told, |mount| {
+                mount.remove_at(&["volumeStatus"]);
+            });
+        });
     }
 }
 
-/// A container that has ended does not run again where the restart policy forbids it.
-fn validate_restarts(new: &Field<'_, '_>, old: &Field<'_, '_>, policy: &str, errors: &mut Errors) {
+/// `ValidatePodStatusUpdate`
+pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (status, old_status) = (new.child("status"), old.child("status"));
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
+    let metadata = new.child("metadata");
+    validate_conditions(&status, &metadata.child("conditions"), errors);
+    if spec.child("nodeName").text() != old_spec.child("nodeName").text() {
+        let shown = status.child("nodeName");
+        errors.push(shown.forbidden("may not be changed directly"));
+    }
+    validate_nomination(&status, &old_status, !spec.child("nodeName").text().is_empty(), errors);
+    immutable_text(&status.child("qosClass"), &old_status.child("qosClass"), errors);
+    let policy = old_spec.child("restartPolicy").text();
+    for (list, policy) in STATUSES.into_iter().zip([policy, policy, "Never"]) {
+        let sidecars = match list {
+            "initContainerStatuses" => sidecars(&old_spec),
+            _ => HashSet::new(),
+        };
+        validate_restarts(&status.child(list), &old_status.child(list), (policy, &sidecars), errors);
+    }
+    validate_claim_statuses(&status.child("resourceClaimStatuses"), &spec.child("resourceClaims"), errors);
+    validate_extended_claim(&status.child("extendedResourceClaimStatus"), &spec, errors);
+    validate_pod_ips(&status.child("podIPs"), errors);
+    validate_host_ips(&status, errors);
+    for list in STATUSES {
+        validate_users(&status.child(list), &spec.child("os"), errors);
+    }
+    validate_devices(&status.child("containerStatuses"), &spec.child("containers"), errors);
+    validate_devices(&status.child("initContainerStatuses"), &spec.child("initContainers"), errors);
+    for one in status.child("ephemeralContainerStatuses").items() {
+        let devices = one.child("allocatedResourcesStatus");
+        if !devices.is_empty() {
+            errors.push(devices.forbidden("must not be specified in container status"));
+        }
+    }
+}
+
+/// What is to be said of addresses in a status.
+pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<String> {
+    let (status, old) = (pod.child("status"), old.child("status"));
+    let mut warnings = Vec::new();
+    for list in ["podIPs", "hostIPs"] {
+        let (now, before) = (status.child(list), old.child(list));
+        if now.value() == before.value() {
+            continue;
+        }
+        for one in now.items() {
+            warnings.extend(address_warning(&one.child("ip")));
+        }
+    }
+    warnings
+}
+
+/// `validatePodConditions`; the reference reports conditions as if they stood in the metadata.
+fn validate_conditions(status: &Field<'_, '_>, shown: &Field<'_, '_>, errors: &mut Errors) {
+    let conditions = status.child("conditions");
+    for (at, condition) in conditions.items().enumerate() {
+        let sort = condition.child("type").text();
+        if matches!(sort, "PodScheduled" | "Ready" | "Initialized") {
+            continue;
+        }
+        let place = shown.path().index(at).child("Type");
+        let faults = qualified_name(sort);
+        errors.extend(faults.into_iter().map(|fault| FieldError::invalid(&place, sort, fault)));
+    }
+}
+
+fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool, errors: &mut Errors) {
+    let (nominated, before) = (status.child("nominatedNodeName"), old.child("nominatedNodeName"));
+    if nominated.text() == before.text() || nominated.text().is_empty() {
+        return;
+    }
+    report(&nominated, dns_subdomain(nominated.text()), errors);
+    if bound {
+        errors.push(nominated.forbidden("may not be set on pods that are already bound to a node"));
+    }
+}
+
+/// The init containers that run beside the others.
+fn sidecars<'v>(spec: &Field<'v, '_>) -> HashSet<&'v str> {
+    let containers = spec.child("initContainers");
+    let always = containers
+        .slice()
+        .iter()
+        .filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
+    always.filter_map(|container| container.str_at(&["name"])).collect()
+}
+
+/// `ValidateContainerStateTransition`: a container that has ended does not run again where the restart policy forbids it.
+fn validate_restarts(
+    new: &Field<'_, '_>,
+    old: &Field<'_, '_>,
+    (policy, sidecars): (&str, &HashSet<&str>),
+    errors: &mut Errors,
+) {
     if policy == "Always" {
         return;
     }
-    let may_run_again = |before: &Value| {
-        let ended = before.at(&["state", "terminated"]).filter(|ended| !ended.is_null());
-        let failed = ended.is_some_and(|ended| !is_zero(ended.get("exitCode")));
-        ended.is_none() || failed && policy == "OnFailure"
-    };
-    let ended: HashSet<&str> = old
+    let runs: HashSet<&str> = new
         .slice()
         .iter()
-        .filter(|before| !may_run_again(before))
-        .filter_map(|before| before.str_at(&["name"]))
+        .filter(|status| status.at(&["state", "terminated"]).is_none_or(Value::is_null))
+        .map(|status| status.str_at(&["name"]).unwrap_or_default())
         .collect();
-    for now in new.items().filter(|now| ended.contains(now.child("name").text())) {
-        let state = now.child("state");
-        if !state.child("terminated").is_set() {
+    for before in old.items() {
+        let state = before.child("state");
+        let ended = state.child("terminated");
+        let failed = !is_zero(ended.child("exitCode").value());
+        let name = before.child("name").text();
+        let may_run_again = !ended.is_set() || failed && policy == "OnFailure" || sidecars.contains(name);
+        if !may_run_again && runs.contains(name) {
+            // The place is that in the old list, under the name of the new.
             errors.push(state.forbidden("may not be transitioned to non-terminated state"));
+        }
+    }
+}
+
+/// `validatePodResourceClaimStatuses`
+fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, errors: &mut Errors) {
+    let known: HashSet<&str> = claims
+        .slice()
+        .iter()
+        .filter_map(|claim| claim.str_at(&["name"]))
+        .collect();
+    let mut seen = HashSet::new();
+    for status in statuses.items() {
+        let name = status.child("name");
+        if !known.contains(name.text()) {
+            errors.push(name.invalid_text("must match the name of an entry in `spec.resourceClaims`"));
+        }
+        if !seen.insert(name.text()) {
+            errors.push(name.duplicate());
+        }
+        let claim = status.child("resourceClaimName");
+        if claim.is_set() {
+            report(&claim, dns_subdomain(claim.text()), errors);
+        }
+    }
+}
+
+/// `validatePodExtendedResourceClaimStatus`
+fn validate_extended_claim(status: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
+    if !status.is_set() {
+        return;
+    }
+    let mut containers = HashSet::new();
+    for list in ["initContainers", "containers"] {
+        let list = spec.child(list);
+        containers.extend(list.slice().iter().filter_map(|container| container.str_at(&["name"])));
+    }
+    let mappings = status.child("requestMappings");
+    if mappings.is_empty() {
+        errors.push(mappings.required("at least one request mapping is required"));
+    }
+    let (mut names, mut resources, mut requests) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for mapping in mappings.items() {
+        let (name, resource, request) = (
+            mapping.child("containerName"),
+            mapping.child("resourceName"),
+            mapping.child("requestName"),
+        );
+        if !containers.contains(name.text()) {
+            errors.push(
+                name.invalid_text("must match the name of an entry in spec.initContainers.name or spec.containers.name"),
+            );
+        }
+        for (field, seen) in [
+            (name, &mut names),
+            (resource, &mut resources),
+            (request, &mut requests),
+        ] {
+            if !seen.insert(field.text()) {
+                errors.push(field.duplicate());
+            }
+        }
+        report(&request, dns_label(request.text()), errors);
+    }
+    required_text(&status.child("resourceClaimName"), dns_subdomain, errors);
+}
+
+const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
+
+/// `validatePodIPs`
+fn validate_pod_ips(addresses: &Field<'_, '_>, errors: &mut Errors) {
+    for one in addresses.items() {
+        address(&shown_at_item(&one, &one.path().as_str().to_owned()), errors);
+    }
+    if addresses.len() < 2 {
+        return;
+    }
+    validate_families(addresses, errors);
+    validate_unrepeated(addresses, errors);
+}
+
+/// The address of an item, shown as the item itself.
+fn shown_at_item<'v, 'p>(item: &Field<'v, '_>, place: &'p str) -> Field<'v, 'p> {
+    Field::placed(item.child("ip").value(), place)
+}
+
+fn validate_unrepeated(addresses: &Field<'_, '_>, errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for one in addresses.items() {
+        if !seen.insert(one.child("ip").text()) {
+            errors.push(one.duplicate());
+        }
+    }
+}
+
+/// At most one address of IPv4 and one of IPv6.
+fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
+    let mut families = HashSet::new();
+    let mut unreadable = false;
+    for (at, one) in addresses.items().enumerate() {
+        let text = one.child("ip").text();
+        match lenient_address(text) {
+            Some(IpAddr::V4(_)) => drop(families.insert("IPv4")),
+            Some(IpAddr::V6(_)) => drop(families.insert("IPv6")),
+            None => {
+                unreadable = true;
+                errors.push(FieldError::internal(
+                    &addresses.path(),
+                    format!("failed to check for dual stack with error:invalid IP[{at}]: {text}"),
+                ));
+                break;
+            }
+        }
+    }
+    if unreadable || families.len() < 2 || addresses.len() > 2 {
+        errors.push(addresses.invalid(ONE_OF_EACH));
+    }
+}
+
+/// `validateHostIPs`
+fn validate_host_ips(status: &Field<'_, '_>, errors: &mut Errors) {
+    let addresses = status.child("hostIPs");
+    let Some(first) = addresses.items().next() else {
+        return;
+    };
+    let first = first.child("ip");
+    if status.child("hostIP").text() != first.text() {
+        errors.push(first.invalid_text("must be equal to `hostIP`"));
+    }
+    for one in addresses.items() {
+        address(&shown_at_item(&one, &one.path().as_str().to_owned()), errors);
+    }
+    if addresses.len() > 1 {
+        validate_unrepeated(&addresses, errors);
+        validate_families(&addresses, errors);
+    }
+}
+
+/// `validateContainerStatusUsers`
+fn validate_users(statuses: &Field<'_, '_>, os: &Field<'_, '_>, errors: &mut Errors) {
+    let windows = os.child("name").text() == "windows";
+    for status in statuses.items() {
+        let user = status.child("user");
+        let linux = user.child("linux");
+        if !linux.is_set() {
+            continue;
+        }
+        if windows {
+            errors.push(linux.forbidden("cannot be set for a windows pod"));
+            continue;
+        }
+        crate::validation::numbers::id(&linux.child("uid"), errors);
+        crate::validation::numbers::id(&linux.child("gid"), errors);
+        for group in linux.child("supplementalGroups").items() {
+            crate::validation::numbers::id(&group, errors);
+        }
+    }
+}
+
+const MESSAGE: usize = 1024;
+
+/// `validateContainerStatusAllocatedResourcesStatus`
+fn validate_devices(statuses: &Field<'_, '_>, containers: &Field<'_, '_>, errors: &mut Errors) {
+    for status in statuses.items() {
+        let of = status.child("name").text();
+        let container = containers.items().find(|one| one.child("name").text() == of);
+        for device in status.child("allocatedResourcesStatus").items() {
+            let name = device.child("name");
+            match name.text().strip_prefix("claim:") {
+                Some(claim) if !container.is_some_and(|container| claims(&container, claim)) => {
+                    errors.push(name.invalid(
+                        "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or \
+                         'claim:<claimName>' if request is empty",
+                    ));
+                }
+                None if !container.is_some_and(|container| requests(&container, name.text())) => {
+                    errors.push(name.invalid_text("must match one of the container's resource requests"));
+                }
+                _ => {}
+            }
+            validate_health(&device.child("resources"), errors);
+        }
+    }
+}
+
+fn requests(container: &Field<'_, '_>, name: &str) -> bool {
+    let resources = container.child("resources");
+    resources.child("requests").entry(name).is_set()
+}
+
+fn claims(container: &Field<'_, '_>, claim: &str) -> bool {
+    let resources = container.child("resources");
+    let claims = resources.child("claims");
+    claims.slice().iter().any(|one| {
+        let (name, request) = (one.str_at(&["name"]), one.str_at(&["request"]).unwrap_or_default());
+        let name = name.unwrap_or_default();
+        match request {
+            "" => claim == name,
+            request => claim.split_once('/') == Some((name, request)),
+        }
+    })
+}
+
+fn validate_health(resources: &Field<'_, '_>, errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for resource in resources.items() {
+        let (health, message, id) = (
+            resource.child("health"),
+            resource.child("message"),
+            resource.child("resourceID"),
+        );
+        if !matches!(health.text(), "Healthy" | "Unhealthy" | "Unknown") {
+            errors.push(health.not_supported(&["Healthy", "Unhealthy", "Unknown"]));
+        }
+        if message.is_set() && message.text().is_empty() {
+            errors.push(message.required("must be non-empty if specified"));
+        }
+        if message.text().len() > MESSAGE {
+            errors.push(message.too_long(MESSAGE));
+        }
+        if !seen.insert(id.text()) {
+            errors.push(id.duplicate());
         }
     }
 }

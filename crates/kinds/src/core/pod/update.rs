@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::{Map, Value, json};
 
-use super::qos;
 use crate::core::pod_spec::{validate_container_updates, validate_tolerations};
 use crate::defaults::change_items;
 use crate::validation::{Errors, same};
@@ -27,12 +26,11 @@ pub(super) fn validate_update(object: &Value, old_object: &Value, errors: &mut E
         return;
     }
     validate_added_tolerations(&spec.child("tolerations"), &old.child("tolerations"), errors);
+    validate_gates(&spec.child("schedulingGates"), &old.child("schedulingGates"), errors);
     let mut left = spec.value().cloned().unwrap_or_default();
     take_over_mutable(&mut left, &old);
-    let gated = !old.child("schedulingGates").is_empty();
-    validate_gates(&spec.child("schedulingGates"), &old.child("schedulingGates"), errors);
-    if gated {
-        take_over_scheduling(&mut left, &old);
+    if !old.child("schedulingGates").is_empty() {
+        take_over_scheduling(&mut left, &spec, &old, errors);
     }
     if !same(Some(&left), old.value()) {
         errors.push(spec.forbidden(MUTABLE));
@@ -72,28 +70,26 @@ fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
             return;
         }
     }
-    if !same(new.value(), old.value()) {
-        validate_tolerations(new, errors);
-    }
+    validate_tolerations(new, errors);
 }
 
-/// Gates may only be removed.
+/// `validateOnlyDeletedSchedulingGates`
 fn validate_gates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let before: HashSet<&str> = old.items().filter_map(|gate| gate.value()?.str_at(&["name"])).collect();
-    let added: Vec<&str> = new
-        .items()
-        .filter_map(|gate| gate.value()?.str_at(&["name"]))
-        .filter(|name| !before.contains(name))
+    let before: HashSet<&str> = old
+        .slice()
+        .iter()
+        .map(|gate| gate.str_at(&["name"]).unwrap_or_default())
         .collect();
-    if !added.is_empty() {
-        let names = added
-            .iter()
-            .map(|name| format!("\"{name}\""))
-            .collect::<Vec<_>>()
-            .join(", ");
-        errors.push(new.forbidden(format!(
-            "only deletion is allowed, but found new scheduling gates {{{names}}}"
-        )));
+    let mut last: HashMap<&str, usize> = HashMap::new();
+    for (at, gate) in new.items().enumerate() {
+        last.insert(gate.child("name").text(), at);
+    }
+    for (at, gate) in new.items().enumerate() {
+        let name = gate.child("name");
+        if !before.contains(name.text()) && last.get(name.text()) == Some(&at) {
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
+            errors.push(name.forbidden(detail));
+        }
     }
 }
 
@@ -124,26 +120,91 @@ fn take_over_mutable(spec: &mut Value, old: &Field<'_, '_>) {
     put(spec, "schedulingGates", old.child("schedulingGates").value().cloned());
 }
 
-/// While a Pod is gated its node selector may grow.
-fn take_over_scheduling(spec: &mut Value, old: &Field<'_, '_>) {
-    let before = old.child("nodeSelector");
-    let now = spec.get("nodeSelector").cloned();
-    let now = Field::placed(now.as_ref(), "");
-    let kept = before
-        .entries()
-        .all(|(key, value)| now.entry(key).text() == value.text() && now.entry(key).is_set());
-    if kept {
-        put(spec, "nodeSelector", before.value().cloned());
+/// While a Pod is gated, what it asks of its node may be narrowed.
+fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (now, before) = (new.child("nodeSelector"), old.child("nodeSelector"));
+    let kept = |(key, value): (&str, Field<'_, '_>)| now.entry(key).value() == value.value();
+    if !before.entries().all(kept) {
+        let shown = now.value().cloned().unwrap_or_else(Value::empty_map);
+        errors.push(now.invalid_as(
+            shown,
+            "only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+        ));
+    }
+    put(left, "nodeSelector", before.value().cloned());
+    let (affinity, old_affinity) = (new.child("affinity"), old.child("affinity"));
+    let (now, before) = (affinity.child("nodeAffinity"), old_affinity.child("nodeAffinity"));
+    if same(now.value(), before.value()) {
+        return;
+    }
+    validate_node_affinity_mutation(&now, &before, errors);
+    let others = ["podAffinity", "podAntiAffinity"]
+        .iter()
+        .any(|part| affinity.child(part).is_set());
+    if !old_affinity.is_set() && !others {
+        left.remove_at(&["affinity"]);
+        return;
+    }
+    match before.value() {
+        Some(before) => left.set_at(&["affinity", "nodeAffinity"], before.clone()),
+        None => {
+            left.remove_at(&["affinity", "nodeAffinity"]);
+        }
     }
 }
 
-fn put(object: &mut Value, key: &str, value: Option<Value>) {
+/// `validateNodeAffinityMutation`
+fn validate_node_affinity_mutation(now: &Field<'_, '_>, before: &Field<'_, '_>, errors: &mut Errors) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    let (required, old_required) = (now.child(REQUIRED), before.child(REQUIRED));
+    let (terms, old_terms) = (
+        required.child("nodeSelectorTerms"),
+        old_required.child("nodeSelectorTerms"),
+    );
+    if !old_terms.is_empty() && terms.len() != old_terms.len() {
+        errors.push(terms.invalid("no additions/deletions to non-empty NodeSelectorTerms list are allowed"));
+        return;
+    }
+    for (term, old_term) in terms.items().zip(old_terms.items()) {
+        if !only_adds(&term, &old_term) {
+            errors.push(term.invalid("only additions are allowed (no mutations or deletions)"));
+        }
+    }
+}
+
+/// Whether a term of a node selector asks for all that it asked for, and not for anything where it asked for nothing.
+fn only_adds(term: &Field<'_, '_>, old: &Field<'_, '_>) -> bool {
+    let parts = ["matchExpressions", "matchFields"];
+    let asks = |term: &Field<'_, '_>| parts.iter().any(|part| !term.child(part).is_empty());
+    if !asks(old) {
+        return !asks(term);
+    }
+    parts.iter().all(|part| {
+        let (now, before) = (term.child(part), old.child(part));
+        let kept = now.slice().get(..before.len());
+        kept.is_some_and(|kept| kept.iter().zip(before.slice()).all(|(a, b)| same(Some(a), Some(b))))
+    })
+}
+
+pub(super) fn put(object: &mut Value, key: &str, value: Option<Value>) {
     match value {
         Some(value) => object.set_at(&[key], value),
         None => {
             object.remove_at(&[key]);
         }
     }
+}
+
+/// Whether a Pod mirrors a file of its node.
+pub(super) fn is_mirror(pod: &Field<'_, '_>) -> bool {
+    let metadata = pod.child("metadata");
+    let annotations = metadata.child("annotations");
+    annotations.entry("kubernetes.io/config.mirror").is_set()
+}
+
+/// What the reference refuses of an object as a whole: it shows the place as an empty list.
+pub(super) fn of_object(why: &str) -> FieldError {
+    FieldError::forbidden(&FieldPath::new("[]"), why)
 }
 
 /// Of a write to `ephemeralcontainers` only those containers are taken.
@@ -164,6 +225,10 @@ pub(super) fn only_ephemeral_containers(object: &mut Value, old: &Value) {
 
 /// Checks a write to `ephemeralcontainers`: it only adds.
 pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    if is_mirror(old) {
+        *errors = vec![of_object("static pods do not support ephemeral containers")];
+        return;
+    }
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     let (containers, before) = (spec.child("ephemeralContainers"), old_spec.child("ephemeralContainers"));
     let by_name: HashMap<&str, &Value> = containers
@@ -180,77 +245,6 @@ pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>
             Some(_) => continue,
         };
         errors.push(containers.forbidden(format!("existing ephemeral containers \"{name}\" may not be {fault}\n")));
-    }
-}
-
-/// The parts of containers that a write to `resize` takes.
-const RESIZED: [&str; 2] = ["resources", "resizePolicy"];
-
-/// Of a write to `resize` only the resources of containers are taken.
-pub(super) fn only_resources(object: &mut Value, old: &Value) {
-    let wanted = object.clone();
-    let version = object.at(&["metadata", "resourceVersion"]).cloned();
-    let managed = object.at(&["metadata", "managedFields"]).cloned();
-    *object = old.clone();
-    for (key, value) in [("resourceVersion", version), ("managedFields", managed)] {
-        if let (Some(value), Some(metadata)) = (value, object.at_mut(&["metadata"])) {
-            put(metadata, key, Some(value));
-        }
-    }
-    for list in ["containers", "initContainers"] {
-        let asked = wanted
-            .at(&["spec", list])
-            .and_then(Value::as_list)
-            .cloned()
-            .unwrap_or_default();
-        let there = object
-            .at(&["spec", list])
-            .and_then(Value::as_list)
-            .map_or(0, |list| list.len());
-        if asked.len() != there {
-            // Left for validation to refuse.
-            object.set_at(&["spec", list], asked.into());
-            continue;
-        }
-        let Some(spec) = object.at_mut(&["spec"]) else { return };
-        let by_name: HashMap<&str, &Value> = asked
-            .iter()
-            .filter_map(|other| Some((other.str_at(&["name"])?, other)))
-            .collect();
-        let parts = |container: &Value| by_name.get(container.str_at(&["name"])?).copied();
-        change_items(
-            spec,
-            list,
-            |container| parts(container).is_some(),
-            |container| {
-                if let Some(other) = parts(container) {
-                    for part in RESIZED {
-                        put(container, part, other.get(part).cloned());
-                    }
-                }
-            },
-        );
-    }
-}
-
-/// Checks a write to `resize`.
-pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
-    for list in ["containers", "initContainers"] {
-        let containers = spec.child(list);
-        if containers.len() != old_spec.child(list).len() {
-            errors.push(containers.forbidden("containers may not be added or removed on resize"));
-            return;
-        }
-    }
-    let before = old.child("status").child("qosClass").text();
-    if !before.is_empty() && qos::class(&spec) != before {
-        let place = spec.path();
-        errors.push(FieldError::invalid(
-            &place,
-            qos::class(&spec),
-            "Pod QOS Class may not change as a result of resizing",
-        ));
     }
 }
 

@@ -1,11 +1,16 @@
 //! Which nodes a Pod prefers, and which other Pods it wants near or far.
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{dns_label, qualified_name};
-use holdfast_resource::metadata::labels::{validate_label_name, validate_label_selector};
+use std::collections::HashSet;
 
-use super::scheduling::{validate_node_selector, validate_node_selector_term};
-use crate::validation::{Errors, report};
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::dns_label;
+use holdfast_resource::metadata::labels::{validate_label_name, validate_label_selector};
+use holdfast_value::Value;
+
+use super::scheduling::{
+    validate_label_keys, validate_merged_keys, validate_node_selector, validate_node_selector_term,
+};
+use crate::validation::Errors;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -19,7 +24,7 @@ pub(super) fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
     }
     for preferred in node.child(PREFERRED).items() {
         validate_weight(&preferred, errors);
-        validate_node_selector_term(&preferred.child("preference"), errors);
+        validate_node_selector_term(&preferred.child("preference"), false, errors);
     }
     for part in ["podAffinity", "podAntiAffinity"] {
         let pods = affinity.child(part);
@@ -49,14 +54,23 @@ fn validate_pod_term(term: &Field<'_, '_>, errors: &mut Errors) {
         let faults = dns_label(name.text());
         errors.extend(faults.into_iter().map(|fault| namespace.invalid_as(name.text(), fault)));
     }
-    for part in ["matchLabelKeys", "mismatchLabelKeys"] {
-        for key in term.child(part).items() {
-            report(&key, qualified_name(key.text()), errors);
-        }
-    }
+    validate_term_keys(term, errors);
     let key = term.child("topologyKey");
     if key.text().is_empty() {
         errors.push(key.required("can not be empty"));
     }
     validate_label_name(&key, errors);
+}
+
+/// `validateMatchLabelKeysAndMismatchLabelKeys`
+fn validate_term_keys(term: &Field<'_, '_>, errors: &mut Errors) {
+    let (keys, others) = (term.child("matchLabelKeys"), term.child("mismatchLabelKeys"));
+    let selector = term.child("labelSelector");
+    validate_label_keys(&keys, &selector, errors);
+    validate_label_keys(&others, &selector, errors);
+    validate_merged_keys(term, &keys, &selector, errors);
+    let others: HashSet<&str> = others.slice().iter().filter_map(Value::as_str).collect();
+    for key in keys.items().filter(|key| selector.is_set() && others.contains(key.text())) {
+        errors.push(key.invalid("exists in both matchLabelKeys and mismatchLabelKeys"));
+    }
 }

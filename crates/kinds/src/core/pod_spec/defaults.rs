@@ -1,8 +1,11 @@
 //! What a pod specification gets that it leaves out, where that depends on other fields.
 
+use holdfast_resource::Field;
 use holdfast_value::{Map, Value};
 
 use crate::defaults::{change_items, set_missing};
+use crate::pod_resources::of_containers;
+use crate::validation::resources::is_of_pods;
 
 /// The lists of containers in a pod specification.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
@@ -21,6 +24,44 @@ pub(crate) fn default_pod(pod: &mut Value) {
         change_items(spec, list, lacks_requests, requests_from_limits);
         if host_network {
             change_items(spec, list, |container| container.get("ports").is_some(), host_ports);
+        }
+    }
+    if spec.get("resources").is_some_and(|resources| !resources.is_null()) {
+        default_pod_resources(spec);
+    }
+}
+
+/// What a Pod asks for as a whole where it says only a part: `defaultHugePagePodLimits` and `defaultPodRequests`.
+fn default_pod_resources(spec: &mut Value) {
+    let resources = spec.get("resources").and_then(Value::as_map);
+    let part = |name: &str| {
+        let list = resources.and_then(|resources| resources.get(name));
+        list.and_then(Value::as_map).cloned().unwrap_or_default()
+    };
+    let (mut limits, mut requests) = (part("limits"), part("requests"));
+    if limits.is_empty() && requests.is_empty() {
+        return;
+    }
+    let of_containers = |part| of_containers(&Field::root(spec), part);
+    let is_huge = |name: &str| name.starts_with("hugepages-");
+    for (name, sum) in of_containers("limits") {
+        if is_huge(&name) && !limits.contains_key(name.as_str()) && !requests.contains_key(name.as_str()) {
+            limits.insert(name, sum.to_string());
+        }
+    }
+    for (name, sum) in of_containers("requests") {
+        if is_of_pods(&name) && !is_huge(&name) && !requests.contains_key(name.as_str()) {
+            requests.insert(name, sum.to_string());
+        }
+    }
+    for (name, limit) in &limits {
+        if is_of_pods(name) && !requests.contains_key(name) {
+            requests.insert(name.clone(), limit.clone());
+        }
+    }
+    for (name, list) in [("limits", limits), ("requests", requests)] {
+        if !list.is_empty() {
+            spec.set_at(&["resources", name], list.into());
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The environment of a container, and selectors of fields and resources as values.
 
 use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{config_key, qualified_name};
+use holdfast_resource::metadata::formats::{Faults, config_key, dns_subdomain, qualified_name};
 
+use super::volumes::Volumes;
+use crate::validation::paths::descending;
 use crate::validation::resources::validate_divisor;
-use crate::validation::{Errors, required_text};
+use crate::validation::{Errors, report, required_fields, required_text};
 
 /// Where a value comes from that is read from the Pod itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,12 +103,12 @@ fn validate_value_from(variable: &Field<'_, '_>, errors: &mut Errors) {
     let file = from.child("fileKeyRef");
     if file.is_set() {
         sources += 1;
-        for part in ["key", "volumeName", "path"] {
-            let needed = file.child(part);
-            if needed.text().is_empty() {
-                errors.push(needed.required(""));
-            }
+        required_fields(&file, &["key", "volumeName"], errors);
+        let path = file.child("path");
+        if path.text().is_empty() {
+            errors.push(path.required(""));
         }
+        descending(&path, errors);
     }
     let fault = match sources {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
@@ -115,6 +117,25 @@ fn validate_value_from(variable: &Field<'_, '_>, errors: &mut Errors) {
         _ => "may not have more than one field specified at a time",
     };
     errors.push(from.invalid_as("", fault));
+}
+
+/// Checks that the files that variables are read from are in volumes of the Pod's own.
+pub(super) fn validate_env_files(env: &Field<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
+    for variable in env.items() {
+        let from = variable.child("valueFrom");
+        let file = from.child("fileKeyRef");
+        if !file.is_set() {
+            continue;
+        }
+        let name = file.child("volumeName");
+        match volumes.get(name.text()) {
+            None => errors.push(name.not_found()),
+            Some(volume) if volume.get("emptyDir").is_none() => {
+                errors.push(name.invalid("referenced volume must be of type emptyDir"));
+            }
+            Some(_) => {}
+        }
+    }
 }
 
 /// Checks sources of whole sets of variables.
@@ -133,10 +154,8 @@ pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
             let reference = source.child(part);
             if reference.is_set() {
                 found += 1;
-                let name = reference.child("name");
-                if name.text().is_empty() {
-                    errors.push(name.required(""));
-                }
+                // What is wrong with a name is seen as what is wrong with the start of one.
+                required_text(&reference.child("name"), prefix_faults, errors);
             }
         }
         match found {
@@ -147,18 +166,24 @@ pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// What is wrong with the start of names.
+fn prefix_faults(name: &str) -> Faults {
+    match name.strip_suffix('-') {
+        Some(head) if !head.is_empty() => dns_subdomain(&format!("{head}a")),
+        _ => dns_subdomain(name),
+    }
+}
+
 fn validate_key_selector(reference: &Field<'_, '_>, errors: &mut Errors) {
     let name = reference.child("name");
-    if name.text().is_empty() {
-        errors.push(name.required(""));
-    }
+    report(&name, dns_subdomain(name.text()), errors);
     required_text(&reference.child("key"), config_key, errors);
 }
 
 /// Checks a selector of a field of the Pod.
 pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
     let (version, path) = (selector.child("apiVersion"), selector.child("fieldPath"));
-    if version.is_set() && version.text().is_empty() {
+    if version.text().is_empty() {
         errors.push(version.required(""));
         return;
     }
@@ -167,24 +192,26 @@ pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, 
         errors.push(path.required(""));
         return;
     }
-    if version.is_set() && version.text() != "v1" {
+    if version.text() != "v1" {
         let version = version.text();
         errors.push(path.invalid(format!(
             "error converting fieldPath: unsupported pod version: {version}"
         )));
         return;
     }
-    if let Some((map, key)) = text.strip_suffix("']").and_then(|text| text.split_once("['")) {
-        let faults = match map {
-            "metadata.annotations" => qualified_name(&key.to_lowercase()),
-            "metadata.labels" => qualified_name(key),
+    let subscript = text.strip_suffix("']").and_then(|text| text.split_once("['"));
+    if let Some((map, key)) = subscript.filter(|(map, _)| !map.is_empty()) {
+        let key = match map {
+            "metadata.annotations" => &key.to_lowercase(),
+            "metadata.labels" => key,
             _ => {
                 errors.push(path.invalid(format!(
-                    "error converting fieldPath: field label does not support subscript: {map}"
+                    "error converting fieldPath: field label does not support subscript: {text}"
                 )));
                 return;
             }
         };
+        let faults = qualified_name(key);
         errors.extend(faults.into_iter().map(|fault| selector.invalid_as(key, fault)));
         return;
     }
@@ -198,25 +225,24 @@ pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, 
         DownwardTo::Volume => &VOLUME_FIELDS,
     };
     if !supported.contains(&known) {
-        errors.push(path.not_supported(supported));
+        errors.push(holdfast_resource::FieldError::not_supported(
+            &path.path(),
+            known,
+            supported,
+        ));
     }
 }
 
 /// Checks a selector of a resource of a container.
 pub(super) fn validate_resource_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
-    let container = selector.child("containerName");
+    let (container, resource) = (selector.child("containerName"), selector.child("resource"));
+    let name = resource.text();
+    let huge_pages = name.starts_with("requests.hugepages-") || name.starts_with("limits.hugepages-");
     if to == DownwardTo::Volume && container.text().is_empty() {
         errors.push(container.required(""));
-        return;
-    }
-    let resource = selector.child("resource");
-    let name = resource.text();
-    if name.is_empty() {
+    } else if name.is_empty() {
         errors.push(resource.required(""));
-        return;
-    }
-    let huge_pages = name.starts_with("requests.hugepages-") || name.starts_with("limits.hugepages-");
-    if !CONTAINER_RESOURCES.contains(&name) && !huge_pages {
+    } else if !CONTAINER_RESOURCES.contains(&name) && !huge_pages {
         errors.push(resource.not_supported(&CONTAINER_RESOURCES));
     }
     validate_divisor(name, &selector.child("divisor"), errors);

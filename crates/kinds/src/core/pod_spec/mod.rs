@@ -2,8 +2,10 @@
 //! checks by topic, and what clients are warned of.
 
 mod affinity;
+mod annotations;
 mod containers;
 mod defaults;
+mod disabled;
 mod env;
 mod networking;
 mod probes;
@@ -12,41 +14,55 @@ mod security;
 mod template;
 mod volumes;
 mod warnings;
+mod windows;
 
+pub(crate) use annotations::{
+    app_armor_fields, validate_annotation_changes, validate_pod_annotations, validate_profile_annotations,
+};
 pub(crate) use containers::validate_container_updates;
 pub(crate) use defaults::{default_pod, default_template};
+pub(crate) use disabled::drop_disabled;
 pub(crate) use scheduling::{validate_node_selector, validate_taint_effect, validate_tolerations};
 pub(crate) use template::{Template, validate_template, validate_template_of_replicas};
-pub(crate) use volumes::{validate_host_path, validate_nfs};
-pub(crate) use warnings::{deprecated_node_label, pod_spec_warnings, template_warnings};
+pub(crate) use warnings::{deprecated_node_label, node_selector_warnings, pod_spec_warnings, template_warnings};
 
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::metadata::labels::validate_labels;
 
-use crate::validation::{Errors, numbers, one_of, optional_one_of, optional_text};
+use crate::validation::resources::{ClaimNames, validate_overhead, validate_pod_resources};
+use crate::validation::{Errors, numbers, one_of, optional_text, report};
 
 /// What the checks of a pod specification depend on beside the specification.
 #[derive(Clone, Copy)]
-pub(crate) struct PodRules {
+pub(crate) struct PodRules<'a> {
     /// Whether containers may be privileged: the server's `--allow-privileged`.
     pub(crate) allow_privileged: bool,
     /// Whether this is a Pod rather than a template of Pods.
     pub(crate) is_pod: bool,
+    /// The name of the Pod; empty in a template.
+    pub(crate) name: &'a str,
 }
 
-/// Checks the specification of a Pod or of a template of Pods.
-pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules, errors: &mut Errors) {
-    let volumes = volumes::validate_volumes(&spec.child("volumes"), errors);
+/// `ValidatePodSpec`: checks the specification of a Pod or of a template of Pods.
+pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules<'_>, errors: &mut Errors) {
+    let grace = spec.child("terminationGracePeriodSeconds");
+    let volumes = volumes::validate_volumes(&spec.child("volumes"), rules.name, errors);
+    let claims = spec.child("resourceClaims");
+    scheduling::validate_resource_claims(&claims, errors);
+    let claims = ClaimNames::of(&claims);
     let pod = containers::PodParts {
         volumes: &volumes,
+        claims: &claims,
         rules,
         host_users: security::shares_users(spec),
         restart_policy: spec.child("restartPolicy").text(),
+        grace: grace.number(),
     };
     containers::validate_all(spec, &pod, errors);
-    networking::validate_host_ports(spec, errors);
-    optional_one_of(&spec.child("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
+    validate_pod_resources(spec, errors);
+    networking::validate_host_ports(spec, rules.is_pod, errors);
+    one_of(&spec.child("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
     networking::validate_dns_policy(&spec.child("dnsPolicy"), errors);
     validate_labels(&spec.child("nodeSelector"), errors);
     security::validate_pod_security(spec, errors);
@@ -54,31 +70,50 @@ pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules, errors: &
     networking::validate_dns_config(spec, errors);
     scheduling::validate_gates(spec, errors);
     scheduling::validate_spread_constraints(&spec.child("topologySpreadConstraints"), errors);
+    windows::validate_host_processes(spec, rules, errors);
+    security::validate_host_users(spec, errors);
+    validate_names(spec, errors);
+    let preemption = spec.child("preemptionPolicy");
+    if preemption.is_set() {
+        one_of(&preemption, &["PreemptLowerPriority", "Never"], errors);
+    }
+    validate_overhead(&spec.child("overhead"), errors);
+    security::validate_operating_system(spec, errors);
+}
+
+/// The names that a pod specification holds, and what stands between them.
+fn validate_names(spec: &Field<'_, '_>, errors: &mut Errors) {
     optional_text(&spec.child("serviceAccountName"), dns_subdomain, errors);
     optional_text(&spec.child("nodeName"), dns_subdomain, errors);
     numbers::within(&spec.child("activeDeadlineSeconds"), 1, i64::from(i32::MAX), errors);
     optional_text(&spec.child("hostname"), dns_label, errors);
     optional_text(&spec.child("subdomain"), dns_label, errors);
+    networking::validate_hostname_override(spec, errors);
     validate_tolerations(&spec.child("tolerations"), errors);
     networking::validate_host_aliases(&spec.child("hostAliases"), errors);
     optional_text(&spec.child("priorityClassName"), dns_subdomain, errors);
-    optional_text(&spec.child("runtimeClassName"), dns_subdomain, errors);
-    let preemption = spec.child("preemptionPolicy");
-    if preemption.is_set() {
-        one_of(&preemption, &["Never", "PreemptLowerPriority"], errors);
+    let runtime_class = spec.child("runtimeClassName");
+    if runtime_class.is_set() {
+        report(&runtime_class, dns_subdomain(runtime_class.text()), errors);
     }
-    crate::validation::resources::validate_overhead(&spec.child("overhead"), errors);
-    let os = spec.child("os");
-    if os.is_set() {
-        let name = os.child("name");
-        match name.text() {
-            "" => errors.push(name.required("cannot be empty")),
-            "linux" | "windows" => {}
-            odd => errors.push(holdfast_resource::FieldError::not_supported(
-                &os.path(),
-                odd,
-                &["linux", "windows"],
-            )),
+}
+
+/// What is wrong with a Pod beyond what its specification would be wrong with in a template: `validatePodMetadataAndSpec`.
+pub(crate) fn validate_only_for_pod(spec: &Field<'_, '_>, errors: &mut Errors) {
+    if spec.child("serviceAccountName").text().is_empty() {
+        for volume in spec.child("volumes").items() {
+            let projected = volume.child("projected");
+            for source in projected.child("sources").items() {
+                let token = source.child("serviceAccountToken");
+                if token.is_set() {
+                    errors.push(token.forbidden("must not be specified when serviceAccountName is not set"));
+                }
+            }
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        for container in spec.child(list).items() {
+            containers::validate_image_of_pod(&container, errors);
         }
     }
 }

@@ -1,36 +1,56 @@
 //! The network of a Pod: ports of the host, name resolution, host aliases.
 
 use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_resource::metadata::formats::{dns_subdomain, underscored_subdomain};
 
 use crate::validation::addresses::address;
-use crate::validation::{Errors, report};
+use crate::validation::{Errors, one_of, report};
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
+const SEARCH_CHARACTERS: usize = 2048;
 
-/// With the network of the host, the ports of containers are the ports of the host.
-pub(super) fn validate_host_ports(spec: &Field<'_, '_>, errors: &mut Errors) {
+/// `validatePodHostNetworkDeps`: with the network of the host, the ports of containers are the ports of the host.
+pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &mut Errors) {
     if !spec.child("hostNetwork").is_true() {
         return;
     }
-    for list in ["containers", "initContainers"] {
-        for container in spec.child(list).items() {
-            for port in container.child("ports").items() {
-                let host_port = port.child("hostPort");
-                let number = host_port.number().unwrap_or_default();
-                if number != 0 && Some(number) != port.child("containerPort").number() {
-                    errors.push(host_port.invalid("must match `containerPort` when `hostNetwork` is true"));
-                }
+    for container in spec.child("containers").items() {
+        for port in container.child("ports").items() {
+            let host_port = port.child("hostPort");
+            let number = host_port.number().unwrap_or_default();
+            if (is_pod || number != 0) && number != port.child("containerPort").number().unwrap_or_default() {
+                errors.push(host_port.invalid_number("must match `containerPort` when `hostNetwork` is true"));
             }
         }
     }
 }
 
-/// Checks how names are resolved; nothing is said of a policy that is missing.
+/// `validateDNSPolicy`
 pub(super) fn validate_dns_policy(policy: &Field<'_, '_>, errors: &mut Errors) {
-    crate::validation::optional_one_of(policy, &DNS_POLICIES, errors);
+    one_of(policy, &DNS_POLICIES, errors);
+}
+
+/// `validateHostnameOverride`
+pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Errors) {
+    const MOST: usize = 64;
+    let name = spec.child("hostnameOverride");
+    if !name.is_set() {
+        return;
+    }
+    for (part, why) in [
+        ("setHostnameAsFQDN", "may not be specified when setHostnameAsFQDN is true"),
+        ("hostNetwork", "may not be specified when hostNetwork is true"),
+    ] {
+        if spec.child(part).is_true() {
+            errors.push(name.forbidden(why));
+        }
+    }
+    if name.text().len() > MOST {
+        errors.push(name.too_long(MOST));
+    }
+    report(&name, dns_subdomain(name.text()), errors);
 }
 
 /// Checks the settings of name resolution.
@@ -57,10 +77,17 @@ pub(super) fn validate_dns_config(spec: &Field<'_, '_>, errors: &mut Errors) {
     if searches.len() > SEARCHES {
         errors.push(searches.invalid(format!("must not have more than {SEARCHES} search paths")));
     }
+    let characters: usize = searches.items().map(|search| search.text().len() + 1).sum();
+    if characters > SEARCH_CHARACTERS + 1 {
+        errors.push(searches.invalid(format!(
+            "must not have more than {SEARCH_CHARACTERS} characters (including spaces) in the search list"
+        )));
+    }
     for search in searches.items() {
         if search.text() != "." {
             let name = search.text().strip_suffix('.').unwrap_or(search.text());
-            report(&search, dns_subdomain(&name.replace('_', "-")), errors);
+            let faults = underscored_subdomain(name);
+            errors.extend(faults.into_iter().map(|fault| search.invalid_as(name, fault)));
         }
     }
     for option in config.child("options").items() {

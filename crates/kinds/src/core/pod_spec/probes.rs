@@ -2,15 +2,15 @@
 
 use holdfast_resource::Field;
 
-use crate::validation::ports::port_number_or_name;
+use crate::validation::ports::{port_number, port_number_or_name};
 use crate::validation::{Errors, numbers};
 
 /// Checks a probe whose first success settles it: liveness and startup.
 pub(super) fn validate_liveness(probe: &Field<'_, '_>, errors: &mut Errors) {
     validate_probe(probe, errors);
     let threshold = probe.child("successThreshold");
-    if threshold.number().is_some_and(|count| count != 1) {
-        errors.push(threshold.invalid("must be 1"));
+    if probe.is_set() && threshold.number() != Some(1) {
+        errors.push(threshold.invalid_number("must be 1"));
     }
 }
 
@@ -24,11 +24,11 @@ pub(super) fn validate_readiness(probe: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Checks what runs after the start and before the stop of a container.
-pub(super) fn validate_lifecycle(lifecycle: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, errors: &mut Errors) {
     for part in ["postStart", "preStop"] {
         let handler = lifecycle.child(part);
         if handler.is_set() {
-            validate_handler(&handler, errors);
+            validate_handler(&handler, &LIFECYCLE_HANDLERS, grace, errors);
         }
     }
 }
@@ -37,7 +37,7 @@ fn validate_probe(probe: &Field<'_, '_>, errors: &mut Errors) {
     if !probe.is_set() {
         return;
     }
-    validate_handler(probe, errors);
+    validate_handler(probe, &PROBE_HANDLERS, None, errors);
     for part in [
         "initialDelaySeconds",
         "timeoutSeconds",
@@ -53,20 +53,32 @@ fn validate_probe(probe: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-type HandlerCheck = fn(&Field<'_, '_>, &mut Errors);
+/// Checks an action of a Pod that has so long to end.
+type HandlerCheck = fn(&Field<'_, '_>, Option<i64>, &mut Errors);
 
-const HANDLERS: [(&str, HandlerCheck); 5] = [
+const PROBE_HANDLERS: [(&str, HandlerCheck); 4] = [
     ("exec", validate_exec),
     ("httpGet", validate_http_get),
     ("tcpSocket", validate_tcp_socket),
-    ("grpc", validate_tcp_socket),
+    ("grpc", validate_grpc),
+];
+
+const LIFECYCLE_HANDLERS: [(&str, HandlerCheck); 4] = [
+    ("exec", validate_exec),
+    ("httpGet", validate_http_get),
+    ("tcpSocket", validate_tcp_socket),
     ("sleep", validate_sleep),
 ];
 
-/// Checks that exactly one handler is there, and that one.
-fn validate_handler(handler: &Field<'_, '_>, errors: &mut Errors) {
+/// `validateHandler`: exactly one handler is there, and that one is well.
+fn validate_handler(
+    handler: &Field<'_, '_>,
+    handlers: &[(&str, HandlerCheck)],
+    grace: Option<i64>,
+    errors: &mut Errors,
+) {
     let mut found = false;
-    for (name, check) in HANDLERS {
+    for (name, check) in handlers {
         let action = handler.child(name);
         if !action.is_set() {
             continue;
@@ -74,7 +86,7 @@ fn validate_handler(handler: &Field<'_, '_>, errors: &mut Errors) {
         if found {
             errors.push(action.forbidden("may not specify more than 1 handler type"));
         } else {
-            check(&action, errors);
+            check(&action, grace, errors);
         }
         found = true;
     }
@@ -83,14 +95,14 @@ fn validate_handler(handler: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_exec(action: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_exec(action: &Field<'_, '_>, _grace: Option<i64>, errors: &mut Errors) {
     let command = action.child("command");
     if command.is_empty() {
         errors.push(command.required(""));
     }
 }
 
-fn validate_http_get(action: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_http_get(action: &Field<'_, '_>, _grace: Option<i64>, errors: &mut Errors) {
     let path = action.child("path");
     if path.text().is_empty() {
         errors.push(path.required(""));
@@ -115,16 +127,21 @@ fn validate_http_get(action: &Field<'_, '_>, errors: &mut Errors) {
 const HEADER_NAME: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
      for validation is '[-A-Za-z0-9]+')";
 
-fn validate_tcp_socket(action: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_tcp_socket(action: &Field<'_, '_>, _grace: Option<i64>, errors: &mut Errors) {
     port_number_or_name(&action.child("port"), errors);
 }
 
-fn validate_sleep(action: &Field<'_, '_>, errors: &mut Errors) {
-    let seconds = action.child("seconds");
-    if seconds.number().unwrap_or_default() < 0 {
+fn validate_grpc(action: &Field<'_, '_>, _grace: Option<i64>, errors: &mut Errors) {
+    port_number(&action.child("port"), errors);
+}
+
+/// `validateSleepAction`: a Pod does not sleep longer than it has to end.
+fn validate_sleep(action: &Field<'_, '_>, grace: Option<i64>, errors: &mut Errors) {
+    let seconds = action.child("seconds").number().unwrap_or_default();
+    if let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&seconds)) {
         errors.push(action.invalid_as(
-            seconds.number().unwrap_or_default(),
-            "must be non-negative and less than terminationGracePeriodSeconds",
+            seconds,
+            format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})"),
         ));
     }
 }

@@ -1,12 +1,12 @@
 //! Where a Pod may run: node selectors, tolerations, gates and spreading over topologies.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use holdfast_resource::metadata::formats::{label_value, qualified_name};
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
 use holdfast_resource::metadata::labels::{validate_label_name, validate_label_selector};
 use holdfast_resource::{Field, FieldError};
 
-use crate::validation::{Errors, report};
+use crate::validation::{Errors, report, set_one_of};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -17,12 +17,12 @@ pub(crate) fn validate_node_selector(selector: &Field<'_, '_>, errors: &mut Erro
         errors.push(terms.required("must have at least one node selector term"));
     }
     for term in terms.items() {
-        validate_node_selector_term(&term, errors);
+        validate_node_selector_term(&term, true, errors);
     }
 }
 
-/// Checks one term of a selector of nodes.
-pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, errors: &mut Errors) {
+/// Checks one term of a selector of nodes; values of labels that only a preference asks for may be malformed.
+pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, errors: &mut Errors) {
     for requirement in term.child("matchExpressions").items() {
         let (operator, values) = (requirement.child("operator"), requirement.child("values"));
         match operator.text() {
@@ -39,7 +39,7 @@ pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, errors: &mut Err
             _ => errors.push(operator.invalid_text("not a valid selector operator")),
         }
         validate_label_name(&requirement.child("key"), errors);
-        for value in values.items() {
+        for value in values.items().filter(|_| required) {
             report(&value, label_value(value.text()), errors);
         }
     }
@@ -55,6 +55,10 @@ pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, errors: &mut Err
         let key = requirement.child("key");
         if key.text() != "metadata.name" {
             errors.push(key.invalid_text("not a valid field selector key"));
+            continue;
+        }
+        for value in values.items() {
+            report(&value, dns_subdomain(value.text()), errors);
         }
     }
 }
@@ -85,7 +89,7 @@ pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, errors: &mut Err
                 errors.push(operator.invalid_as(value.text(), "value must be empty when `operator` is 'Exists'"));
             }
             "Exists" => {}
-            _ => errors.push(operator.not_supported(&["Equal", "Exists"])),
+            _ => errors.push(operator.not_supported(&["Equal", "Exists", "Lt", "Gt"])),
         }
         if !effect.text().is_empty() {
             validate_taint_effect(&effect, errors);
@@ -119,46 +123,134 @@ pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks how Pods are spread over topologies.
-pub(super) fn validate_spread_constraints(constraints: &Field<'_, '_>, errors: &mut Errors) {
-    let mut seen = HashSet::new();
-    for constraint in constraints.items() {
-        let skew = constraint.child("maxSkew");
-        if skew.number().unwrap_or_default() <= 0 {
-            errors.push(skew.invalid_as(skew.number().unwrap_or_default(), "must be greater than zero"));
+/// `validatePodResourceClaims`
+pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Errors) {
+    let mut names = HashSet::new();
+    for claim in claims.items() {
+        let name = claim.child("name");
+        if name.text().is_empty() {
+            errors.push(name.required(""));
+        } else if names.insert(name.text()) {
+            report(&name, dns_label(name.text()), errors);
+        } else {
+            errors.push(name.duplicate());
         }
-        let (key, action) = (constraint.child("topologyKey"), constraint.child("whenUnsatisfiable"));
-        if key.text().is_empty() {
-            errors.push(key.required("can not be empty"));
+        let (claimed, template) = (claim.child("resourceClaimName"), claim.child("resourceClaimTemplateName"));
+        if claimed.is_set() && template.is_set() {
+            errors.push(
+                claim.invalid("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
+            );
         }
-        if !matches!(action.text(), "DoNotSchedule" | "ScheduleAnyway") {
-            errors.push(action.not_supported(&["DoNotSchedule", "ScheduleAnyway"]));
+        if !claimed.is_set() && !template.is_set() {
+            errors.push(claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"));
         }
-        if !seen.insert((key.text(), action.text())) {
-            let place = constraint.path().child("{topologyKey, whenUnsatisfiable}");
-            errors.push(FieldError::duplicate(
-                &place,
-                format!("{{{}, {}}}", key.text(), action.text()),
-            ));
-        }
-        let domains = constraint.child("minDomains");
-        if let Some(count) = domains.number() {
-            if count <= 0 {
-                errors.push(domains.invalid("must be greater than zero"));
-            }
-            if action.text() != "DoNotSchedule" {
-                let action = action.text();
-                errors.push(domains.invalid(format!(
-                    "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-                )));
+        for reference in [claimed, template] {
+            if reference.is_set() {
+                report(&reference, dns_subdomain(reference.text()), errors);
             }
         }
-        for part in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            crate::validation::optional_one_of(&constraint.child(part), &["Honor", "Ignore"], errors);
-        }
-        for key in constraint.child("matchLabelKeys").items() {
-            report(&key, qualified_name(key.text()), errors);
-        }
-        validate_label_selector(&constraint.child("labelSelector"), errors);
     }
+}
+
+/// `validateTopologySpreadConstraints`
+pub(super) fn validate_spread_constraints(constraints: &Field<'_, '_>, errors: &mut Errors) {
+    let kind = |constraint: &Field<'_, '_>| {
+        let text = |part: &str| constraint.child(part).text().to_owned();
+        (text("topologyKey"), text("whenUnsatisfiable"))
+    };
+    let kinds: Vec<_> = constraints.items().map(|constraint| kind(&constraint)).collect();
+    let mut last = HashMap::new();
+    for (at, kind) in kinds.iter().enumerate() {
+        last.insert(kind, at);
+    }
+    for (at, (constraint, kind)) in constraints.items().zip(&kinds).enumerate() {
+        let repeated = last.get(kind).is_some_and(|last| *last > at);
+        validate_spread_constraint(&constraint, repeated, errors);
+    }
+}
+
+fn validate_spread_constraint(constraint: &Field<'_, '_>, repeated: bool, errors: &mut Errors) {
+    let skew = constraint.child("maxSkew");
+    if skew.number().unwrap_or_default() <= 0 {
+        errors.push(skew.invalid_number("must be greater than zero"));
+    }
+    let (key, action) = (constraint.child("topologyKey"), constraint.child("whenUnsatisfiable"));
+    if key.text().is_empty() {
+        errors.push(key.required("can not be empty"));
+    }
+    if !matches!(action.text(), "DoNotSchedule" | "ScheduleAnyway") {
+        errors.push(action.not_supported(&["DoNotSchedule", "ScheduleAnyway"]));
+    }
+    if repeated {
+        let place = constraint.path().child("{topologyKey, whenUnsatisfiable}");
+        let kind = format!("{{{}, {}}}", key.text(), action.text());
+        errors.push(FieldError::duplicate(&place, kind));
+    }
+    let domains = constraint.child("minDomains");
+    if let Some(count) = domains.number() {
+        if count <= 0 {
+            errors.push(domains.invalid("must be greater than zero"));
+        }
+        if action.text() != "DoNotSchedule" {
+            let action = action.text();
+            errors.push(domains.invalid(format!(
+                "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            )));
+        }
+    }
+    for part in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+        set_one_of(&constraint.child(part), &["Honor", "Ignore"], errors);
+    }
+    let (keys, selector) = (constraint.child("matchLabelKeys"), constraint.child("labelSelector"));
+    validate_label_keys(&keys, &selector, errors);
+    validate_merged_keys(constraint, &keys, &selector, errors);
+    validate_label_selector(&selector, errors);
+}
+
+/// `validateLabelKeys`: keys whose values a Pod's labels add to a selector.
+pub(super) fn validate_label_keys(keys: &Field<'_, '_>, selector: &Field<'_, '_>, errors: &mut Errors) {
+    if keys.is_empty() {
+        return;
+    }
+    if !selector.is_set() {
+        errors.push(keys.forbidden("must not be specified when labelSelector is not set"));
+        return;
+    }
+    for key in keys.items() {
+        validate_label_name(&key, errors);
+    }
+}
+
+/// Keys stand in the selector once, since they were merged into it; one that stands there more often was there before. The
+/// reference reports the last place of such a key, below the term itself.
+pub(super) fn validate_merged_keys(
+    term: &Field<'_, '_>,
+    keys: &Field<'_, '_>,
+    selector: &Field<'_, '_>,
+    errors: &mut Errors,
+) {
+    if keys.is_empty() || !selector.is_set() {
+        return;
+    }
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for (key, _) in selector.child("matchLabels").entries() {
+        *uses.entry(key).or_default() += 1;
+    }
+    for expression in selector.child("matchExpressions").items() {
+        *uses.entry(expression.child("key").text()).or_default() += 1;
+    }
+    let mut last: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, key) in keys.items().enumerate() {
+        last.insert(key.text(), at);
+    }
+    let mut repeated: Vec<(usize, &str)> = last.into_iter().map(|(key, at)| (at, key)).collect();
+    repeated.retain(|(_, key)| uses.get(key).is_some_and(|count| *count > 1));
+    repeated.sort_unstable();
+    errors.extend(repeated.into_iter().map(|(at, key)| {
+        FieldError::invalid(
+            &term.path().index(at),
+            key,
+            "exists in both matchLabelKeys and labelSelector",
+        )
+    }));
 }

@@ -1,11 +1,15 @@
-//! With which rights a Pod and its containers run.
+//! Security contexts of Pods and containers, and what of the host a Pod shares.
+
+use std::collections::HashSet;
 
 use holdfast_resource::Field;
 
-use super::containers::PodParts;
-use crate::validation::{Errors, numbers, optional_one_of};
+use super::containers::{PodParts, visit_containers};
+use super::windows::validate_options;
+use crate::validation::paths::descending;
+use crate::validation::{Errors, numbers, set_one_of};
 
-/// Checks the security context of a Pod and what of the host it shares.
+/// `validatePodSpecSecurityContext`
 pub(super) fn validate_pod_security(spec: &Field<'_, '_>, errors: &mut Errors) {
     let context = spec.child("securityContext");
     for part in ["fsGroup", "runAsUser", "runAsGroup"] {
@@ -16,28 +20,38 @@ pub(super) fn validate_pod_security(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
     let shared = spec.child("shareProcessNamespace");
     if shared.is_true() && spec.child("hostPID").is_true() {
-        errors.push(shared.invalid("ShareProcessNamespace and HostPID cannot both be enabled."));
+        // The reference keeps what is shared with the host in the security context.
+        let place = context.child("shareProcessNamespace");
+        errors.push(place.invalid_as(true, "ShareProcessNamespace and HostPID cannot both be enabled"));
     }
-    if !shares_users(spec) {
-        // Two of the fields are named as in the reference's own types.
-        for (part, shown) in [
-            ("hostNetwork", "hostNetwork"),
-            ("hostPID", "HostPID"),
-            ("hostIPC", "HostIPC"),
-        ] {
-            if spec.child(part).is_true() {
-                errors.push(spec.child(shown).forbidden("when `hostUsers` is false"));
-            }
-        }
-    }
-    validate_sysctls(&context.child("sysctls"), errors);
-    optional_one_of(
+    validate_sysctls(spec, &context.child("sysctls"), errors);
+    set_one_of(
         &context.child("fsGroupChangePolicy"),
         &["Always", "OnRootMismatch"],
         errors,
     );
-    validate_profiles(&context, errors);
-    optional_one_of(&context.child("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
+    validate_seccomp(&context.child("seccompProfile"), errors);
+    validate_options(&context.child("windowsOptions"), errors);
+    validate_app_armor(&context.child("appArmorProfile"), errors);
+    set_one_of(&context.child("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
+    let change = context.child("seLinuxChangePolicy");
+    set_one_of(&change, &["MountOption", "Recursive"], errors);
+}
+
+/// `validateHostUsers`; two of the fields are named as in the reference's own types.
+pub(super) fn validate_host_users(spec: &Field<'_, '_>, errors: &mut Errors) {
+    if shares_users(spec) {
+        return;
+    }
+    for (part, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
+        if spec.child(part).is_true() {
+            errors.push(spec.child(shown).forbidden("when `hostUsers` is false"));
+        }
+    }
 }
 
 /// Whether the users in containers are those of the host.
@@ -46,77 +60,112 @@ pub(super) fn shares_users(spec: &Field<'_, '_>) -> bool {
     !host_users.is_set() || host_users.is_true()
 }
 
-/// Checks the security context of a container.
+/// `ValidateSecurityContext`
 pub(super) fn validate_container_security(context: &Field<'_, '_>, pod: &PodParts<'_, '_>, errors: &mut Errors) {
+    if !context.is_set() {
+        return;
+    }
     let privileged = context.child("privileged");
     if privileged.is_true() && !pod.rules.allow_privileged {
         errors.push(privileged.forbidden("disallowed by cluster policy"));
     }
     numbers::id(&context.child("runAsUser"), errors);
     numbers::id(&context.child("runAsGroup"), errors);
+    let mount = context.child("procMount");
+    set_one_of(&mount, &["Default", "Unmasked"], errors);
+    if pod.host_users && mount.text() == "Unmasked" {
+        errors.push(mount.invalid("`hostUsers` must be false to use `Unmasked`"));
+    }
+    validate_seccomp(&context.child("seccompProfile"), errors);
     let escalation = context.child("allowPrivilegeEscalation");
     if escalation.is_set() && !escalation.is_true() {
-        if privileged.is_true() {
-            errors.push(context.invalid("cannot set `allowPrivilegeEscalation` to false and `privileged` to true"));
-        }
-        let capabilities = context.child("capabilities");
-        if capabilities
-            .child("add")
-            .items()
-            .any(|name| name.text() == "CAP_SYS_ADMIN")
-        {
+        validate_no_escalation(context, errors);
+    }
+    validate_options(&context.child("windowsOptions"), errors);
+    validate_app_armor(&context.child("appArmorProfile"), errors);
+}
+
+fn validate_no_escalation(context: &Field<'_, '_>, errors: &mut Errors) {
+    if context.child("privileged").is_true() {
+        errors.push(context.invalid("cannot set `allowPrivilegeEscalation` to false and `privileged` to true"));
+    }
+    let capabilities = context.child("capabilities");
+    for name in capabilities.child("add").items() {
+        if name.text() == "CAP_SYS_ADMIN" {
             errors.push(
                 context.invalid("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"),
             );
         }
     }
-    let mount = context.child("procMount");
-    optional_one_of(&mount, &["Default", "Unmasked"], errors);
-    if pod.host_users && mount.text() == "Unmasked" {
-        errors.push(mount.invalid("`hostUsers` must be false to use `Unmasked`"));
-    }
-    validate_profiles(context, errors);
 }
 
-fn validate_profiles(context: &Field<'_, '_>, errors: &mut Errors) {
-    for part in ["seccompProfile", "appArmorProfile"] {
-        let profile = context.child(part);
-        if !profile.is_set() {
-            continue;
+const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+
+/// `validateSeccompProfileField`
+fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
+    if !profile.is_set() {
+        return;
+    }
+    let (sort, local) = (profile.child("type"), profile.child("localhostProfile"));
+    match sort.text() {
+        "" => errors.push(sort.required("type is required when seccompProfile is set")),
+        known if PROFILES.contains(&known) => {}
+        _ => errors.push(sort.not_supported(&PROFILES)),
+    }
+    if sort.text() == "Localhost" {
+        if local.is_set() {
+            descending(&local, errors);
+        } else {
+            errors.push(local.required("must be set when seccomp type is Localhost"));
         }
-        let (sort, local) = (profile.child("type"), profile.child("localhostProfile"));
-        match sort.text() {
-            "" => errors.push(sort.required("type is required when seccompProfile is set")),
-            "Localhost" if local.text().is_empty() => {
-                errors.push(local.required(format!("must be set when {} type is Localhost", title(part))));
-            }
-            "Localhost" => {
-                if part == "seccompProfile" {
-                    crate::validation::paths::descending(&local, errors);
-                }
-            }
-            "RuntimeDefault" | "Unconfined" => {
-                if local.is_set() {
-                    let only = format!("can only be set when {} type is Localhost", title(part));
-                    errors.push(local.invalid(only));
-                }
-            }
-            _ => errors.push(sort.not_supported(&["Localhost", "RuntimeDefault", "Unconfined"])),
-        }
+    } else if local.is_set() {
+        // The reference shows the whole profile.
+        let shown = profile.value().cloned().unwrap_or_default();
+        errors.push(local.invalid_as(shown, "can only be set when seccomp type is Localhost"));
     }
 }
 
-fn title(part: &str) -> &'static str {
-    match part {
-        "seccompProfile" => "seccomp",
-        _ => "AppArmor",
+const APP_ARMOR_PATH: usize = 4095;
+
+/// `ValidateAppArmorProfileField`
+pub(super) fn validate_app_armor(profile: &Field<'_, '_>, errors: &mut Errors) {
+    if !profile.is_set() {
+        return;
+    }
+    let (sort, local) = (profile.child("type"), profile.child("localhostProfile"));
+    match sort.text() {
+        "Localhost" if !local.is_set() => {
+            errors.push(local.required("must be set when AppArmor type is Localhost"));
+        }
+        "Localhost" => {
+            let trimmed = local.text().trim();
+            if trimmed != local.text() {
+                errors.push(local.invalid("must not be padded with whitespace"));
+            } else if trimmed.is_empty() {
+                errors.push(local.required("must be set when AppArmor type is Localhost"));
+            }
+            if local.text().len() > APP_ARMOR_PATH {
+                errors.push(local.too_long(APP_ARMOR_PATH));
+            }
+        }
+        "RuntimeDefault" | "Unconfined" => {
+            if local.is_set() {
+                errors.push(local.invalid("can only be set when AppArmor type is Localhost"));
+            }
+        }
+        "" => errors.push(sort.required("type is required when appArmorProfile is set")),
+        _ => errors.push(sort.not_supported(&PROFILES)),
     }
 }
 
 const SYSCTL_LENGTH: usize = 253;
 
-fn validate_sysctls(sysctls: &Field<'_, '_>, errors: &mut Errors) {
-    let mut names = std::collections::HashSet::new();
+const SYSCTL: &str = "must have at most 253 characters and match regex \
+     ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
+/// `validateSysctls`
+fn validate_sysctls(spec: &Field<'_, '_>, sysctls: &Field<'_, '_>, errors: &mut Errors) {
+    let mut names = HashSet::new();
     for sysctl in sysctls.items() {
         let name = sysctl.child("name");
         let text = name.text();
@@ -124,14 +173,23 @@ fn validate_sysctls(sysctls: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(name.required(""));
         } else if text.len() > SYSCTL_LENGTH || !is_sysctl(text) {
             errors.push(name.invalid(SYSCTL));
-        } else if !names.insert(text.replace('/', ".")) {
+        } else if names.contains(text) {
             errors.push(name.duplicate());
         }
+        let dotted = text.replace('/', ".");
+        if spec.child("hostNetwork").is_true() && dotted.starts_with("net.") {
+            errors.push(name.invalid("may not be specified when 'hostNetwork' is true"));
+        } else if spec.child("hostIPC").is_true() && is_of_ipc(&dotted) {
+            errors.push(name.invalid("may not be specified when 'hostIPC' is true"));
+        }
+        names.insert(text);
     }
 }
 
-const SYSCTL: &str = "must have at most 253 characters and match regex \
-     ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+/// Whether a setting of the kernel is one of the IPC namespace.
+fn is_of_ipc(name: &str) -> bool {
+    name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start))
+}
 
 fn is_sysctl(text: &str) -> bool {
     text.split(['.', '/']).all(|part| {
@@ -139,4 +197,93 @@ fn is_sysctl(text: &str) -> bool {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
         ends(part.bytes().next()) && ends(part.bytes().last()) && part.bytes().all(inner)
     })
+}
+
+/// `validateOS`, `validateLinux` and `validateWindows`: what the operating system of a Pod rules out.
+pub(super) fn validate_operating_system(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let os = spec.child("os");
+    if !os.is_set() {
+        return;
+    }
+    let name = os.child("name");
+    match name.text() {
+        "" => errors.push(name.required("cannot be empty")),
+        "linux" => validate_linux(spec, errors),
+        "windows" => validate_windows(spec, errors),
+        odd => errors.push(holdfast_resource::FieldError::not_supported(
+            &os.path(),
+            odd,
+            &["linux", "windows"],
+        )),
+    }
+}
+
+fn validate_linux(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let forbid = |context: &Field<'_, '_>, errors: &mut Errors| {
+        let options = context.child("windowsOptions");
+        if options.is_set() {
+            errors.push(options.forbidden("windows options cannot be set for a linux pod"));
+        }
+    };
+    forbid(&spec.child("securityContext"), errors);
+    visit_containers(spec, &mut |container| forbid(&container.child("securityContext"), errors));
+}
+
+/// The fields of a Pod that mean nothing on Windows, in the order of the reference, and whether they stand in the security
+/// context.
+const NOT_ON_WINDOWS: [(&str, bool); 15] = [
+    ("appArmorProfile", true),
+    ("seLinuxOptions", true),
+    ("hostUsers", false),
+    ("hostPID", false),
+    ("hostIPC", false),
+    ("seccompProfile", true),
+    ("fsGroup", true),
+    ("fsGroupChangePolicy", true),
+    ("sysctls", true),
+    ("shareProcessNamespace", false),
+    ("runAsUser", true),
+    ("runAsGroup", true),
+    ("supplementalGroups", true),
+    ("supplementalGroupsPolicy", true),
+    ("seLinuxChangePolicy", true),
+];
+
+/// The fields of a container's security context that mean nothing on Windows.
+const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+];
+
+fn validate_windows(spec: &Field<'_, '_>, errors: &mut Errors) {
+    const WHY: &str = "cannot be set for a windows pod";
+    let context = spec.child("securityContext");
+    for (part, within) in NOT_ON_WINDOWS {
+        let field = if within { context.child(part) } else { spec.child(part) };
+        let set = match part {
+            "hostPID" | "hostIPC" => field.is_true(),
+            "sysctls" | "supplementalGroups" => !field.is_empty(),
+            _ => field.is_set(),
+        };
+        if set {
+            errors.push(field.forbidden(WHY));
+        }
+    }
+    visit_containers(spec, &mut |container| {
+        let context = container.child("securityContext");
+        for part in NOT_IN_WINDOWS_CONTAINERS {
+            let field = context.child(part);
+            if field.is_set() {
+                errors.push(field.forbidden(WHY));
+            }
+        }
+    });
 }

@@ -1,9 +1,12 @@
 //! The template from which a workload makes its Pods.
 
 use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_labels};
+use holdfast_resource::metadata::validate_annotations;
 
+use holdfast_value::Value;
+
+use super::annotations::{validate_pod_annotations, validate_profile_annotations};
 use super::{PodRules, validate_pod_spec};
 use crate::validation::Errors;
 
@@ -30,7 +33,7 @@ pub(crate) fn validate_template_of_replicas(
     validate_template(template, of.allow_privileged, errors);
     let spec = template.child("spec");
     let restart_policy = spec.child("restartPolicy");
-    if restart_policy.is_set() && restart_policy.text() != "Always" {
+    if restart_policy.text() != "Always" {
         errors.push(restart_policy.not_supported(&["Always"]));
     }
     let deadline = spec.child("activeDeadlineSeconds");
@@ -49,16 +52,18 @@ pub(crate) fn validate_template(template: &Field<'_, '_>, allow_privileged: bool
     validate_labels(&Field::placed(labels.value(), labels_place.as_str()), errors);
     let annotations_place = template.path().child("annotations");
     let placed = Field::placed(annotations.value(), annotations_place.as_str());
-    for (key, _) in placed.entries() {
-        let faults = qualified_name(&key.to_lowercase());
-        errors.extend(faults.into_iter().map(|fault| placed.invalid_as(key, fault)));
+    if let Some(map) = annotations.value().and_then(Value::as_map) {
+        validate_annotations(&annotations_place, map, errors);
     }
     let spec = template.child("spec");
+    validate_pod_annotations(&placed, &spec, errors);
     let rules = PodRules {
         allow_privileged,
         is_pod: false,
+        name: "",
     };
     validate_pod_spec(&spec, rules, errors);
+    validate_profile_annotations(&annotations, &spec, errors);
     let ephemeral = spec.child("ephemeralContainers");
     if !ephemeral.is_empty() {
         errors.push(ephemeral.forbidden("ephemeral containers not allowed in pod template"));

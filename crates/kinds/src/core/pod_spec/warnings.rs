@@ -114,13 +114,16 @@ pub(crate) fn pod_spec_warnings(metadata: &Field<'_, '_>, spec: &Field<'_, '_>, 
 fn node_affinity(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let affinity = spec.child("affinity");
     let node = affinity.child("nodeAffinity");
-    let required = node.child("requiredDuringSchedulingIgnoredDuringExecution");
-    let terms = required.child("nodeSelectorTerms");
-    for term in terms.items() {
-        deprecated_keys(&term, warnings);
-    }
+    node_selector_warnings(&node.child("requiredDuringSchedulingIgnoredDuringExecution"), warnings);
     for preferred in node.child("preferredDuringSchedulingIgnoredDuringExecution").items() {
         deprecated_keys(&preferred.child("preference"), warnings);
+    }
+}
+
+/// What is to be said of a selector of nodes.
+pub(crate) fn node_selector_warnings(selector: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    for term in selector.child("nodeSelectorTerms").items() {
+        deprecated_keys(&term, warnings);
     }
 }
 

@@ -1,0 +1,190 @@
+//! Resizing: a running Pod gets other amounts of processors and memory.
+
+use std::collections::HashMap;
+
+use holdfast_resource::Field;
+use holdfast_value::Value;
+
+use super::qos;
+use super::update::{is_mirror, of_object, put};
+use crate::validation::{Errors, same};
+
+/// The parts of containers that a write to `resize` takes.
+const RESIZED: [&str; 2] = ["resources", "resizePolicy"];
+const LISTS: [&str; 2] = ["initContainers", "containers"];
+
+/// Of a write to `resize` only the resources of the Pod and of its containers are taken: `dropNonResizeUpdates`. Containers
+/// that were not there stay, so that validation refuses them.
+pub(super) fn only_resources(object: &mut Value, old: &Value) {
+    let wanted = object.clone();
+    *object = old.clone();
+    for part in ["resourceVersion", "managedFields"] {
+        if let (Some(value), Some(metadata)) = (wanted.at(&["metadata", part]), object.at_mut(&["metadata"])) {
+            put(metadata, part, Some(value.clone()));
+        }
+    }
+    let Some(spec) = object.at_mut(&["spec"]) else { return };
+    put(spec, "resources", wanted.at(&["spec", "resources"]).cloned());
+    for list in LISTS {
+        let asked = wanted.at(&["spec", list]).and_then(Value::as_list);
+        let there = old.at(&["spec", list]).and_then(Value::as_list);
+        let by_name: HashMap<&str, &Value> = there
+            .into_iter()
+            .flat_map(|there| there.iter())
+            .filter_map(|container| Some((container.str_at(&["name"])?, container)))
+            .collect();
+        let resized = |container: &Value| match container.str_at(&["name"]).and_then(|name| by_name.get(name)) {
+            Some(before) => {
+                let mut resized = (*before).clone();
+                for part in RESIZED {
+                    put(&mut resized, part, container.get(part).cloned());
+                }
+                resized
+            }
+            None => container.clone(),
+        };
+        let containers: Option<Vec<Value>> = asked.map(|asked| asked.iter().map(resized).collect());
+        put(spec, list, containers.map(Value::from));
+    }
+}
+
+/// `ValidatePodResize`
+pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
+    if is_mirror(old) {
+        *errors = vec![of_object("static pods cannot be resized")];
+        return;
+    }
+    if old_spec.child("os").child("name").text() == "windows" {
+        *errors = vec![of_object("windows pods cannot be resized")];
+        return;
+    }
+    if !validate_same_containers(&spec, &old_spec, errors) {
+        return;
+    }
+    let status = old.child("status");
+    let before = status.child("qosClass").text();
+    if !before.is_empty() && qos::class(&spec) != before {
+        errors.push(spec.invalid_as(before, "Pod QOS Class may not change as a result of resizing"));
+    }
+    if !node_resizes(&status) {
+        errors.push(spec.forbidden("Pod running on node without support for resize"));
+    }
+    validate_pod_level(&spec, &old_spec, errors);
+    for list in LISTS {
+        let (containers, others) = (spec.child(list), old_spec.child(list));
+        for (container, before) in containers.items().zip(others.items()) {
+            validate_kept(&container.child("resources"), &before.child("resources"), "resource", errors);
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        let (containers, others) = (spec.child(list), old_spec.child(list));
+        for (container, before) in containers.items().zip(others.items()) {
+            if !only_processors_and_memory(&container.child("resources"), &before.child("resources")) {
+                errors.push(spec.forbidden("only cpu and memory resources are mutable"));
+            }
+        }
+    }
+}
+
+/// The containers are the same ones, in the same order. Says whether the rest is worth a look.
+fn validate_same_containers(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
+    let before = errors.len();
+    for list in ["containers", "initContainers"] {
+        let (containers, others) = (spec.child(list), old.child(list));
+        if containers.len() != others.len() {
+            errors.push(containers.forbidden(format!("{list} may not be added or removed on resize")));
+            continue;
+        }
+        for (container, other) in containers.items().zip(others.items()) {
+            let name = container.child("name");
+            if name.text() != other.child("name").text() {
+                errors.push(name.forbidden(format!("{list} may not be renamed or reordered on resize")));
+            }
+        }
+    }
+    errors.len() == before
+}
+
+/// Whether the node of the Pod says how containers are resized, as far as the Pod shows it.
+fn node_resizes(status: &Field<'_, '_>) -> bool {
+    let statuses = status.child("containerStatuses");
+    let running = statuses
+        .slice()
+        .iter()
+        .find(|status| status.at(&["state", "running"]).is_some());
+    running.is_none_or(|status| status.get("resources").is_some())
+}
+
+/// What a Pod asks for as a whole stays, but for the amounts of processors and memory.
+fn validate_pod_level(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (resources, before) = (spec.child("resources"), old.child("resources"));
+    if !before.is_set() {
+        return;
+    }
+    if !resources.is_set() {
+        errors.push(resources.forbidden("pod-level resources cannot be removed"));
+        return;
+    }
+    validate_kept(&resources, &before, "pod-level resource", errors);
+    if !only_processors_and_memory(&resources, &before) {
+        errors.push(resources.forbidden("only cpu and memory resources are mutable at pod-level"));
+    }
+}
+
+/// What was asked for and limited stays so, by whatever amount.
+fn validate_kept(resources: &Field<'_, '_>, before: &Field<'_, '_>, what: &str, errors: &mut Errors) {
+    for part in ["requests", "limits"] {
+        let (list, old) = (resources.child(part), before.child(part));
+        if old.entries().any(|(name, _)| !list.entry(name).is_set()) {
+            errors.push(list.forbidden(format!("{what} {part} cannot be removed")));
+        }
+    }
+}
+
+/// Whether nothing but amounts of processors and memory differs.
+fn only_processors_and_memory(resources: &Field<'_, '_>, before: &Field<'_, '_>) -> bool {
+    let others = |resources: &Field<'_, '_>| {
+        let mut left = resources.value().cloned().unwrap_or_default();
+        for part in ["requests", "limits"] {
+            for name in ["cpu", "memory"] {
+                left.remove_at(&[part, name]);
+            }
+        }
+        left
+    };
+    same(Some(&others(resources)), Some(&others(before)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn pod(resources: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{name: c, image: i, resources: \
+             {{{resources}}}}}]}}, status: {{qosClass: Burstable}}}}"
+        )
+    }
+
+    fn errors(before: &str, after: &str) -> Vec<String> {
+        Harness::new().subresource_errors(Some("resize"), &pod(before), &pod(after))
+    }
+
+    #[test]
+    fn a_resize_changes_amounts_of_processors_and_memory_alone() {
+        assert!(errors("requests: {cpu: 1}", "requests: {cpu: 2}").is_empty());
+        assert_eq!(
+            errors("requests: {cpu: 1}", "requests: {cpu: 1, ephemeral-storage: 1Gi}"),
+            ["spec: Forbidden: only cpu and memory resources are mutable"]
+        );
+        assert_eq!(
+            errors("requests: {cpu: 1, memory: 1Gi}", "requests: {cpu: 1}"),
+            ["spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"]
+        );
+        assert_eq!(
+            errors("requests: {cpu: 1}", "requests: {cpu: 1, memory: 1}, limits: {cpu: 1, memory: 1}"),
+            ["spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing"]
+        );
+    }
+}

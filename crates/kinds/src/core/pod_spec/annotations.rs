@@ -1,0 +1,260 @@
+//! Annotations that mean something to Pods: profiles of AppArmor and seccomp from before there were fields, tolerations, the
+//! cost of a deletion, and the mark of Pods that mirror files of a node.
+
+use holdfast_resource::Field;
+use holdfast_value::{Limits, Map, Value, json};
+
+use super::containers::visit_containers;
+use super::scheduling::validate_tolerations;
+use super::security::validate_app_armor;
+use crate::validation::Errors;
+use crate::validation::paths::descending;
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+const LOCALHOST: &str = "localhost/";
+
+/// `ValidatePodSpecificAnnotations`
+pub(crate) fn validate_pod_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
+    let mirror = annotations.entry(MIRROR);
+    if mirror.is_set() && spec.child("nodeName").text().is_empty() {
+        errors.push(mirror.invalid("must set spec.nodeName if mirror pod annotation is set"));
+    }
+    let tolerations = annotations.entry(TOLERATIONS);
+    if !tolerations.text().is_empty() {
+        validate_tolerations_text(annotations, tolerations.text(), errors);
+    }
+    let cost = annotations.entry(DELETION_COST);
+    if cost.is_set() && !is_cost(cost.text()) {
+        errors.push(cost.invalid("must be a 32bit integer"));
+    }
+    validate_seccomp_annotations(annotations, errors);
+    for (key, profile) in annotations.entries() {
+        let Some(name) = key.strip_prefix(APP_ARMOR) else {
+            continue;
+        };
+        let mut found = false;
+        visit_containers(spec, &mut |container| found |= container.child("name").text() == name);
+        if !found {
+            errors.push(profile.invalid_as(name, "container not found"));
+        }
+        let text = profile.text();
+        if !matches!(text, "" | "runtime/default" | "unconfined") && !text.starts_with(LOCALHOST) {
+            errors.push(profile.invalid(format!("invalid AppArmor profile name: {text:?}")));
+        }
+    }
+}
+
+/// Tolerations as JSON; checked as those of the specification.
+fn validate_tolerations_text(annotations: &Field<'_, '_>, text: &str, errors: &mut Errors) {
+    match json::parse(text.as_bytes(), &Limits::default()) {
+        Err(error) => errors.push(annotations.invalid_as(TOLERATIONS, error.to_string())),
+        Ok(list) => {
+            let place = annotations.path().child(TOLERATIONS);
+            validate_tolerations(&Field::placed(Some(&list), place.as_str()), errors);
+        }
+    }
+}
+
+/// Whether a text is a whole number of 32 bits, written in the one way there is.
+fn is_cost(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let first = digits.bytes().next();
+    (text == "0" || first.is_some_and(|digit| (b'1'..=b'9').contains(&digit))) && text.parse::<i32>().is_ok()
+}
+
+/// `ValidateSeccompPodAnnotations`
+fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
+    let own = annotations.entry(SECCOMP);
+    let own = own.is_set().then_some((SECCOMP, own));
+    let of_containers = annotations.entries().filter(|(key, _)| key.starts_with(SECCOMP_OF_CONTAINER));
+    for (key, profile) in own.into_iter().chain(of_containers) {
+        let place = annotations.path().child(key);
+        let text = profile.text();
+        if matches!(text, "runtime/default" | "docker/default" | "unconfined") {
+            continue;
+        }
+        match text.strip_prefix(LOCALHOST) {
+            Some(path) => descending(&Field::placed(Some(&path.into()), place.as_str()), errors),
+            None => errors.push(
+                Field::placed(profile.value(), place.as_str()).invalid_text("must be a valid seccomp profile"),
+            ),
+        }
+    }
+}
+
+/// `validateSeccompAnnotationsAndFields` and `validateAppArmorAnnotationsAndFieldsMatchOnCreate`: where there is an
+/// annotation and a field, both say the same.
+pub(crate) fn validate_profile_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
+    let context = spec.child("securityContext");
+    match_profile("seccomp", &annotations.entry(SECCOMP), &context.child("seccompProfile"), errors);
+    visit_containers(spec, &mut |container| {
+        let key = format!("{SECCOMP_OF_CONTAINER}{}", container.child("name").text());
+        let context = container.child("securityContext");
+        match_profile("seccomp", &annotations.entry(&key), &context.child("seccompProfile"), errors);
+    });
+    if is_windows(spec.value()) {
+        return;
+    }
+    let of_pod = context.child("appArmorProfile");
+    visit_containers(spec, &mut |container| {
+        let key = format!("{APP_ARMOR}{}", container.child("name").text());
+        let context = container.child("securityContext");
+        let own = context.child("appArmorProfile");
+        let place = own.path();
+        let profile = Field::placed(own.value().or(of_pod.value()), place.as_str());
+        match_profile("apparmor", &annotations.entry(&key), &profile, errors);
+    });
+}
+
+fn match_profile(what: &str, annotation: &Field<'_, '_>, profile: &Field<'_, '_>, errors: &mut Errors) {
+    if !annotation.is_set() || !profile.is_set() {
+        return;
+    }
+    let text = annotation.text();
+    let alike = match profile.child("type").text() {
+        "Unconfined" => text == "unconfined",
+        "RuntimeDefault" => text == "runtime/default" || what == "seccomp" && text == "docker/default",
+        "Localhost" => match text.strip_prefix(LOCALHOST) {
+            None => false,
+            Some(path) => {
+                let local = profile.child("localhostProfile");
+                if !local.is_set() || local.text() != path {
+                    errors.push(local.forbidden(format!("{what} profile in annotation and field must match")));
+                }
+                true
+            }
+        },
+        _ => true,
+    };
+    if !alike {
+        let sort = profile.child("type");
+        errors.push(sort.forbidden(format!("{what} type in annotation and field must match")));
+    }
+}
+
+fn is_windows(spec: Option<&Value>) -> bool {
+    spec.is_some_and(|spec| spec.str_at(&["os", "name"]) == Some("windows"))
+}
+
+/// `ValidatePodSpecificAnnotationUpdates`: what may not change once a Pod is there.
+pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let mut report = |key: &str, annotation: Field<'_, '_>, done: &str| {
+        if key.starts_with(APP_ARMOR) {
+            errors.push(annotation.forbidden(format!("may not {done} AppArmor annotations")));
+        }
+        if key == MIRROR {
+            errors.push(annotation.forbidden(format!("may not {done} mirror pod annotation")));
+        }
+    };
+    for (key, before) in old.entries() {
+        if new.entry(key).value() != before.value() {
+            report(key, new.entry(key), "remove or update");
+        }
+    }
+    for (key, _) in new.entries().filter(|(key, _)| !old.entry(key).is_set()) {
+        report(key, new.entry(key), "add");
+    }
+}
+
+/// Keeps the annotations and the fields of AppArmor alike in a new Pod: `applyAppArmorVersionSkew`. Gives back what is to
+/// be warned of.
+pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if is_windows(pod.get("spec")) {
+        return warnings;
+    }
+    let of_pod = pod.at(&["spec", "securityContext", "appArmorProfile"]).cloned();
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let count = pod.at(&["spec", list]).and_then(Value::as_list).map_or(0, |list| list.len());
+        for at in 0..count {
+            app_armor_of_container(pod, (list, at), of_pod.as_ref(), &mut warnings);
+        }
+    }
+    warnings
+}
+
+fn app_armor_of_container(
+    pod: &mut Value,
+    (list, at): (&str, usize),
+    of_pod: Option<&Value>,
+    warnings: &mut Vec<String>,
+) {
+    const FIELD: [&str; 2] = ["securityContext", "appArmorProfile"];
+    let containers = pod.at(&["spec", list]).and_then(Value::as_list);
+    let Some(container) = containers.and_then(|containers| containers.get(at)) else {
+        return;
+    };
+    let name = container.str_at(&["name"]).unwrap_or_default();
+    let own = container.at(&FIELD).filter(|own| !own.is_null());
+    let key = format!("{APP_ARMOR}{name}");
+    match (pod.str_at(&["metadata", "annotations", &key]), own) {
+        (None, _) => {
+            if let Some(text) = own.or(of_pod).and_then(annotation_of) {
+                pod.set_at(&["metadata", "annotations", &key], text.into());
+            }
+        }
+        (Some(_), Some(_)) => {}
+        (Some(text), None) => {
+            let profile = field_of(text);
+            if profile.is_none() || profile.as_ref() != of_pod {
+                warnings.push(format!(
+                    "metadata.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
+                ));
+            }
+            if let Some(profile) = profile.filter(|profile| Some(profile) != of_pod)
+                && let Some(Value::List(containers)) = pod.at_mut(&["spec", list])
+                && let Some(container) = containers.make_mut().get_mut(at)
+            {
+                container.set_at(&FIELD, profile);
+            }
+        }
+    }
+}
+
+/// The annotation that says what a profile says.
+fn annotation_of(profile: &Value) -> Option<String> {
+    match profile.str_at(&["type"])? {
+        "Unconfined" => Some("unconfined".to_owned()),
+        "RuntimeDefault" => Some("runtime/default".to_owned()),
+        "Localhost" => Some(format!("{LOCALHOST}{}", profile.str_at(&["localhostProfile"])?)),
+        _ => None,
+    }
+}
+
+/// The profile that says what an annotation says, if that is a valid one.
+fn field_of(annotation: &str) -> Option<Value> {
+    let mut profile = Map::new();
+    match annotation {
+        "unconfined" => profile.insert("type", "Unconfined"),
+        "runtime/default" => profile.insert("type", "RuntimeDefault"),
+        local => {
+            let path = local.strip_prefix(LOCALHOST).filter(|path| !path.is_empty())?;
+            profile.insert("localhostProfile", path);
+            profile.insert("type", "Localhost")
+        }
+    };
+    let profile = Value::from(profile);
+    let mut errors = Errors::new();
+    validate_app_armor(&Field::root(&profile), &mut errors);
+    errors.is_empty().then_some(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_of_a_deletion_is_written_in_one_way() {
+        for good in ["0", "7", "-7", "2147483647"] {
+            assert!(is_cost(good), "{good}");
+        }
+        for bad in ["", "+1", "01", "-0", "2147483648", "x"] {
+            assert!(!is_cost(bad), "{bad}");
+        }
+    }
+}
