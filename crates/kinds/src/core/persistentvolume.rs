@@ -44,7 +44,12 @@ const SOURCES: [&str; 22] = [
 /// The sources with their checks; that of `iscsi` needs the name of the volume and stands apart.
 const CHECKS: [Source; 22] = [
     source("hostPath", sources::host_path),
-    named_source("gcePersistentDisk", "gcePersistentDisk", "persistentDisk", sources::gce_disk),
+    named_source(
+        "gcePersistentDisk",
+        "gcePersistentDisk",
+        "persistentDisk",
+        sources::gce_disk,
+    ),
     source("awsElasticBlockStore", sources::aws_disk),
     source("glusterfs", sources::persistent_glusterfs),
     source("flocker", sources::flocker),
@@ -151,8 +156,16 @@ fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
             "deprecated in v1.11, non-functional in v1.16+",
         ),
         ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-        ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
-        ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+        (
+            "storageos",
+            "storageOS",
+            "deprecated in v1.22, non-functional in v1.25+",
+        ),
+        (
+            "glusterfs",
+            "glusterfs",
+            "deprecated in v1.25, non-functional in v1.26+",
+        ),
         ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
     ];
     let mut warnings = Vec::new();
@@ -254,7 +267,13 @@ fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
 fn validate_sources(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     match validate_one_source(spec, &CHECKS, errors) {
         Some("iscsi") => sources::persistent_iscsi(&spec.child("iscsi"), name, errors),
-        Some("local") if spec.child("nodeAffinity").child("required").child("nodeSelectorTerms").is_empty() => {
+        Some("local")
+            if spec
+                .child("nodeAffinity")
+                .child("required")
+                .child("nodeSelectorTerms")
+                .is_empty() =>
+        {
             let affinity = spec.child("nodeAffinity");
             errors.push(affinity.required("Local volume requires node affinity"));
         }

@@ -39,7 +39,11 @@ pub(super) const fn named_source(
 }
 
 /// Checks that one of `sources` is set, and that one. Says which.
-pub(super) fn validate_one_source(volume: &Field<'_, '_>, sources: &[Source], errors: &mut Errors) -> Option<&'static str> {
+pub(super) fn validate_one_source(
+    volume: &Field<'_, '_>,
+    sources: &[Source],
+    errors: &mut Errors,
+) -> Option<&'static str> {
     let mut found = None;
     for source in sources {
         let value = volume.child(source.field);
@@ -131,7 +135,9 @@ fn is_qualified_iscsi_name(text: &str) -> bool {
     let allowed = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b':' | b'-' | b'_' | b',')
     };
-    dated && domain.starts_with(|first: char| first.is_ascii_alphanumeric() || "-.".contains(first)) && domain.bytes().all(allowed)
+    dated
+        && domain.starts_with(|first: char| first.is_ascii_alphanumeric() || "-.".contains(first))
+        && domain.bytes().all(allowed)
 }
 
 const ISCSI_STARTS: &str = "must be valid format starting with iqn, eui, or naa";
@@ -438,7 +444,11 @@ pub(super) fn csi(source: &Field<'_, '_>, errors: &mut Errors) {
     } else {
         // The reference shows the name beside the reference rather than in it.
         let faults = dns_subdomain(name.text());
-        errors.extend(faults.into_iter().map(|fault| source.child("name").invalid_as(name.text(), fault)));
+        errors.extend(
+            faults
+                .into_iter()
+                .map(|fault| source.child("name").invalid_as(name.text(), fault)),
+        );
     }
 }
 
@@ -467,7 +477,11 @@ mod tests {
     #[test]
     fn iscsi_names_have_one_of_three_forms() {
         let fault = |text| iscsi_name_fault(text, "unknown");
-        for good in ["iqn.2015-02.example.com:test", "eui.0123456789abcdef", "naa.62004567BA64678D0123456789ABCDEF"] {
+        for good in [
+            "iqn.2015-02.example.com:test",
+            "eui.0123456789abcdef",
+            "naa.62004567BA64678D0123456789ABCDEF",
+        ] {
             assert_eq!(fault(good), None, "{good}");
         }
         assert_eq!(fault("x"), Some("unknown"));

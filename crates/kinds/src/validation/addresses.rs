@@ -65,7 +65,11 @@ pub(crate) fn lenient_address(text: &str) -> Option<IpAddr> {
 fn lenient_block(text: &str) -> Option<Block> {
     let (address, prefix) = text.split_once('/')?;
     let number = prefix.trim_start_matches('0');
-    let number = if number.is_empty() && !prefix.is_empty() { "0" } else { number };
+    let number = if number.is_empty() && !prefix.is_empty() {
+        "0"
+    } else {
+        number
+    };
     Block::read(&format!("{}/{number}", lenient_address(address)?))
 }
 
@@ -87,7 +91,9 @@ pub(crate) fn address_warning(field: &Field<'_, '_>) -> Option<String> {
         }
         _ => {
             let canonical = lenient.to_canonical().to_string();
-            Some(format!("{place}: non-standard IP address {text:?} is invalid: use {canonical:?}"))
+            Some(format!(
+                "{place}: non-standard IP address {text:?} is invalid: use {canonical:?}"
+            ))
         }
     }
 }
@@ -115,7 +121,9 @@ pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
         Some(strict) if !is_mapped(strict.address) => (strict.to_string() != text).then(|| {
             format!("{place}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format (\"{strict}\")")
         }),
-        _ => Some(format!("{place}: non-standard CIDR value {text:?} is invalid: use \"{lenient}\"")),
+        _ => Some(format!(
+            "{place}: non-standard CIDR value {text:?} is invalid: use \"{lenient}\""
+        )),
     }
 }
 
@@ -261,13 +269,23 @@ mod tests {
         assert!(errors_of(address, "10.1.2.3").is_empty() && errors_of(address, "2001:DB8::1").is_empty());
         assert_eq!(errors_of(address, "010.1.2.3"), ["must not have leading 0s"]);
         assert_eq!(errors_of(address, "::ffff:010.1.2.3"), ["must not have leading 0s"]);
-        assert_eq!(errors_of(address, "::ffff:1.2.3.4"), ["must not be an IPv4-mapped IPv6 address"]);
+        assert_eq!(
+            errors_of(address, "::ffff:1.2.3.4"),
+            ["must not be an IPv4-mapped IPv6 address"]
+        );
         assert_eq!(errors_of(address, "1.2.3"), [NOT_AN_ADDRESS]);
         assert_eq!(errors_of(address, ""), [NOT_AN_ADDRESS]);
         for zeros in ["010.0.0.0/8", "10.0.0.0/08"] {
-            assert_eq!(errors_of(block, zeros), ["must not have leading 0s in IP or prefix length"], "{zeros}");
+            assert_eq!(
+                errors_of(block, zeros),
+                ["must not have leading 0s in IP or prefix length"],
+                "{zeros}"
+            );
         }
-        assert_eq!(errors_of(block, "10.0.0.1/8"), ["must not have bits set beyond the prefix length"]);
+        assert_eq!(
+            errors_of(block, "10.0.0.1/8"),
+            ["must not have bits set beyond the prefix length"]
+        );
         assert_eq!(errors_of(block, "10.0.0.0"), [NOT_A_BLOCK]);
     }
 

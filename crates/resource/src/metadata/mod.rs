@@ -6,4 +6,6 @@ mod name;
 mod validation;
 
 pub(crate) use validation::validate_embedded_metadata;
-pub use validation::{validate_annotations, validate_field_manager, validate_managed_fields, validate_metadata, validate_metadata_update};
+pub use validation::{
+    validate_annotations, validate_field_manager, validate_managed_fields, validate_metadata, validate_metadata_update,
+};

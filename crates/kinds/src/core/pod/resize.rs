@@ -74,7 +74,12 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
     for list in LISTS {
         let (containers, others) = (spec.child(list), old_spec.child(list));
         for (container, before) in containers.items().zip(others.items()) {
-            validate_kept(&container.child("resources"), &before.child("resources"), "resource", errors);
+            validate_kept(
+                &container.child("resources"),
+                &before.child("resources"),
+                "resource",
+                errors,
+            );
         }
     }
     for list in ["containers", "initContainers"] {
@@ -183,7 +188,10 @@ mod tests {
             ["spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"]
         );
         assert_eq!(
-            errors("requests: {cpu: 1}", "requests: {cpu: 1, memory: 1}, limits: {cpu: 1, memory: 1}"),
+            errors(
+                "requests: {cpu: 1}",
+                "requests: {cpu: 1, memory: 1}, limits: {cpu: 1, memory: 1}"
+            ),
             ["spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing"]
         );
     }

@@ -11,7 +11,11 @@ use crate::defaults::{change_items, is_zero};
 use crate::validation::addresses::{address, address_warning, lenient_address};
 use crate::validation::{Errors, immutable_text, report, required_text};
 
-const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+const STATUSES: [&str; 3] = [
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+];
 
 /// Drops what the reference drops while its feature gates are off, and keeps both ways of telling addresses alike.
 pub(super) fn drop_disabled(pod: &mut Value) {
@@ -50,9 +54,18 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
             "initContainerStatuses" => sidecars(&old_spec),
             _ => HashSet::new(),
         };
-        validate_restarts(&status.child(list), &old_status.child(list), (policy, &sidecars), errors);
+        validate_restarts(
+            &status.child(list),
+            &old_status.child(list),
+            (policy, &sidecars),
+            errors,
+        );
     }
-    validate_claim_statuses(&status.child("resourceClaimStatuses"), &spec.child("resourceClaims"), errors);
+    validate_claim_statuses(
+        &status.child("resourceClaimStatuses"),
+        &spec.child("resourceClaims"),
+        errors,
+    );
     validate_extended_claim(&status.child("extendedResourceClaimStatus"), &spec, errors);
     validate_pod_ips(&status.child("podIPs"), errors);
     validate_host_ips(&status, errors);
@@ -60,7 +73,11 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
         validate_users(&status.child(list), &spec.child("os"), errors);
     }
     validate_devices(&status.child("containerStatuses"), &spec.child("containers"), errors);
-    validate_devices(&status.child("initContainerStatuses"), &spec.child("initContainers"), errors);
+    validate_devices(
+        &status.child("initContainerStatuses"),
+        &spec.child("initContainers"),
+        errors,
+    );
     for one in status.child("ephemeralContainerStatuses").items() {
         let devices = one.child("allocatedResourcesStatus");
         if !devices.is_empty() {
@@ -195,14 +212,12 @@ fn validate_extended_claim(status: &Field<'_, '_>, spec: &Field<'_, '_>, errors:
         );
         if !containers.contains(name.text()) {
             errors.push(
-                name.invalid_text("must match the name of an entry in spec.initContainers.name or spec.containers.name"),
+                name.invalid_text(
+                    "must match the name of an entry in spec.initContainers.name or spec.containers.name",
+                ),
             );
         }
-        for (field, seen) in [
-            (name, &mut names),
-            (resource, &mut resources),
-            (request, &mut requests),
-        ] {
+        for (field, seen) in [(name, &mut names), (resource, &mut resources), (request, &mut requests)] {
             if !seen.insert(field.text()) {
                 errors.push(field.duplicate());
             }
@@ -217,7 +232,7 @@ const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
 /// `validatePodIPs`
 fn validate_pod_ips(addresses: &Field<'_, '_>, errors: &mut Errors) {
     for one in addresses.items() {
-        address(&shown_at_item(&one, &one.path().as_str().to_owned()), errors);
+        address(&shown_at_item(&one, one.path().as_str()), errors);
     }
     if addresses.len() < 2 {
         return;
@@ -275,7 +290,7 @@ fn validate_host_ips(status: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(first.invalid_text("must be equal to `hostIP`"));
     }
     for one in addresses.items() {
-        address(&shown_at_item(&one, &one.path().as_str().to_owned()), errors);
+        address(&shown_at_item(&one, one.path().as_str()), errors);
     }
     if addresses.len() > 1 {
         validate_unrepeated(&addresses, errors);

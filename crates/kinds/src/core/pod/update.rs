@@ -87,7 +87,10 @@ fn validate_gates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors)
     for (at, gate) in new.items().enumerate() {
         let name = gate.child("name");
         if !before.contains(name.text()) && last.get(name.text()) == Some(&at) {
-            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
+            let detail = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name.text()
+            );
             errors.push(name.forbidden(detail));
         }
     }

@@ -70,7 +70,10 @@ fn validate_term_keys(term: &Field<'_, '_>, errors: &mut Errors) {
     validate_label_keys(&others, &selector, errors);
     validate_merged_keys(term, &keys, &selector, errors);
     let others: HashSet<&str> = others.slice().iter().filter_map(Value::as_str).collect();
-    for key in keys.items().filter(|key| selector.is_set() && others.contains(key.text())) {
+    for key in keys
+        .items()
+        .filter(|key| selector.is_set() && others.contains(key.text()))
+    {
         errors.push(key.invalid("exists in both matchLabelKeys and mismatchLabelKeys"));
     }
 }

@@ -71,7 +71,9 @@ fn is_cost(text: &str) -> bool {
 fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
     let own = annotations.entry(SECCOMP);
     let own = own.is_set().then_some((SECCOMP, own));
-    let of_containers = annotations.entries().filter(|(key, _)| key.starts_with(SECCOMP_OF_CONTAINER));
+    let of_containers = annotations
+        .entries()
+        .filter(|(key, _)| key.starts_with(SECCOMP_OF_CONTAINER));
     for (key, profile) in own.into_iter().chain(of_containers) {
         let place = annotations.path().child(key);
         let text = profile.text();
@@ -80,9 +82,8 @@ fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors
         }
         match text.strip_prefix(LOCALHOST) {
             Some(path) => descending(&Field::placed(Some(&path.into()), place.as_str()), errors),
-            None => errors.push(
-                Field::placed(profile.value(), place.as_str()).invalid_text("must be a valid seccomp profile"),
-            ),
+            None => errors
+                .push(Field::placed(profile.value(), place.as_str()).invalid_text("must be a valid seccomp profile")),
         }
     }
 }
@@ -91,11 +92,21 @@ fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors
 /// annotation and a field, both say the same.
 pub(crate) fn validate_profile_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
     let context = spec.child("securityContext");
-    match_profile("seccomp", &annotations.entry(SECCOMP), &context.child("seccompProfile"), errors);
+    match_profile(
+        "seccomp",
+        &annotations.entry(SECCOMP),
+        &context.child("seccompProfile"),
+        errors,
+    );
     visit_containers(spec, &mut |container| {
         let key = format!("{SECCOMP_OF_CONTAINER}{}", container.child("name").text());
         let context = container.child("securityContext");
-        match_profile("seccomp", &annotations.entry(&key), &context.child("seccompProfile"), errors);
+        match_profile(
+            "seccomp",
+            &annotations.entry(&key),
+            &context.child("seccompProfile"),
+            errors,
+        );
     });
     if is_windows(spec.value()) {
         return;
@@ -170,7 +181,10 @@ pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
     }
     let of_pod = pod.at(&["spec", "securityContext", "appArmorProfile"]).cloned();
     for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let count = pod.at(&["spec", list]).and_then(Value::as_list).map_or(0, |list| list.len());
+        let count = pod
+            .at(&["spec", list])
+            .and_then(Value::as_list)
+            .map_or(0, |list| list.len());
         for at in 0..count {
             app_armor_of_container(pod, (list, at), of_pod.as_ref(), &mut warnings);
         }

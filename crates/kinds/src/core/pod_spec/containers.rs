@@ -43,7 +43,9 @@ pub(super) fn validate_all<'v>(spec: &Field<'v, '_>, pod: &PodParts<'_, 'v>, err
 
 fn names<'v>(containers: &Field<'v, '_>) -> HashSet<&'v str> {
     let named = containers.slice().iter();
-    named.map(|container| container.str_at(&["name"]).unwrap_or_default()).collect()
+    named
+        .map(|container| container.str_at(&["name"]).unwrap_or_default())
+        .collect()
 }
 
 /// `validateContainers`

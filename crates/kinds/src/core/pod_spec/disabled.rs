@@ -54,7 +54,9 @@ fn has_projection(volume: &Value, source: &str) -> bool {
 }
 
 fn projects(spec: &Value, source: &str) -> bool {
-    items(spec, "volumes").iter().any(|volume| has_projection(volume, source))
+    items(spec, "volumes")
+        .iter()
+        .any(|volume| has_projection(volume, source))
 }
 
 fn drop_projection(spec: &mut Value, source: &str) {

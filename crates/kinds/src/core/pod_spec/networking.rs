@@ -40,7 +40,10 @@ pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Erro
         return;
     }
     for (part, why) in [
-        ("setHostnameAsFQDN", "may not be specified when setHostnameAsFQDN is true"),
+        (
+            "setHostnameAsFQDN",
+            "may not be specified when setHostnameAsFQDN is true",
+        ),
         ("hostNetwork", "may not be specified when hostNetwork is true"),
     ] {
         if spec.child(part).is_true() {

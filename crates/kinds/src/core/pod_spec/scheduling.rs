@@ -135,7 +135,10 @@ pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Erro
         } else {
             errors.push(name.duplicate());
         }
-        let (claimed, template) = (claim.child("resourceClaimName"), claim.child("resourceClaimTemplateName"));
+        let (claimed, template) = (
+            claim.child("resourceClaimName"),
+            claim.child("resourceClaimTemplateName"),
+        );
         if claimed.is_set() && template.is_set() {
             errors.push(
                 claim.invalid("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),

@@ -188,7 +188,10 @@ fn validate_sysctls(spec: &Field<'_, '_>, sysctls: &Field<'_, '_>, errors: &mut 
 
 /// Whether a setting of the kernel is one of the IPC namespace.
 fn is_of_ipc(name: &str) -> bool {
-    name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start))
+    name == "kernel.sem"
+        || ["kernel.shm", "kernel.msg", "fs.mqueue."]
+            .iter()
+            .any(|start| name.starts_with(start))
 }
 
 fn is_sysctl(text: &str) -> bool {
@@ -226,7 +229,9 @@ fn validate_linux(spec: &Field<'_, '_>, errors: &mut Errors) {
         }
     };
     forbid(&spec.child("securityContext"), errors);
-    visit_containers(spec, &mut |container| forbid(&container.child("securityContext"), errors));
+    visit_containers(spec, &mut |container| {
+        forbid(&container.child("securityContext"), errors)
+    });
 }
 
 /// The fields of a Pod that mean nothing on Windows, in the order of the reference, and whether they stand in the security

@@ -22,7 +22,12 @@ const SOURCES: [Source; 30] = [
     source("emptyDir", validate_empty_dir),
     source("hostPath", sources::host_path),
     source("gitRepo", validate_git_repo),
-    named_source("gcePersistentDisk", "gcePersistentDisk", "persistentDisk", sources::gce_disk),
+    named_source(
+        "gcePersistentDisk",
+        "gcePersistentDisk",
+        "persistentDisk",
+        sources::gce_disk,
+    ),
     source("awsElasticBlockStore", sources::aws_disk),
     source("secret", |source, errors| validate_keys(source, "secretName", errors)),
     source("nfs", sources::nfs),
@@ -83,7 +88,9 @@ fn claims_made(volumes: &Field<'_, '_>, pod_name: &str) -> HashSet<String> {
         return HashSet::new();
     }
     let ephemeral = volumes.items().filter(|volume| volume.child("ephemeral").is_set());
-    ephemeral.map(|volume| format!("{pod_name}-{}", volume.child("name").text())).collect()
+    ephemeral
+        .map(|volume| format!("{pod_name}-{}", volume.child("name").text()))
+        .collect()
 }
 
 fn validate_source(volume: &Field<'_, '_>, pod_name: &str, errors: &mut Errors) {
@@ -369,7 +376,8 @@ fn validate_propagation(propagation: &Field<'_, '_>, container: &Field<'_, '_>, 
     set_one_of(propagation, &["Bidirectional", "HostToContainer", "None"], errors);
     let context = container.child("securityContext");
     if propagation.text() == "Bidirectional" && !context.child("privileged").is_true() {
-        errors.push(propagation.forbidden("Bidirectional mount propagation is available only to privileged containers"));
+        errors
+            .push(propagation.forbidden("Bidirectional mount propagation is available only to privileged containers"));
     }
 }
 

@@ -14,7 +14,10 @@ const NET_BIOS_LENGTH: usize = 15;
 
 /// `validateWindowsSecurityContextOptions`
 pub(super) fn validate_options(options: &Field<'_, '_>, errors: &mut Errors) {
-    let (name, credential) = (options.child("gmsaCredentialSpecName"), options.child("gmsaCredentialSpec"));
+    let (name, credential) = (
+        options.child("gmsaCredentialSpecName"),
+        options.child("gmsaCredentialSpec"),
+    );
     if name.is_set() {
         report(&name, dns_subdomain(name.text()), errors);
     }
@@ -117,10 +120,10 @@ pub(super) fn validate_host_processes(spec: &Field<'_, '_>, rules: PodRules<'_>,
         ));
     }
     if !spec.child("hostNetwork").is_true() {
-        errors.push(
-            spec.child("hostNetwork")
-                .invalid_as(false, "hostNetwork must be true if pod contains any hostProcess containers"),
-        );
+        errors.push(spec.child("hostNetwork").invalid_as(
+            false,
+            "hostNetwork must be true if pod contains any hostProcess containers",
+        ));
     }
     if !rules.allow_privileged {
         errors.push(spec.forbidden("hostProcess containers are disallowed by cluster policy"));
@@ -133,13 +136,22 @@ mod tests {
 
     #[test]
     fn users_are_names_with_or_without_a_domain() {
-        for good in ["ContainerUser", "DOM\\user", "NT AUTHORITY\\LOCAL SERVICE", "dom.ain\\user", "a b"] {
+        for good in [
+            "ContainerUser",
+            "DOM\\user",
+            "NT AUTHORITY\\LOCAL SERVICE",
+            "dom.ain\\user",
+            "a b",
+        ] {
             assert!(user_faults(good).is_empty(), "{good}");
         }
         for (bad, fault) in [
             ("", "runAsUserName cannot be an empty string"),
             ("a\\b\\c", "runAsUserName cannot contain more than one backslash"),
-            ("\\b", "runAsUserName's Domain doesn't match the NetBios nor the DNS format"),
+            (
+                "\\b",
+                "runAsUserName's Domain doesn't match the NetBios nor the DNS format",
+            ),
             ("a\\", "runAsUserName's User cannot be empty"),
             ("..", "runAsUserName's User cannot contain only periods or spaces"),
             ("u\u{0}", "runAsUserName cannot contain control characters"),
