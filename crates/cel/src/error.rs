@@ -63,6 +63,9 @@ pub enum EvaluationError {
         /// The type that was asked for.
         to: &'static str,
     },
+    /// A value is larger than an object may be.
+    #[error(transparent)]
+    TooLarge(#[from] holdfast_value::Error),
     /// The budget of this call is spent.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimitExceeded,

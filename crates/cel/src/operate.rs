@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use holdfast_value::{List, Value};
+use holdfast_value::{Growth, List, Value};
 use smol_str::SmolStr;
 
 use crate::declaration::{DeclKind, DeclType, ListType};
@@ -103,7 +103,7 @@ fn key_of(item: &CelValue, keys: &[SmolStr]) -> Vec<Option<Value>> {
     keys.iter()
         .map(|key| match item {
             CelValue::Map(MapValue::Data(map, _)) => map.get(key).cloned(),
-            CelValue::Map(map) => map.field(key)?.ok()?.to_value().ok(),
+            CelValue::Map(map) => map.field(key)?.ok()?.to_value(&mut Growth::default()).ok(),
             _ => None,
         })
         .collect()
@@ -271,7 +271,9 @@ fn concatenate(a: &ListValue, b: &ListValue) -> Outcome<ListValue> {
 
 /// A list of a set or map type keeps its declaration, so that the sum compares as its parts do.
 fn keep_decl(items: Vec<CelValue>, decl: Option<&Arc<DeclType>>) -> ListValue {
-    let values: Result<Vec<Value>, EvaluationError> = items.iter().map(CelValue::to_value).collect();
+    let mut growth = Growth::default();
+    let values = items.iter().map(|item| item.to_value(&mut growth));
+    let values: Result<Vec<Value>, EvaluationError> = values.collect();
     match values {
         Ok(values) => ListValue::Data(List::from(values), decl.cloned()),
         Err(_) => ListValue::Built(Arc::new(items)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_value::{List, Map, Value};
+use holdfast_value::{Growth, List, Map, Value};
 use smol_str::SmolStr;
 
 use crate::declaration::{DeclKind, DeclType};
@@ -297,12 +297,12 @@ impl CelValue {
         }
     }
 
-    /// Back to the object tree.
+    /// Back to the object tree. What an expression shares is written out there, and drawn from `growth`.
     ///
     /// # Errors
-    /// For values that JSON cannot say, such as types and URLs.
-    pub fn to_value(&self) -> Result<Value, EvaluationError> {
-        Ok(match self {
+    /// For values that JSON cannot say, such as types and URLs; [`EvaluationError::TooLarge`].
+    pub fn to_value(&self, growth: &mut Growth) -> Result<Value, EvaluationError> {
+        let value = match self {
             CelValue::Null | CelValue::Optional(None) => Value::Null,
             CelValue::Bool(flag) => Value::Bool(*flag),
             CelValue::Int(number) => Value::Int(*number),
@@ -314,26 +314,32 @@ impl CelValue {
             CelValue::Timestamp(timestamp) => Value::from(timestamp.to_string()),
             CelValue::List(ListValue::Data(list, _)) => Value::List(list.clone()),
             CelValue::List(ListValue::Built(items)) => {
-                Value::from(items.iter().map(CelValue::to_value).collect::<Result<Vec<_>, _>>()?)
+                growth.draw(items.len() + 2)?;
+                let items = items.iter().map(|item| item.to_value(growth));
+                return Ok(Value::from(items.collect::<Result<Vec<_>, _>>()?));
             }
             CelValue::Map(MapValue::Data(map, _)) => Value::Map(map.clone()),
             CelValue::Map(MapValue::Built(entries)) => {
+                growth.draw(entries.len() + 2)?;
                 let mut map = Vec::with_capacity(entries.len());
                 for (key, value) in entries.iter() {
                     let MapKey::String(key) = key else {
                         return Err(EvaluationError::failed("map keys of objects must be strings"));
                     };
-                    map.push((key.clone(), value.to_value()?));
+                    growth.draw(key.len())?;
+                    map.push((key.clone(), value.to_value(growth)?));
                 }
-                Value::Map(Map::from_unsorted(map))
+                return Ok(Value::Map(Map::from_unsorted(map)));
             }
-            CelValue::Optional(Some(inner)) => inner.to_value()?,
+            CelValue::Optional(Some(inner)) => return inner.to_value(growth),
             CelValue::Struct(object) => {
-                let fields = object.fields.iter();
-                let entries: Result<Vec<_>, EvaluationError> = fields
-                    .map(|(name, value)| Ok((name.clone(), value.to_value()?)))
-                    .collect();
-                Value::Map(Map::from_unsorted(entries?))
+                growth.draw(2)?;
+                let mut entries = Vec::new();
+                for (name, value) in &object.fields {
+                    growth.draw(name.len())?;
+                    entries.push((name.clone(), value.to_value(growth)?));
+                }
+                return Ok(Value::Map(Map::from_unsorted(entries)));
             }
             CelValue::Preserved(value) => value.clone(),
             CelValue::Quantity(quantity) => Value::from(quantity.to_string()),
@@ -343,7 +349,9 @@ impl CelValue {
                 let name = other.type_name();
                 return Err(EvaluationError::failed(format!("{name} cannot be part of an object")));
             }
-        })
+        };
+        growth.draw_value(&value)?;
+        Ok(value)
     }
 }
 

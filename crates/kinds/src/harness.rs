@@ -16,7 +16,7 @@ use holdfast_resource::{
     FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal, Registry,
     Resource, Step, Virtual, WriteContext,
 };
-use holdfast_value::{Limits, SmolStr, Value, yaml};
+use holdfast_value::{Growth, Limits, SmolStr, Value, yaml};
 
 use crate::{Config, admission, registry, tables};
 
@@ -62,7 +62,9 @@ impl Harness {
         let mut typed = decode(&self.types, id, object).unwrap().value;
         typed.set_at(&["apiVersion"], kind.group_version.api_version().into());
         typed.set_at(&["kind"], kind.kind.clone().into());
-        let mut typed = with_defaults(&self.types, id, &typed).unwrap_or(typed);
+        let mut typed = with_defaults(&self.types, id, &typed, &mut Growth::default())
+            .unwrap()
+            .unwrap_or(typed);
         let version = kind.group_version.version.clone();
         // Requests to subresources are of kinds that no resource has.
         if let Some(resource) = self.resource_of(&typed) {

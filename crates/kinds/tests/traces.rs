@@ -24,7 +24,7 @@ use holdfast_resource::{
     FieldError, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal, Registry, Resource,
     WriteContext,
 };
-use holdfast_value::{Limits, Value, json, merge_patch};
+use holdfast_value::{Growth, Limits, Value, json, merge_patch};
 
 const UID: &str = "11111111-2222-4333-8444-555555555555";
 
@@ -124,7 +124,8 @@ impl World {
         let mut object = decode(&self.types, id, object).ok()?.value;
         object.set_at(&["apiVersion"], api_version.into());
         object.set_at(&["kind"], target.resource.kind.clone().into());
-        let mut object = with_defaults(&self.types, id, &object).unwrap_or(object);
+        let filled = with_defaults(&self.types, id, &object, &mut Growth::default()).unwrap();
+        let mut object = filled.unwrap_or(object);
         target.resource.strategy.default_fields(&version, &mut object);
         Some(object)
     }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use holdfast_resource::schema::{TypeTable, decode, merge_schema, with_defaults};
-use holdfast_value::{Limits, json};
+use holdfast_value::{Growth, Limits, json};
 
 const TABLE: &str = include_str!("../../kinds/src/tables/types.txt");
 
@@ -42,7 +42,7 @@ fn schema(criterion: &mut Criterion) {
         bench.iter(|| decode(&table, of, black_box(&decoded.value)));
     });
     criterion.bench_function("fill in the defaults of a Deployment", |bench| {
-        bench.iter(|| with_defaults(&table, of, black_box(&decoded.value)));
+        bench.iter(|| with_defaults(&table, of, black_box(&decoded.value), &mut Growth::default()));
     });
 }
 

@@ -44,6 +44,9 @@ pub enum ConversionError {
     /// The object is in a version that the definition does not have any more.
     #[error("request to convert CR from an invalid group/version: {0}")]
     NoSuchSource(String),
+    /// In the version, defaults make more of the object than there is room for.
+    #[error(transparent)]
+    Overgrown(#[from] holdfast_value::Error),
 }
 
 /// The versions of reviews.

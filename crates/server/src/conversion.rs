@@ -9,7 +9,7 @@ use std::time::Instant;
 use holdfast_admission::webhooks::ClientConfig;
 use holdfast_resource::conversion::{ConversionError, ConversionWebhook, TIMEOUT, WebhookFailure};
 use holdfast_resource::{Field, Resource};
-use holdfast_value::Value;
+use holdfast_value::{Growth, Value};
 
 use crate::ApiError;
 use crate::handlers::representation::Shown;
@@ -55,6 +55,7 @@ pub(crate) fn at_once(resource: &Resource, object: Value, api_version: &str) -> 
 fn refused(error: &ConversionError) -> ApiError {
     match error {
         ConversionError::Unknown { .. } => ApiError::internal(error.to_string()),
+        ConversionError::Overgrown(error) => ApiError::too_large_because(error),
         ConversionError::NoSuchTarget(_) | ConversionError::NoSuchSource(_) => {
             ApiError::unclassified(error.to_string())
         }
@@ -105,8 +106,14 @@ async fn by_webhook(
     }
     let converted = ask(context, webhook, &sent, api_version).await;
     let converted = converted.map_err(|failure| ApiError::unclassified(failure.message))?;
-    let strategy = &resource.strategy;
-    Ok(converted.into_iter().map(|object| strategy.converted(object)).collect())
+    let converted = converted.into_iter().map(|object| {
+        let object = resource.strategy.converted(object);
+        Growth::default()
+            .draw_value(&object)
+            .map_err(ApiError::too_large_because)?;
+        Ok(object)
+    });
+    converted.collect()
 }
 
 /// What a webhook makes of `objects`, none of which is in `api_version`.

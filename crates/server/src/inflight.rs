@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
+use crate::long_work::LongWork;
 use crate::request_info::RequestInfo;
 use crate::response::{self, Response};
 
@@ -15,6 +16,8 @@ use crate::response::{self, Response};
 pub struct InFlight {
     read_only: Lane,
     mutating: Lane,
+    /// Those of them that take long.
+    pub(crate) long_work: LongWork,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +47,7 @@ impl InFlight {
         Self {
             read_only: lane(read_only),
             mutating: lane(mutating),
+            long_work: LongWork::default(),
         }
     }
 

@@ -18,6 +18,7 @@ pub mod go_duration;
 mod handlers;
 pub mod health;
 pub mod inflight;
+pub mod long_work;
 pub mod lookup;
 pub mod loopback;
 pub mod metrics;

@@ -196,7 +196,9 @@ impl Service {
         };
         let answer = async {
             if writes {
-                tokio::spawn(answer).await.unwrap_or_else(|_| Err(panicked()))
+                let long_work = self.in_flight.long_work.clone();
+                let answer = tokio::spawn(async move { long_work.apart(answer).await });
+                answer.await.unwrap_or_else(|_| Err(panicked()))
             } else {
                 answer.await
             }

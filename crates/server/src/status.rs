@@ -3,6 +3,7 @@
 //! A `Status` has a code, a reason for machines, a message for people and details. Clients rely on all of them, so the
 //! texts here are those of kube-apiserver. Other parts of the server make an [`ApiError`] by naming what happened.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
@@ -211,11 +212,13 @@ impl ApiError {
 
     /// 422: fields of the object are wrong. `kind` is the kind of the object, whose name may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
+        let mut left = TOLD_BYTES;
         let causes = errors.iter().map(|error| Cause {
             reason: error.reason().to_owned(),
             message: error.message(),
             field: error.field.to_string(),
         });
+        let causes = causes.take_while(|cause| is_told(&mut left, &cause.message));
         let details = Details {
             name: name.to_owned(),
             group: kind.group.clone(),
@@ -550,12 +553,17 @@ pub(crate) struct Aggregate<'a>(pub(crate) &'a [FieldError]);
 
 impl fmt::Display for Aggregate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut texts: Vec<String> = Vec::with_capacity(self.0.len());
-        for error in self.0 {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
+        let mut left = TOLD_BYTES;
+        let texts = self.0.iter().map(FieldError::to_string);
+        let mut texts: Vec<String> = texts.take_while(|text| is_told(&mut left, text)).collect();
+        let untold = self.0.len() - texts.len();
+        let mut seen = HashSet::with_capacity(texts.len());
+        let first: Vec<bool> = texts.iter().map(|text| seen.insert(text.as_str())).collect();
+        drop(seen);
+        let mut first = first.into_iter();
+        texts.retain(|_| first.next().unwrap_or(true));
+        if untold > 0 {
+            texts.push(format!("{untold} more errors"));
         }
         match texts.as_slice() {
             [] => f.write_str("<nil>"),
@@ -563,6 +571,17 @@ impl fmt::Display for Aggregate<'_> {
             several => write!(f, "[{}]", several.join(", ")),
         }
     }
+}
+
+/// How much text of errors an answer tells: what is wrong with one object may show large parts of it over and over.
+const TOLD_BYTES: usize = 2 << 20;
+
+/// Whether there is room for `text`; the first text always has it.
+fn is_told(left: &mut usize, text: &str) -> bool {
+    let first = *left == TOLD_BYTES;
+    let room = text.len() <= *left;
+    *left = left.saturating_sub(text.len().max(1));
+    first || room
 }
 
 #[cfg(test)]
@@ -607,6 +626,28 @@ mod tests {
         assert_eq!(error.status().details.as_ref().unwrap().causes.len(), 3);
         let single = ApiError::invalid(&kind, "", &errors[..2]);
         assert_eq!(single.to_string(), "Deployment.apps \"\" is invalid: a: Required value");
+    }
+
+    #[test]
+    fn very_many_errors_are_told_as_far_as_there_is_room() {
+        let kind = GroupKind {
+            group: SmolStr::default(),
+            kind: "Pod".into(),
+        };
+        let errors = |count: usize, text: &str| -> Vec<FieldError> {
+            let root = FieldPath::new("spec");
+            (0..count)
+                .map(|at| FieldError::required(&root.index(at), text))
+                .collect()
+        };
+        // To look for each among all would not end.
+        let error = ApiError::invalid(&kind, "", &errors(200_000, ""));
+        let message = error.to_string();
+        assert!(message.len() < 2 * TOLD_BYTES && message.ends_with(" more errors]"));
+        let large = "x".repeat(TOLD_BYTES);
+        let error = ApiError::invalid(&kind, "", &errors(3, &large));
+        assert_eq!(error.status().details.as_ref().unwrap().causes.len(), 1);
+        assert!(error.to_string().ends_with("x, 2 more errors]"));
     }
 
     #[test]

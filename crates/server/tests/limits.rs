@@ -188,6 +188,54 @@ async fn a_stream_whose_answer_is_not_taken_is_reset_and_watches_are_not() {
     assert!(event.starts_with(b"{\"type\":\"ADDED\""));
 }
 
+/// Asks for an object of a megabyte over a connection of its own, and takes no more of it than its head.
+async fn hold_an_answer(server: &Server) -> hyper::body::Incoming {
+    let mut client = server.client().await;
+    let body = format!(
+        "{{\"metadata\":{{\"name\":\"large\"}},\"data\":{{\"text\":\"{}\"}}}}",
+        "x".repeat(950_000)
+    );
+    let (code, _, body) = client.send(post(CONFIG_MAPS, ADMIN, body)).await.unwrap();
+    assert_eq!(code, StatusCode::CREATED, "{body}");
+    let stream = server.connect(b"h2", None).await.unwrap();
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(64 * 1024);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let path = format!("{CONFIG_MAPS}/large");
+    let held = sender.send_request(request(Method::GET, &path, ADMIN)).await.unwrap();
+    assert_eq!(held.status(), StatusCode::OK);
+    held.into_body()
+}
+
+#[tokio::test]
+async fn a_request_keeps_its_place_until_its_answer_is_taken() {
+    let server = Server::start_with(Setup {
+        in_flight: InFlight::new(1, 0),
+        ..Setup::default()
+    })
+    .await;
+    let held = hold_an_answer(&server).await;
+    let mut client = server.client().await;
+    assert_eq!(client.get(CONFIG_MAPS, "usertoken").await.0, 429);
+    assert!(held.collect().await.unwrap().to_bytes().len() > 950_000);
+    // The last bytes may have come before the server knows that they went.
+    while client.get(CONFIG_MAPS, "usertoken").await.0 == 429 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.get(CONFIG_MAPS, "usertoken").await.0, 403);
+}
+
+#[tokio::test]
+async fn an_answer_that_waits_in_the_connection_and_is_not_taken_costs_the_connection() {
+    let server = server(Limits {
+        exchange: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    assert!(hold_an_answer(&server).await.collect().await.is_err());
+}
+
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused_on_a_stream_too() {
     let server = server(Limits {

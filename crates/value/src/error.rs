@@ -75,6 +75,12 @@ pub enum Error {
         /// Why, in the words of the reference's library.
         message: String,
     },
+    /// A step makes a tree larger than there is room for ([`Growth`](crate::Growth)).
+    #[error("limit is {limit}")]
+    Overgrown {
+        /// The limit, in bytes of JSON.
+        limit: usize,
+    },
     /// A JSON patch makes the document deeper than [`Limits::max_depth`](crate::Limits::max_depth).
     #[error("the patched document exceeds the depth of {limit}")]
     PatchTooDeep {

@@ -4,8 +4,12 @@
 //! and zeros in front, negative ones count from the end; what stands before the first slash of a path is not looked at;
 //! the root itself cannot be addressed; `add` without a value adds `null`.
 
+mod document;
+
 use crate::pointer::unescape;
-use crate::{Error, Finding, Limits, Map, Parsed, SmolStr, Value, json};
+use crate::{Error, Finding, Limits, Parsed, SmolStr, Value, json};
+
+use document::{Node, View};
 
 /// The most operations that kube-apiserver takes.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -96,7 +100,7 @@ impl Patch {
     /// [`Error::CopiesTooLarge`] and [`Error::PatchTooDeep`] beyond `bounds`.
     pub fn apply(&self, document: &Value, bounds: &Bounds) -> Result<Value, Error> {
         let mut target = Target {
-            document: document.clone(),
+            document: Node::Whole(document.clone()),
             copied: 0,
             depth: document.depth(),
             measurements_left: 100,
@@ -108,7 +112,7 @@ impl Patch {
                 Failure::Error(error) => error,
             })?;
         }
-        Ok(target.document)
+        Ok(target.document.into_value())
     }
 }
 
@@ -164,7 +168,7 @@ impl From<String> for Failure {
 
 /// A document on its way through the operations.
 struct Target<'a> {
-    document: Value,
+    document: Node,
     copied: usize,
     /// The document is at most this deep. Where that says too little, the true depth is measured, which takes a walk
     /// over the document and so is not done more often than an honest patch needs.
@@ -207,7 +211,8 @@ impl Target<'_> {
                     format!("{kind} operation does not apply: doc is missing path: \"{path}\"")
                 })?;
                 self.grow(&place, &operation.value)?;
-                within("add", path, self.add(&place, operation.value.clone()))
+                let value = Node::Whole(operation.value.clone());
+                within("add", path, self.add(&place, value))
             }
             "remove" => {
                 let path = named(kind, "path", &operation.path)?;
@@ -227,18 +232,18 @@ impl Target<'_> {
                 }
                 self.grow(&place, &operation.value)?;
                 // The reference says `remove` here.
-                within("remove", path, self.set(&place, operation.value.clone()))
+                within("remove", path, self.set(&place, Node::Whole(operation.value.clone())))
             }
             "move" => {
                 let from = named(kind, "from", &operation.from)?;
                 let source = self.place(from, || {
                     format!("{kind} operation does not apply: doc is missing from path: {from}")
                 })?;
-                let value = within("move", &source.last, self.get(&source))?;
-                within("move", &source.last, self.remove(&source))?;
+                within("move", &source.last, self.get(&source).map(drop))?;
+                let value = within("move", &source.last, self.remove(&source))?;
                 let path = named(kind, "path", &operation.path)?;
                 let place = self.destination(kind, path)?;
-                self.grow_within(&source, &place, &value)?;
+                self.grow_within(&source, &place, value.view())?;
                 within("move", path, self.add(&place, value))
             }
             "copy" => {
@@ -251,9 +256,12 @@ impl Target<'_> {
                     .map_err(|failure| failure.after(&format!("error in copy for from: '{from}'")))?;
                 let path = named(kind, "path", &operation.path)?;
                 let place = self.destination(kind, path)?;
-                self.count_copy(&value)?;
-                self.grow_within(&source, &place, &value)?;
-                let added = self.add(&place, value);
+                // Counted before it is made, as a copy of an open container is not shared.
+                let length = value.length();
+                self.count_copy(length)?;
+                let value = self.get(&source)?.to_value();
+                self.grow_within(&source, &place, View::Value(&value))?;
+                let added = self.add(&place, Node::Whole(value));
                 added.map_err(|failure| failure.after("error while adding value during copy"))
             }
             "test" => {
@@ -261,7 +269,7 @@ impl Target<'_> {
                 let place = self.place(path, || {
                     format!("{kind} operation does not apply: is missing path: {path}")
                 })?;
-                match is_same(&within("test", path, self.get(&place))?, &operation.value) {
+                match within("test", path, self.get(&place))?.is_same(&operation.value) {
                     true => Ok(()),
                     false => Err(format!("testing value {path} failed: test failed").into()),
                 }
@@ -282,94 +290,94 @@ impl Target<'_> {
         })
     }
 
-    fn container(&self, place: &Place) -> Option<&Value> {
-        let container = place
-            .parents
-            .iter()
-            .try_fold(&self.document, |node, token| match node {
-                Value::Map(map) => map.get(token),
-                Value::List(items) => items.get(existing_index(token, items.len()).ok()?),
-                _ => None,
-            })?;
-        matches!(container, Value::Map(_) | Value::List(_)).then_some(container)
+    fn container(&self, place: &Place) -> Option<View<'_>> {
+        let container = place.parents.iter().try_fold(self.document.view(), |node, token| {
+            node.member(token).or_else(|| {
+                let length = node.items()?;
+                node.item(existing_index(token, length).ok()?)
+            })
+        })?;
+        (container.is_map() || container.items().is_some()).then_some(container)
     }
 
     /// The value at the place; a missing key is `null`.
-    fn get(&self, place: &Place) -> Result<Value, Failure> {
-        match self.container(place) {
-            Some(Value::Map(map)) => Ok(map.get(&place.last).cloned().unwrap_or_default()),
-            Some(Value::List(items)) => Ok(items[existing_index(&place.last, items.len())?].clone()),
-            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
+    fn get(&self, place: &Place) -> Result<View<'_>, Failure> {
+        let missing = || missing(&format!("doc is missing key: {}", place.last));
+        let container = self.container(place).ok_or_else(missing)?;
+        match container.items() {
+            Some(length) => container.item(existing_index(&place.last, length)?).ok_or_else(missing),
+            None => Ok(container.member(&place.last).unwrap_or(View::NULL)),
         }
     }
 
-    /// The container of the place for change. Only it and the containers on the way are copied, if they are shared.
-    fn container_mut(&mut self, place: &Place) -> Result<&mut Value, Failure> {
+    /// The container of the place for change. It and the containers on the way are opened.
+    fn container_mut(&mut self, place: &Place) -> Result<&mut Node, Failure> {
         let found = place
             .parents
             .iter()
-            .try_fold(&mut self.document, |node, token| match node {
-                Value::Map(map) => map.get_mut(token),
-                Value::List(items) => {
+            .try_fold(self.document.open(), |node, token| match node {
+                Node::Map(members) => members.get_mut(token.as_str()).map(Node::open),
+                Node::List(items) => {
                     let index = existing_index(token, items.len()).ok()?;
-                    items.make_mut().get_mut(index)
+                    items.get_mut(index).map(Node::open)
                 }
-                _ => None,
+                Node::Whole(_) => None,
             });
         found.ok_or_else(|| missing(&format!("doc is missing key: {}", place.last)))
     }
 
-    fn add(&mut self, place: &Place, value: Value) -> Result<(), Failure> {
+    fn add(&mut self, place: &Place, value: Node) -> Result<(), Failure> {
         match self.container_mut(place)? {
-            Value::Map(map) => {
-                map.insert(place.last.as_str(), value);
+            Node::Map(members) => {
+                members.insert(SmolStr::new(&place.last), value);
                 Ok(())
             }
-            Value::List(items) if place.last == "-" => {
-                items.make_mut().push(value);
-                Ok(())
-            }
-            Value::List(items) => {
+            Node::List(items) => {
                 // One place more than there are items: the one behind the last.
-                let index = existing_index(&place.last, items.len() + 1)?;
-                items.make_mut().insert(index, value);
+                let index = match place.last.as_str() {
+                    "-" => items.len(),
+                    token => existing_index(token, items.len() + 1)?,
+                };
+                items.insert(index, value);
                 Ok(())
             }
-            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
+            Node::Whole(_) => Err(missing(&format!("doc is missing key: {}", place.last))),
         }
     }
 
-    fn set(&mut self, place: &Place, value: Value) -> Result<(), Failure> {
+    fn set(&mut self, place: &Place, value: Node) -> Result<(), Failure> {
+        let none = || missing(&format!("doc is missing key: {}", place.last));
         match self.container_mut(place)? {
-            Value::Map(map) => {
-                map.insert(place.last.as_str(), value);
+            Node::Map(members) => {
+                members.insert(SmolStr::new(&place.last), value);
                 Ok(())
             }
-            Value::List(items) => {
+            Node::List(items) => {
                 let index = existing_index(&place.last, items.len())?;
-                items.make_mut()[index] = value;
+                *items.get_mut(index).ok_or_else(none)? = value;
                 Ok(())
             }
-            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
+            Node::Whole(_) => Err(none()),
         }
     }
 
-    fn remove(&mut self, place: &Place) -> Result<Value, Failure> {
+    fn remove(&mut self, place: &Place) -> Result<Node, Failure> {
+        let none = || missing(&format!("doc is missing key: {}", place.last));
         match self.container_mut(place)? {
-            Value::Map(map) => map
-                .remove(&place.last)
+            Node::Map(members) => members
+                .remove(place.last.as_str())
                 .ok_or_else(|| missing(&format!("Unable to remove nonexistent key: {}", place.last))),
-            Value::List(items) => {
+            Node::List(items) => {
                 let index = existing_index(&place.last, items.len())?;
-                Ok(items.make_mut().remove(index))
+                items.remove(index).ok_or_else(none)
             }
-            _ => Err(missing(&format!("doc is missing key: {}", place.last))),
+            Node::Whole(_) => Err(none()),
         }
     }
 
     /// Counts the bytes of a copy against the bound.
-    fn count_copy(&mut self, value: &Value) -> Result<(), Failure> {
-        self.copied = self.copied.saturating_add(json::to_vec(value).len());
+    fn count_copy(&mut self, length: usize) -> Result<(), Failure> {
+        self.copied = self.copied.saturating_add(length);
         let limit = self.bounds.max_copied_bytes;
         match self.copied > limit {
             true => Err(Failure::Error(Error::CopiesTooLarge {
@@ -382,20 +390,20 @@ impl Target<'_> {
 
     /// Makes sure that the document stays within the depth with `value` at `place`.
     fn grow(&mut self, place: &Place, value: &Value) -> Result<(), Failure> {
-        self.grow_to(place.depth() + value.depth(), place, value)
+        self.grow_to(place.depth() + value.depth(), place, View::Value(value))
     }
 
     /// The same for a value that has stood at `from`, which bounds its depth.
-    fn grow_within(&mut self, from: &Place, place: &Place, value: &Value) -> Result<(), Failure> {
+    fn grow_within(&mut self, from: &Place, place: &Place, value: View<'_>) -> Result<(), Failure> {
         self.grow_to(place.depth() + self.depth.saturating_sub(from.depth()), place, value)
     }
 
-    fn grow_to(&mut self, depth: usize, place: &Place, value: &Value) -> Result<(), Failure> {
+    fn grow_to(&mut self, depth: usize, place: &Place, value: View<'_>) -> Result<(), Failure> {
         let limit = self.bounds.max_depth;
         self.depth = self.depth.max(depth);
         if self.depth > limit && self.measurements_left > 0 {
             self.measurements_left -= 1;
-            self.depth = self.document.depth().max(place.depth() + value.depth());
+            self.depth = self.document.view().depth().max(place.depth() + value.depth());
         }
         match self.depth > limit {
             true => Err(Failure::Error(Error::PatchTooDeep { limit })),
@@ -437,26 +445,6 @@ fn within<T>(kind: &str, path: &str, outcome: Result<T, Failure>) -> Result<T, F
 
 fn missing(what: &str) -> Failure {
     Failure::Message(format!("{what}: missing value"))
-}
-
-/// Whether two values have the same JSON text: integers and floats are never the same.
-fn is_same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::List(a), Value::List(b)) => {
-            a.same(b) || (a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| is_same(a, b)))
-        }
-        (Value::Map(a), Value::Map(b)) => a.same(b) || is_same_map(a, b),
-        (Value::Float(a), Value::Float(b)) => a == b,
-        (Value::Float(_), _) | (_, Value::Float(_)) => false,
-        (a, b) => a == b,
-    }
-}
-
-fn is_same_map(a: &Map, b: &Map) -> bool {
-    a.len() == b.len()
-        && a.iter()
-            .zip(b.iter())
-            .all(|((a_key, a), (b_key, b))| a_key == b_key && is_same(a, b))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use holdfast_cel::{Activation, Budget, CelValue, ListValue, MapValue, StructValue, Type};
+use holdfast_cel::{Activation, Budget, CelValue, EvaluationError, ListValue, MapValue, StructValue, Type};
 use holdfast_resource::{Field, GroupVersionKind};
-use holdfast_value::{Error as ValueError, SmolStr, Value, json_patch};
+use holdfast_value::{Error as ValueError, Growth, SmolStr, Value, json_patch};
 
 use super::environment::{Compiler, compiled};
 use super::expression::{Expression, Failure};
@@ -68,7 +68,28 @@ pub trait Shapes {
     ///
     /// # Errors
     /// Why it does not fit.
-    fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, String>;
+    fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault>;
+}
+
+/// Why there is no object after a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// It does not fit its type.
+    Misfit(String),
+    /// It is too large.
+    Overgrown(ValueError),
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Self {
+        Self::Misfit(why)
+    }
+}
+
+impl From<ValueError> for Fault {
+    fn from(error: ValueError) -> Self {
+        Self::Overgrown(error)
+    }
 }
 
 /// Who had a go in a round: the names of the policy and the binding, and namespace and name of the parameter.
@@ -81,7 +102,7 @@ pub struct Outcome {
     /// own.
     pub refusals: Vec<Refused>,
     /// A fault on the way, which ends everything.
-    pub fault: Option<String>,
+    pub fault: Option<Fault>,
     /// Whether the object is otherwise than before.
     pub changed: bool,
     /// What is to be counted.
@@ -328,7 +349,7 @@ enum Trouble {
     /// The policy is to blame.
     Failed(String),
     /// What it makes is no object of the kind.
-    Fault(String),
+    Fault(Fault),
 }
 
 impl From<String> for Trouble {
@@ -343,9 +364,10 @@ fn is_failed_test(message: &str) -> bool {
 }
 
 /// The operations that a list of `JSONPatch{}` says.
-fn operations(value: &CelValue) -> Result<Value, String> {
+fn operations(value: &CelValue) -> Result<Value, Trouble> {
     let CelValue::List(ListValue::Built(items)) = value else {
-        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+        let why = "type mismatch: JSONPatchType.expression should evaluate to array";
+        return Err(why.to_owned().into());
     };
     for item in items.iter() {
         if let CelValue::Struct(operation) = item
@@ -354,21 +376,23 @@ fn operations(value: &CelValue) -> Result<Value, String> {
             check_names(object)?;
         }
     }
-    value.to_value().map_err(|error| {
-        format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}")
+    value.to_value(&mut Growth::default()).map_err(|error| match error {
+        EvaluationError::TooLarge(error) => Trouble::Fault(error.into()),
+        error => format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}").into(),
     })
 }
 
 /// The configuration that an `Object{}` says, for `object`.
-fn configuration(value: &CelValue, object: &Value) -> Result<Value, String> {
+fn configuration(value: &CelValue, object: &Value) -> Result<Value, Trouble> {
     let CelValue::Struct(made) = value else {
-        return Err(format!(
-            "unsupported return type from ApplyConfiguration expression: {}",
-            value.type_name()
-        ));
+        let found = value.type_name();
+        return Err(format!("unsupported return type from ApplyConfiguration expression: {found}").into());
     };
     check_names(made)?;
-    let mut configuration = value.to_value().map_err(|error| error.to_string())?;
+    let mut configuration = value.to_value(&mut Growth::default()).map_err(|error| match error {
+        EvaluationError::TooLarge(error) => Trouble::Fault(error.into()),
+        error => error.to_string().into(),
+    })?;
     for field in ["apiVersion", "kind"] {
         if let Some(of) = object.get(field) {
             configuration.set_at(&[field], of.clone());

@@ -9,7 +9,7 @@ use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
 use holdfast_value::{Limits, Value, yaml};
 
-use super::mutating::{self, Shapes};
+use super::mutating::{self, Fault, Shapes};
 use super::request::Request;
 use super::rounds::Rounds;
 use super::validating::{self, Verdict};
@@ -67,7 +67,7 @@ impl Shapes for AsTheyAre {
         Ok(merged)
     }
 
-    fn settle(&self, _kind: &GroupVersionKind, object: Value) -> Result<Value, String> {
+    fn settle(&self, _kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
         Ok(object)
     }
 }

@@ -1,12 +1,16 @@
 //! Regular expressions as the package `regexp` of Go reads them.
 //!
-//! [`parse`] knows the syntax with its errors and bounds; a read pattern runs on the automata of `regex-automata`. Where
-//! that would take much memory (classes of many characters repeated often, deep nesting), it runs on the machine in
-//! [`automaton`], which takes one step for each character and is made anew for each text.
+//! [`parse`] knows the syntax with its errors and bounds. A read pattern runs on the machine in [`automaton`], which takes
+//! one step for each character and is made anew for each text. Once that has taken about as much time as compilation does,
+//! the pattern is compiled for the automata of `regex-automata`: whoever brings many patterns pays for none that is hardly
+//! used. Where those would take much memory (classes of many characters repeated often, deep nesting), it stays as it is.
 
 mod automaton;
 mod parse;
 mod tree;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex_automata::meta;
 
@@ -19,17 +23,24 @@ const COMPILED_SIZE: usize = 1 << 20;
 /// How deep a tree may be that `regex-automata` compiles: it recurs.
 const COMPILED_HEIGHT: u32 = 64;
 
-/// A compiled regular expression in Go's syntax.
+/// A regular expression in Go's syntax.
 #[derive(Debug)]
 pub struct Pattern {
-    engine: Engine,
+    root: Node,
+    /// What the step-by-step machine has cost so far.
+    steps: AtomicU64,
+    /// Made when it pays; `None` where that takes too much memory.
+    compiled: OnceLock<Option<Box<meta::Regex>>>,
 }
 
-#[derive(Debug)]
-enum Engine {
-    Compiled(Box<meta::Regex>),
-    Stepwise(Node),
-}
+/// Compilation costs as much as this many steps, and for each state as many more; never more than [`MOST_STEPS`], as it
+/// stops at [`COMPILED_SIZE`].
+const LEAST_STEPS: u64 = 2_000;
+const STEPS_OF_STATE: u64 = 16;
+const MOST_STEPS: u64 = 400_000;
+
+/// Texts up to this length, in bytes, are taken to keep few threads of the machine busy.
+const SHORT: usize = 256;
 
 /// Whether `pattern` is a regular expression in Go's syntax and within the bounds of RE2. Takes time in proportion to its
 /// length.
@@ -41,36 +52,41 @@ pub fn check_pattern(pattern: &str) -> Result<(), String> {
 }
 
 impl Pattern {
-    /// Compiles a regular expression in Go's syntax.
+    /// Reads a regular expression in Go's syntax.
     ///
     /// # Errors
     /// Why it cannot be read, in the words of Go (`error parsing regexp: …`).
     pub fn compile(pattern: &str) -> Result<Self, String> {
-        let root = parse::parse(pattern)?;
-        let compiled = if root.height() <= COMPILED_HEIGHT {
-            let config = meta::Config::new()
-                .nfa_size_limit(Some(COMPILED_SIZE))
-                .onepass_size_limit(Some(COMPILED_SIZE))
-                .hybrid_cache_capacity(COMPILED_SIZE);
-            meta::Builder::new()
-                .configure(config)
-                .build_from_hir(&root.to_hir())
-                .ok()
-        } else {
-            None
-        };
-        let engine = match compiled {
-            Some(regex) => Engine::Compiled(Box::new(regex)),
-            None => Engine::Stepwise(root),
-        };
-        Ok(Self { engine })
+        Ok(Self {
+            root: parse::parse(pattern)?,
+            steps: AtomicU64::new(0),
+            compiled: OnceLock::new(),
+        })
+    }
+
+    /// The automata for a match in `text`; `None` where it is found step by step.
+    fn compiled_for(&self, text: &str) -> Option<&meta::Regex> {
+        if let Some(compiled) = self.compiled.get() {
+            return compiled.as_deref();
+        }
+        let (size, length) = (self.root.size(), text.len() as u64);
+        let threads = if text.len() <= SHORT { size.min(4) } else { size };
+        let steps = size.saturating_add(length.saturating_mul(threads));
+        let before = self.steps.fetch_add(steps, Ordering::Relaxed);
+        let compilation = LEAST_STEPS.saturating_add(self.root.states().saturating_mul(STEPS_OF_STATE));
+        if before.saturating_add(steps) < compilation.min(MOST_STEPS) {
+            return None;
+        }
+        self.compiled
+            .get_or_init(|| automata(&self.root).map(Box::new))
+            .as_deref()
     }
 
     /// Whether the pattern matches anywhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
-        match &self.engine {
-            Engine::Compiled(regex) => regex.is_match(text),
-            Engine::Stepwise(root) => Automaton::new(root).find_at(text, 0).is_some(),
+        match self.compiled_for(text) {
+            Some(regex) => regex.is_match(text),
+            None => Automaton::new(&self.root).find_at(text, 0).is_some(),
         }
     }
 
@@ -81,15 +97,27 @@ impl Pattern {
 
     /// At most `most` matches in `text`, which do not overlap.
     pub(crate) fn find_all<'a>(&self, text: &'a str, most: usize) -> Vec<&'a str> {
-        match &self.engine {
-            Engine::Compiled(regex) => regex
-                .find_iter(text)
-                .take(most)
-                .map(|found| &text[found.range()])
-                .collect(),
-            Engine::Stepwise(root) => Automaton::new(root).find_all(text, most),
+        match self.compiled_for(text) {
+            Some(regex) => {
+                let found = regex.find_iter(text).take(most);
+                found.map(|found| &text[found.range()]).collect()
+            }
+            None => Automaton::new(&self.root).find_all(text, most),
         }
     }
+}
+
+/// Compiles a pattern; `None` where that takes too much.
+fn automata(root: &Node) -> Option<meta::Regex> {
+    if root.height() > COMPILED_HEIGHT {
+        return None;
+    }
+    let config = meta::Config::new()
+        .nfa_size_limit(Some(COMPILED_SIZE))
+        .onepass_size_limit(Some(COMPILED_SIZE))
+        .hybrid_cache_capacity(COMPILED_SIZE);
+    let mut builder = meta::Builder::new();
+    builder.configure(config).build_from_hir(&root.to_hir()).ok()
 }
 
 #[cfg(test)]

@@ -7,6 +7,27 @@ fn told(pattern: &str) -> String {
         .unwrap_or_default()
 }
 
+/// The pattern, compiled.
+fn compiled(pattern: &str) -> Pattern {
+    let pattern = Pattern::compile(pattern).unwrap();
+    pattern.compiled.set(automata(&pattern.root).map(Box::new)).unwrap();
+    pattern
+}
+
+#[test]
+fn a_pattern_is_compiled_when_it_pays() {
+    let name = Pattern::compile("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$").unwrap();
+    assert!(name.is_match("web-0") && name.compiled.get().is_none());
+    let uses = (0..1000).take_while(|_| name.compiled_for("web-0").is_none()).count();
+    assert!((10..1000).contains(&uses), "{uses}");
+    // A long text would take many steps at once.
+    let long = Pattern::compile("(?:a?){100}b").unwrap();
+    assert!(!long.is_match(&"a".repeat(10_000)) && long.compiled.get().is_some());
+    // Many patterns that are dear to compile and used once are not compiled.
+    let dear = Pattern::compile(r"^\pL{1,63}$").unwrap();
+    assert!((0..20).all(|_| dear.is_match("é") && dear.compiled.get().is_none()));
+}
+
 #[test]
 fn patterns_mean_what_they_mean_in_go() {
     let cases = [
@@ -42,12 +63,9 @@ fn patterns_mean_what_they_mean_in_go() {
         (r"^(a|b|)c$", "c", true),
     ];
     for (pattern, subject, expected) in cases {
-        let regex = Pattern::compile(pattern);
-        assert_eq!(
-            regex.map(|regex| regex.is_match(subject)),
-            Ok(expected),
-            "{pattern} {subject}"
-        );
+        for regex in [Pattern::compile(pattern).unwrap(), compiled(pattern)] {
+            assert_eq!(regex.is_match(subject), expected, "{pattern} {subject}");
+        }
     }
 }
 
@@ -95,12 +113,12 @@ fn depth_size_and_classes_have_bounds() {
 #[test]
 fn patterns_that_are_large_when_compiled_match_all_the_same() {
     let large = Pattern::compile(r"^(?:\pL{1,500}-)+[^\PLx]{500}$").unwrap();
-    assert!(matches!(large.engine, Engine::Stepwise(_)));
+    assert!(automata(&large.root).is_none());
     let word = "é".repeat(500);
     assert!(large.is_match(&format!("{word}-{word}-{word}")));
     assert!(!large.is_match(&format!("{word}-{word}-x{word}")));
     let deep = Pattern::compile(&format!("{}b{}", "(?:a".repeat(300), ")?".repeat(300))).unwrap();
-    assert!(matches!(deep.engine, Engine::Stepwise(_)));
+    assert!(automata(&deep.root).is_none());
     assert!(deep.is_match(&"a".repeat(300)));
 }
 
@@ -121,11 +139,8 @@ fn both_engines_find_the_same() {
         "(?:)",
     ] {
         for text in ["", "aaab", "abcd", "ab cdé", "éézé", "bac\nab"] {
-            let root = parse::parse(pattern).unwrap();
-            let compiled = Pattern::compile(pattern).unwrap();
-            let stepwise = Pattern {
-                engine: Engine::Stepwise(root),
-            };
+            let (stepwise, compiled) = (Pattern::compile(pattern).unwrap(), compiled(pattern));
+            assert!(compiled.compiled_for(text).is_some() && stepwise.compiled_for(text).is_none());
             assert_eq!(
                 compiled.find_all(text, 9),
                 stepwise.find_all(text, 9),

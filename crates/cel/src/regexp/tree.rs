@@ -160,6 +160,22 @@ impl Node {
         self.size
     }
 
+    /// About how many states an automaton over bytes has: classes of many ranges have many.
+    pub(super) fn states(&self) -> u64 {
+        let all = |nodes: &[Node]| nodes.iter().map(Node::states).fold(1, u64::saturating_add);
+        match &self.kind {
+            Kind::Class(class) => 1 + 2 * class.ranges().len() as u64,
+            Kind::Literal(text) => text.len() as u64,
+            Kind::Look(_) => 1,
+            Kind::Capture(sub) => sub.states().saturating_add(2),
+            Kind::Repeat { sub, min, max, .. } => {
+                let times = max.unwrap_or(*min).max(*min).max(1);
+                sub.states().saturating_mul(times.into()).saturating_add(1)
+            }
+            Kind::Concat(nodes) | Kind::Alternate(nodes) => all(nodes),
+        }
+    }
+
     pub(super) fn repeats(&self) -> u64 {
         self.repeats
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_cel::{Activation, Budget, CelValue, DeclType, Environment, ListType, Type};
-use holdfast_value::{Limits, json};
+use holdfast_value::{Growth, Limits, json};
 
 use crate::support::fields;
 
@@ -36,7 +36,7 @@ fn try_it((environment, own): &(Environment, CelValue), expression: &str) {
             .with("any", own.clone());
         let outcome = program.evaluate(&activation, &mut Budget::default());
         if let Ok(value) = outcome {
-            let _ = value.to_value();
+            let _ = value.to_value(&mut Growth::default());
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::{all_true, evaluate, evaluate_in, evaluate_on, fields};
 use holdfast_cel::{Authorizer, CelValue, Decision, DeclType, Environment, Question, ResourceSubject, Subject, Type};
+use holdfast_value::Growth;
 
 #[test]
 fn texts_have_their_extended_functions() {
@@ -203,7 +204,7 @@ fn mutations_build_objects_and_patches() {
     let shown = |expression: &str| {
         let value = evaluate_in(&environment, &[], expression)?;
         value
-            .to_value()
+            .to_value(&mut Growth::default())
             .map(|value| value.to_string())
             .map_err(|error| error.to_string())
     };

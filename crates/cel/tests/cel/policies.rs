@@ -1,7 +1,7 @@
 //! What admission policies have beside rules: untyped objects, and variables that use one another.
 
 use holdfast_cel::{Activation, Budget, CelValue, CompositionBuilder, Environment, Type, limits};
-use holdfast_value::{Limits, json};
+use holdfast_value::{Growth, Limits, json};
 
 fn object(text: &str) -> CelValue {
     CelValue::untyped(&json::parse(text.as_bytes(), &Limits::default()).unwrap_or_default())
@@ -71,7 +71,7 @@ fn with_variables(value: &str, expression: &str) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     assert!(budget.remaining() < limits::PER_REQUEST - 10, "variables cost too");
     Ok(outcome
-        .to_value()
+        .to_value(&mut Growth::default())
         .map_or_else(|error| error.to_string(), |value| value.to_string()))
 }
 

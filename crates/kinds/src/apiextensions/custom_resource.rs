@@ -3,6 +3,7 @@
 //! somebody else says what an object is in another version.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_resource::structural::{CustomSchema, CustomType};
@@ -126,13 +127,13 @@ impl Strategy for CustomResource {
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let finalizers = |object: &Value| -> Vec<SmolStr> {
+        fn finalizers(object: &Value) -> impl Iterator<Item = SmolStr> {
             let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
             let texts = list.map_or(&[][..], |list| list).iter().filter_map(Value::as_str);
-            texts.map(SmolStr::new).collect()
-        };
-        let before = old.map(finalizers).unwrap_or_default();
-        let mut new: Vec<SmolStr> = finalizers(object);
+            texts.map(SmolStr::new)
+        }
+        let before: BTreeSet<SmolStr> = old.into_iter().flat_map(finalizers).collect();
+        let mut new: Vec<SmolStr> = finalizers(object).collect();
         new.retain(|name| !before.contains(name) && !STANDARD_FINALIZERS.contains(&name.as_str()));
         new.sort_unstable();
         let warn = |name: SmolStr| {
@@ -163,7 +164,7 @@ impl Strategy for CustomResource {
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         let target = self.target(to_api_version, &object)?;
         let mut object = match self.version_of(&object) {
-            Some(version) => version.schema.get().shown(&object),
+            Some(version) => version.schema.get().shown(&object)?,
             None => object,
         };
         if object.str_at(&["apiVersion"]) == Some(to_api_version) {

@@ -206,12 +206,17 @@ pub fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut V
     }
 }
 
+/// How much text errors may show of owner references.
+const SHOWN_OWNERS: usize = 1 << 20;
+
 fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     let Some(references) = metadata.get("ownerReferences").and_then(Value::as_list) else {
         return;
     };
     let field = root.child("ownerReferences");
     let mut controller: Option<String> = None;
+    let mut all = None::<String>;
+    let mut room = SHOWN_OWNERS;
     for reference in references {
         let text = |name: &str| reference.str_at(&[name]).unwrap_or_default();
         let group_version = GroupVersion::parse(text("apiVersion"));
@@ -237,11 +242,16 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
             let this = format!("{}/{}", text("kind"), text("name"));
             match &controller {
                 None => controller = Some(this),
+                // Each of these errors shows all references: very many say no more than many.
+                Some(_) if room == 0 => {}
                 Some(first) => {
-                    let shown: Vec<String> = references.iter().map(in_order).collect();
-                    let detail = format!(
-                        "[{}]: Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}",
+                    let shown = all.get_or_insert_with(|| {
+                        let shown: Vec<String> = references.iter().map(in_order).collect();
                         shown.join(",")
+                    });
+                    room = room.saturating_sub(shown.len());
+                    let detail = format!(
+                        "[{shown}]: Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
                     errors.push(invalid_as_shown(&field, detail));
                 }
@@ -394,6 +404,18 @@ mod tests {
         let mut errors = Vec::new();
         check(&FieldPath::new("metadata"), &metadata(json), &mut errors);
         errors.iter().map(FieldError::to_string).collect()
+    }
+
+    #[test]
+    fn very_many_controllers_are_not_shown_over_and_over() {
+        let owner =
+            |at: usize| format!(r#"{{"apiVersion":"v1","controller":true,"kind":"A","name":"n{at}","uid":"u"}}"#);
+        let owners: Vec<String> = (0..20_000).map(owner).collect();
+        let metadata = metadata(&format!(r#"{{"ownerReferences":[{}]}}"#, owners.join(",")));
+        let mut errors = Vec::new();
+        owner_references(&FieldPath::new("metadata"), &metadata, &mut errors);
+        let shown: usize = errors.iter().map(|error| error.detail.len()).sum();
+        assert!(!errors.is_empty() && shown < 4 * SHOWN_OWNERS, "{shown}");
     }
 
     #[test]

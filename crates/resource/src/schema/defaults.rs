@@ -1,91 +1,112 @@
 //! Defaults that hold whatever else an object says: `protocol: TCP` of a container port.
 
-use holdfast_value::{List, Map, Value};
+use holdfast_value::{Error, Growth, List, Map, Value};
 
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Shape, Type, TypeId, TypeTable, is_empty};
 
 /// The object with every unconditional default of its type filled in, at any depth. `None` if there was nothing to fill in.
+/// What is filled in is drawn from `growth`.
 ///
 /// The object must have the form of its type ([`decode`](crate::schema::decode)).
-pub fn with_defaults(table: &TypeTable, of: TypeId, value: &Value) -> Option<Value> {
-    of_type(table, table.get(of), value, true)
+///
+/// # Errors
+/// [`Error::Overgrown`].
+pub fn with_defaults(
+    table: &TypeTable,
+    of: TypeId,
+    value: &Value,
+    growth: &mut Growth,
+) -> Result<Option<Value>, Error> {
+    Defaults { table, growth }.of_type(table.get(of), value, true)
 }
 
-/// As [`with_defaults`]; `own` says whether the type's own fields take defaults, or only those within them.
-fn of_type(table: &TypeTable, of: &Type, value: &Value, own: bool) -> Option<Value> {
-    let Value::Map(map) = value else { return None };
-    if !of.reaches_default {
-        return None;
-    }
-    let mut rebuild = MapRebuild::new(map);
-    let mut at = 0;
-    // Only the fields that have a default or lead to one are looked at.
-    for index in &of.default_fields {
-        let field = &of.fields()[usize::from(*index)];
-        while map[at..].first().is_some_and(|(key, _)| *key < field.name) {
-            rebuild.keep(at);
-            at += 1;
+/// The defaults of types, with room for what they add.
+struct Defaults<'a> {
+    table: &'a TypeTable,
+    growth: &'a mut Growth,
+}
+
+impl Defaults<'_> {
+    /// As [`with_defaults`]; `own` says whether the type's own fields take defaults, or only those within them.
+    fn of_type(&mut self, of: &Type, value: &Value, own: bool) -> Result<Option<Value>, Error> {
+        let Value::Map(map) = value else { return Ok(None) };
+        if !of.reaches_default {
+            return Ok(None);
         }
-        let there = map[at..].first().filter(|(key, _)| *key == field.name);
-        let filled = match there {
-            Some((_, value)) if !takes_default(field, value) => {
-                of_shape(table, &field.shape, value, !field.undefaulted)
+        let mut rebuild = MapRebuild::new(map);
+        let mut at = 0;
+        // Only the fields that have a default or lead to one are looked at.
+        for index in &of.default_fields {
+            let field = &of.fields()[usize::from(*index)];
+            while map[at..].first().is_some_and(|(key, _)| *key < field.name) {
+                rebuild.keep(at);
+                at += 1;
             }
-            _ => field.default.as_ref().filter(|_| own).map(|default| {
-                let within = of_shape(table, &field.shape, default, true);
-                within.unwrap_or_else(|| default.clone())
-            }),
-        };
-        match (filled, there) {
-            (Some(value), Some(_)) => rebuild.replace(at, value),
-            (Some(value), None) => rebuild.insert_before(at, field.name.clone(), value),
-            (None, Some(_)) => rebuild.keep(at),
-            (None, None) => {}
+            let there = map[at..].first().filter(|(key, _)| *key == field.name);
+            let filled = match there {
+                Some((_, value)) if !takes_default(field, value) => {
+                    self.of_shape(&field.shape, value, !field.undefaulted)?
+                }
+                _ => match field.default.as_ref().filter(|_| own) {
+                    Some(default) => {
+                        self.growth.draw_entry(&field.name, default)?;
+                        let within = self.of_shape(&field.shape, default, true)?;
+                        Some(within.unwrap_or_else(|| default.clone()))
+                    }
+                    None => None,
+                },
+            };
+            match (filled, there) {
+                (Some(value), Some(_)) => rebuild.replace(at, value),
+                (Some(value), None) => rebuild.insert_before(at, field.name.clone(), value),
+                (None, Some(_)) => rebuild.keep(at),
+                (None, None) => {}
+            }
+            at += usize::from(there.is_some());
         }
-        at += usize::from(there.is_some());
+        (at..map.len()).for_each(|at| rebuild.keep(at));
+        Ok(rebuild.finish())
     }
-    (at..map.len()).for_each(|at| rebuild.keep(at));
-    rebuild.finish()
+
+    fn of_shape(&mut self, shape: &Shape, value: &Value, own: bool) -> Result<Option<Value>, Error> {
+        match (shape, value) {
+            (Shape::Ref(id), _) => self.of_type(self.table.get(*id), value, own),
+            (Shape::List(item), Value::List(list)) => self.of_list(item, list),
+            (Shape::Map(of), Value::Map(map)) => self.of_map(of, map),
+            _ => Ok(None),
+        }
+    }
+
+    fn of_list(&mut self, item: &Shape, list: &List) -> Result<Option<Value>, Error> {
+        if !leads_to_default(self.table, item) {
+            return Ok(None);
+        }
+        let mut rebuild = ListRebuild::new(list);
+        for (at, value) in list.iter().enumerate() {
+            rebuild.settle(at, self.of_shape(item, value, true)?);
+        }
+        Ok(rebuild.finish())
+    }
+
+    fn of_map(&mut self, of: &Shape, map: &Map) -> Result<Option<Value>, Error> {
+        if !leads_to_default(self.table, of) {
+            return Ok(None);
+        }
+        let mut rebuild = MapRebuild::new(map);
+        for (at, (_, value)) in map.iter().enumerate() {
+            match self.of_shape(of, value, true)? {
+                Some(value) => rebuild.replace(at, value),
+                None => rebuild.keep(at),
+            }
+        }
+        Ok(rebuild.finish())
+    }
 }
 
 /// Whether a value that stands there counts as not set.
 fn takes_default(field: &Field, value: &Value) -> bool {
     value.is_null() || (!field.pointer && field.default.is_some() && is_empty(value))
-}
-
-fn of_shape(table: &TypeTable, shape: &Shape, value: &Value, own: bool) -> Option<Value> {
-    match (shape, value) {
-        (Shape::Ref(id), _) => of_type(table, table.get(*id), value, own),
-        (Shape::List(item), Value::List(list)) => of_list(table, item, list),
-        (Shape::Map(of), Value::Map(map)) => of_map(table, of, map),
-        _ => None,
-    }
-}
-
-fn of_list(table: &TypeTable, item: &Shape, list: &List) -> Option<Value> {
-    if !leads_to_default(table, item) {
-        return None;
-    }
-    let mut rebuild = ListRebuild::new(list);
-    for (at, value) in list.iter().enumerate() {
-        rebuild.settle(at, of_shape(table, item, value, true));
-    }
-    rebuild.finish()
-}
-
-fn of_map(table: &TypeTable, of: &Shape, map: &Map) -> Option<Value> {
-    if !leads_to_default(table, of) {
-        return None;
-    }
-    let mut rebuild = MapRebuild::new(map);
-    for (at, (_, value)) in map.iter().enumerate() {
-        match of_shape(table, of, value, true) {
-            Some(value) => rebuild.replace(at, value),
-            None => rebuild.keep(at),
-        }
-    }
-    rebuild.finish()
 }
 
 /// Whether a default stands anywhere within values of the shape.

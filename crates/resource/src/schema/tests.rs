@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use holdfast_merge::SchemaBuilder;
-use holdfast_value::{Limits, Value, json, yaml};
+use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
 
 use super::*;
 
@@ -231,7 +231,8 @@ fn defaulted(of: &str, text: &str) -> String {
     let table = builtin();
     let of = table.id(of).unwrap();
     let decoded = decode(&table, of, &object(text)).unwrap().value;
-    json::to_string(&with_defaults(&table, of, &decoded).unwrap_or(decoded))
+    let filled = with_defaults(&table, of, &decoded, &mut Growth::default()).unwrap();
+    json::to_string(&filled.unwrap_or(decoded))
 }
 
 #[test]
@@ -270,7 +271,13 @@ fn what_has_its_defaults_is_left_alone() {
     let of = table.id(DEPLOYMENT).unwrap();
     let text = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#;
     let once = object(&defaulted(DEPLOYMENT, text));
-    assert!(with_defaults(&table, of, &once).is_none());
+    assert_eq!(with_defaults(&table, of, &once, &mut Growth::default()), Ok(None));
+    let mut growth = Growth::new(10);
+    let limit = 10;
+    assert_eq!(
+        with_defaults(&table, of, &object(text), &mut growth),
+        Err(Error::Overgrown { limit })
+    );
 }
 
 #[test]

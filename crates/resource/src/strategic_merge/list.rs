@@ -5,7 +5,7 @@
 
 use std::mem::discriminant;
 
-use holdfast_value::{List, Value};
+use holdfast_value::{List, Seen, Value};
 
 use super::directive::{DIRECTIVE, Directive};
 use super::{PatchError, PatchMember, PatchType, error, merge_map};
@@ -16,12 +16,9 @@ pub(super) fn merge<T: PatchType>(there: List, patch: &List, member: &PatchMembe
         return Ok(there);
     }
     if !holds_maps(&there, patch)? {
-        let mut merged = Vec::with_capacity(there.len() + patch.len());
-        for item in there.iter().chain(patch.iter()) {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut seen = Seen::new();
+        let once = there.iter().chain(patch.iter()).filter(|item| seen.insert(*item));
+        let merged: Vec<Value> = once.cloned().collect();
         return ordered(&List::from(merged), patch, &there, member);
     }
     let key = declared_key(member)?;
@@ -43,6 +40,7 @@ pub(super) fn delete_items<T: PatchType>(
     if holds_maps(&there, doomed)? {
         return merge(there, doomed, member);
     }
+    let doomed: Seen<&Value> = doomed.iter().collect();
     Ok(there.iter().filter(|item| !doomed.contains(item)).cloned().collect())
 }
 
@@ -184,7 +182,7 @@ fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, Li
         return Ok((there, patch.clone()));
     }
     let mut plain = Vec::with_capacity(patch.len());
-    let mut replace = false;
+    let (mut doomed, mut replace) = (Seen::new(), false);
     for item in patch {
         let Some(directive) = item.get(DIRECTIVE) else {
             plain.push(item.clone());
@@ -192,8 +190,7 @@ fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, Li
         };
         match Directive::of(directive) {
             Some(Directive::Delete) => {
-                let doomed = key_of(item, key)?;
-                there.make_mut().retain(|item| item.get(key) != Some(doomed));
+                doomed.insert(key_of(item, key)?);
             }
             Some(Directive::Replace) => replace = true,
             Some(Directive::Merge) => return Err(PatchError::MergeDirectiveInList),
@@ -204,6 +201,10 @@ fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, Li
                 });
             }
         }
+    }
+    if !doomed.is_empty() {
+        let is_doomed = |item: &Value| item.get(key).is_some_and(|identity| doomed.contains(&identity));
+        there.make_mut().retain(|item| !is_doomed(item));
     }
     let plain = List::from(plain);
     Ok(if replace { (plain, List::new()) } else { (there, plain) })

@@ -12,7 +12,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use holdfast_value::{Map, SmolStr, Value};
+use holdfast_value::{Map, Members, Seen, SmolStr, Value};
 
 pub use error::{PatchError, PatchErrorKind};
 pub use table::TablePatchType;
@@ -58,7 +58,7 @@ pub fn strategic_merge<T: PatchType>(original: Value, patch: &Value, of: &T) -> 
     Ok(Value::Map(merge_map(original, patch, of)?))
 }
 
-fn merge_map<T: PatchType>(mut original: Map, patch: &Map, of: &T) -> Result<Map, PatchError> {
+fn merge_map<T: PatchType>(original: Map, patch: &Map, of: &T) -> Result<Map, PatchError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match Directive::of(directive) {
             Some(Directive::Replace) => {
@@ -73,13 +73,17 @@ fn merge_map<T: PatchType>(mut original: Map, patch: &Map, of: &T) -> Result<Map
             }),
         };
     }
+    let mut original = original;
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         retain_keys(&mut original, patch, keys)?;
     }
+    let mut original = Members::of(original, patch.len());
     let ordered = merge_ordered_lists(&mut original, patch, of)?;
 
     for (key, value) in patch {
-        if key == RETAIN_KEYS || key.starts_with(SET_ORDER) || ordered.contains(&key) {
+        // The directives come in the order of the lists that they name.
+        let is_done = || ordered.binary_search(&key).is_ok();
+        if key == RETAIN_KEYS || key.starts_with(SET_ORDER) || is_done() {
             continue;
         }
         let (name, deletes_items) = match key.strip_prefix(DELETE_FROM_LIST) {
@@ -88,11 +92,11 @@ fn merge_map<T: PatchType>(mut original: Map, patch: &Map, of: &T) -> Result<Map
         };
         merge_member(&mut original, name, value, deletes_items, of)?;
     }
-    Ok(original)
+    Ok(original.into_map())
 }
 
 fn merge_member<T: PatchType>(
-    original: &mut Map,
+    original: &mut Members,
     name: &str,
     patch: &Value,
     deletes_items: bool,
@@ -123,12 +127,8 @@ fn merge_member<T: PatchType>(
         (_, patch) => directive::without_directives(&directive::without_nulls(patch)),
     };
     match merged {
-        Some(value) => {
-            original.insert(name, value);
-        }
-        None => {
-            original.remove(name);
-        }
+        Some(value) => original.insert(name, value),
+        None => original.remove(name),
     }
     Ok(())
 }
@@ -136,7 +136,8 @@ fn merge_member<T: PatchType>(
 /// Clears what is not among `keys`, all of which the patch must keep to.
 fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), PatchError> {
     let keys = keys.as_list().ok_or(PatchError::BadRetainKeys)?;
-    let retained = |name: &str| keys.iter().any(|key| key.as_str() == Some(name));
+    let keys: Seen<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let retained = |name: &str| keys.contains(&name);
     let strays = patch.iter().any(|(name, value)| {
         !(value.is_null()
             || name == RETAIN_KEYS
@@ -153,7 +154,7 @@ fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), Patc
 
 /// Merges the lists whose order the patch gives, and returns their names: they are done.
 fn merge_ordered_lists<'a, T: PatchType>(
-    original: &mut Map,
+    original: &mut Members,
     patch: &'a Map,
     of: &T,
 ) -> Result<Vec<&'a SmolStr>, PatchError> {
@@ -165,9 +166,9 @@ fn merge_ordered_lists<'a, T: PatchType>(
         let order = error::list_of(order)?;
         let name = field_behind(rest).ok_or(PatchError::BadOrderList)?;
         let there = original.get(name).map(error::list_of).transpose()?.cloned();
-        let patched = patch
-            .iter()
-            .find(|(key, _)| key == name)
+        let patched = patch.binary_search_by(|(key, _)| key.as_str().cmp(name));
+        let patched = patched.ok().and_then(|at| patch[..].get(at));
+        let patched = patched
             .map(|(key, value)| Ok::<_, PatchError>((key, error::list_of(value)?)))
             .transpose()?;
         let member = lookup(of, name)?;

@@ -455,3 +455,72 @@ proptest! {
         }
     }
 }
+
+/// Items, or members, so many that to look for each among all would not end.
+const MANY: usize = 100_000;
+
+fn texts(range: std::ops::Range<usize>) -> Value {
+    range
+        .map(|at| Value::from(format!("t{at:06}")))
+        .collect::<Vec<_>>()
+        .into()
+}
+
+fn with(path: &[&str], value: Value) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(path, value);
+    object
+}
+
+fn merged_at(original: Value, patch: &Value, path: &[&str]) -> Value {
+    let merged = strategic_merge(original, patch, &HandMade("Root")).unwrap();
+    merged.at(path).cloned().unwrap_or_default()
+}
+
+#[test]
+fn directives_for_many_items_cost_no_more_than_a_walk() {
+    let item = |at: usize| {
+        let mut item = with(&["name"], Value::from(format!("n{at:06}")));
+        item.set_at(&["args"], Value::Int(1));
+        item
+    };
+    let items: Vec<Value> = (0..2 * MANY).map(item).collect();
+    let doomed = items.iter().take(MANY).map(|item| {
+        let mut doomed = item.clone();
+        doomed.set_at(&["$patch"], "delete".into());
+        doomed
+    });
+    let path = ["spec", "items"];
+    let patch = with(&path, doomed.collect::<Vec<_>>().into());
+    let left = merged_at(with(&path, items.clone().into()), &patch, &path);
+    assert_eq!(left, Value::from(items[MANY..].to_vec()));
+
+    let order: Vec<Value> = items.iter().rev().cloned().collect();
+    let mut patch = with(&["spec", "$setElementOrder/items"], order.clone().into());
+    patch.set_at(&path, order.clone().into());
+    let ordered = merged_at(with(&path, items.into()), &patch, &path);
+    assert_eq!(ordered, Value::from(order));
+}
+
+#[test]
+fn many_values_of_lists_cost_no_more_than_a_walk() {
+    let path = ["meta", "finalizers"];
+    let merged = merged_at(with(&path, texts(0..MANY)), &with(&path, texts(1..MANY + 1)), &path);
+    assert_eq!(merged.as_list().map(|list| list.len()), Some(MANY + 1));
+    let patch = with(&["meta", "$deleteFromPrimitiveList/finalizers"], texts(1..MANY));
+    assert_eq!(merged_at(with(&path, texts(0..MANY)), &patch, &path), texts(0..1));
+}
+
+#[test]
+fn many_members_of_maps_cost_no_more_than_a_walk() {
+    let members = |range: std::ops::Range<usize>, value: Value| -> Value {
+        let keys = range.map(|at| (SmolStr::from(format!("t{at:06}")), value.clone()));
+        Value::Map(keys.collect())
+    };
+    let path = ["meta", "labels"];
+    let original = || with(&path, members(0..2 * MANY, "v".into()));
+    let left = merged_at(original(), &with(&path, members(1..2 * MANY, Value::Null)), &path);
+    assert_eq!(left, members(0..1, "v".into()));
+    let patch = with(&["meta", "labels", "$retainKeys"], texts(0..MANY));
+    assert_eq!(merged_at(original(), &patch, &path), members(0..MANY, "v".into()));
+}

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use holdfast_merge::{Schema, TypeRef};
-use holdfast_value::Value;
+use holdfast_value::{Error, Growth, Value};
 
 use super::embedded::Metadata;
 use super::prune::Dropped;
@@ -129,7 +129,10 @@ impl CustomType {
 
     /// An object that is stored, as it is shown now: by the schema of today, with its defaults. What does not fit is
     /// dropped. Shares everything that is as it was.
-    pub fn shown(&self, object: &Value) -> Value {
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`].
+    pub fn shown(&self, object: &Value) -> Result<Value, Error> {
         let read = self.read_with(object, true).map(|read| read.value);
         self.with_defaults(read.unwrap_or_else(|_| object.clone()))
     }
@@ -173,9 +176,13 @@ impl CustomType {
     }
 
     /// The object with its defaults, without `null` where none may stand.
-    pub fn with_defaults(&self, object: Value) -> Value {
-        let object = self.root.with_defaults(&object).unwrap_or(object);
-        self.root.without_nulls(&object).unwrap_or(object)
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`] where defaults make more of it than there is room for.
+    pub fn with_defaults(&self, object: Value) -> Result<Value, Error> {
+        let filled = self.root.with_defaults(&object, &mut Growth::default())?;
+        let object = filled.unwrap_or(object);
+        Ok(self.root.without_nulls(&object).unwrap_or(object))
     }
 
     /// What is wrong with an object by its schema; with the object that it takes the place of, what was wrong before and is

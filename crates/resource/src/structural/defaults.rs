@@ -1,66 +1,78 @@
 //! Filling in what an object leaves out.
 
-use holdfast_value::{Map, Value};
+use holdfast_value::{Error, Growth, Map, Value};
 
 use super::Node;
 use crate::schema::{ListRebuild, MapRebuild};
 
 impl Node {
     /// The value with its defaults; `None` if it has them all. A field that holds `null` where none may stand counts as
-    /// left out.
-    pub(super) fn with_defaults(&self, value: &Value) -> Option<Value> {
+    /// left out. Defaults are shared, but what they come to when they are written out is drawn from `growth`.
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`].
+    pub(super) fn with_defaults(&self, value: &Value, growth: &mut Growth) -> Result<Option<Value>, Error> {
         if !self.within.defaults {
-            return None;
+            return Ok(None);
         }
-        match value {
-            Value::Map(map) => self.map_with_defaults(map),
-            Value::List(list) => {
-                let of = self.items.as_deref()?;
+        match (value, self.items.as_deref()) {
+            (Value::Map(map), _) => self.map_with_defaults(map, growth),
+            (Value::List(list), Some(of)) => {
                 let mut rebuild = ListRebuild::new(list);
                 for (at, item) in list.iter().enumerate() {
-                    rebuild.settle(at, of.filled_in(item));
+                    rebuild.settle(at, of.filled_in(item, growth)?);
                 }
-                rebuild.finish()
+                Ok(rebuild.finish())
             }
-            _ => None,
+            _ => Ok(None),
         }
     }
 
-    fn map_with_defaults(&self, map: &Map) -> Option<Value> {
+    fn map_with_defaults(&self, map: &Map, growth: &mut Growth) -> Result<Option<Value>, Error> {
         let mut rebuild = MapRebuild::new(map);
         let mut missing = self.properties.iter().filter(|(_, of)| of.within.defaults).peekable();
         for (at, (name, value)) in map.iter().enumerate() {
             while let Some((absent, of)) = missing.next_if(|(field, _)| field < name) {
-                if let Some(default) = of.own_default() {
+                if let Some(default) = of.own_default(growth)? {
+                    growth.draw(absent.len())?;
                     rebuild.insert_before(at, absent.clone(), default);
                 }
             }
             missing.next_if(|(field, _)| field == name);
-            match self.field(name).and_then(|of| of.filled_in(value)) {
+            let filled = match self.field(name) {
+                Some(of) => of.filled_in(value, growth)?,
+                None => None,
+            };
+            match filled {
                 Some(value) => rebuild.replace(at, value),
                 None => rebuild.keep(at),
             }
         }
         for (absent, of) in missing {
-            if let Some(default) = of.own_default() {
+            if let Some(default) = of.own_default(growth)? {
+                growth.draw(absent.len())?;
                 rebuild.insert_before(map.len(), absent.clone(), default);
             }
         }
-        rebuild.finish()
+        Ok(rebuild.finish())
     }
 
     /// A value that stands there, with its defaults; the default itself in the place of a `null`.
-    fn filled_in(&self, value: &Value) -> Option<Value> {
+    fn filled_in(&self, value: &Value, growth: &mut Growth) -> Result<Option<Value>, Error> {
         if self.is_wrong_null(value) {
-            return self.own_default();
+            return self.own_default(growth);
         }
-        self.with_defaults(value)
+        self.with_defaults(value, growth)
     }
 
     /// The default of the field, with the defaults of what it leaves out.
-    fn own_default(&self) -> Option<Value> {
-        let default = self.default.clone()?;
-        Some(self.with_defaults(&default).unwrap_or(default))
+    fn own_default(&self, growth: &mut Growth) -> Result<Option<Value>, Error> {
+        let Some(default) = &self.default else {
+            return Ok(None);
+        };
+        growth.draw_value(default)?;
+        let filled = self.with_defaults(default, growth)?;
+        Ok(Some(filled.unwrap_or_else(|| default.clone())))
     }
 }
 
@@ -94,8 +106,33 @@ mod tests {
                 r#"{"spec":{"l":[{"p":80},{"p":1}],"m":{"k":{"v":"dv"}},"n":3,"o":{"x":"in"},"od":{"x":"in"},"z":null}}"#,
             ),
         ] {
-            assert_eq!(json::to_string(&node.with_defaults(&value(given)).unwrap()), filled);
+            let defaulted = node.with_defaults(&value(given), &mut Growth::default());
+            assert_eq!(json::to_string(&defaulted.unwrap().unwrap()), filled);
         }
-        assert!(node.with_defaults(&value(r#"{"other":1}"#)).is_none());
+        let other = node.with_defaults(&value(r#"{"other":1}"#), &mut Growth::default());
+        assert!(other.unwrap().is_none());
+    }
+
+    #[test]
+    fn defaults_that_multiply_end_where_there_is_no_more_room() {
+        let large = "x".repeat(50_000);
+        let many = vec!["{}"; 100_000].join(",");
+        let node = Node::read(&value(&format!(
+            r#"{{"properties":{{"l":{{"items":{{"properties":{{"d":{{"default":"{large}"}}}}}}}}}}}}"#
+        )));
+        let limit = Growth::OBJECT;
+        let filled = |object: &str| node.with_defaults(&value(object), &mut Growth::default());
+        assert_eq!(filled(&format!(r#"{{"l":[{many}]}}"#)), Err(Error::Overgrown { limit }));
+        assert!(filled(r#"{"l":[{},{}]}"#).unwrap().is_some());
+
+        // Each level multiplies by 100, be the list itself a default or not.
+        let mut schema = r#"{"default":1}"#.to_owned();
+        for _ in 0..20 {
+            let items = vec!["{}"; 100].join(",");
+            schema = format!(r#"{{"default":[{items}],"items":{{"properties":{{"l":{schema}}}}}}}"#);
+        }
+        let node = Node::read(&value(&format!(r#"{{"properties":{{"l":{schema}}}}}"#)));
+        let filled = node.with_defaults(&Value::empty_map(), &mut Growth::default());
+        assert_eq!(filled, Err(Error::Overgrown { limit }));
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     } else {
         kind_type.without(decoded.object, &target.reset_fields)?
     };
-    let object = kind_type.with_defaults(object);
+    let object = kind_type.with_defaults(object)?;
     let mut result = match write::create(context, target, object).await {
         Ok(result) => result,
         // What was left out of the object is told even where the rest is refused.

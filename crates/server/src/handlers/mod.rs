@@ -24,6 +24,7 @@ use holdfast_resource::Verb;
 
 use crate::ApiError;
 use crate::body::RequestBody;
+use crate::long_work;
 use crate::negotiation::{self, Representation};
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
@@ -104,7 +105,11 @@ fn unsupported(request: &ResourceRequest) -> ApiError {
 /// Takes the body out of a request and reads it.
 fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, ApiError>> {
     let body = std::mem::replace(&mut request.body, RequestBody::from_bytes(Bytes::new()));
-    Box::pin(body.read())
+    Box::pin(async {
+        let bytes = body.read().await?;
+        long_work::begins(bytes.len()).await;
+        Ok(bytes)
+    })
 }
 
 /// Takes the body out of a POST or a PUT and reads it as an object of the kind that the address takes.

@@ -17,7 +17,7 @@ use crate::write::{self, Change, Target};
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = UpdateOptions::parse(&request.query)?;
     let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
-    let mut object = kind_type.with_defaults(decoded.object);
+    let mut object = kind_type.with_defaults(decoded.object)?;
     let told = decoded.warnings.clone();
     // What was left out of the object is told even where the rest is refused.
     let warned = |error: ApiError| error.with_warnings(told.clone());

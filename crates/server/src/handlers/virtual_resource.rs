@@ -37,7 +37,7 @@ async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result
     let Some(kind) = resource.strategy.virtual_resource(&request.subresource) else {
         return Err(unsupported(request));
     };
-    let object = kind_type.with_defaults(decoded.object);
+    let object = kind_type.with_defaults(decoded.object)?;
     let answered = write::answer(context, &target, kind, object).await;
     let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let (shown, representation) = (Shown::of_subresource(request), &request.representation);

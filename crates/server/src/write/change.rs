@@ -235,7 +235,7 @@ impl Change {
                 ))
             })?;
         Ok(Next {
-            object: kind_type.with_defaults(object),
+            object: kind_type.with_defaults(object)?,
             warnings,
         })
     }
@@ -278,7 +278,7 @@ impl Patch {
         let Decoded { object, warnings } =
             decode::typed(&patched, findings.to_vec(), None, kind_type, validation).map_err(refuse)?;
         Ok(Next {
-            object: kind_type.with_defaults(object),
+            object: kind_type.with_defaults(object)?,
             warnings,
         })
     }

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_resource::{Generation, ResourceRules};
-use holdfast_value::{List, SmolStr, Value};
+use holdfast_value::{List, Seen, SmolStr, Value};
 
 use crate::state::Identifiers;
 
@@ -199,12 +199,9 @@ pub(crate) fn drop_repeated_owners(object: &mut Value) -> bool {
     let Some(list) = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list) else {
         return false;
     };
-    let mut once: Vec<Value> = Vec::with_capacity(list.len());
-    for reference in list {
-        if !once.contains(reference) {
-            once.push(reference.clone());
-        }
-    }
+    let mut seen = Seen::new();
+    let once = list.iter().filter(|reference| seen.insert(*reference));
+    let once: Vec<Value> = once.cloned().collect();
     let repeated = once.len() < list.len();
     if repeated {
         object.set_at(&["metadata", "ownerReferences"], once.into());

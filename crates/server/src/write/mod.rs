@@ -94,7 +94,7 @@ impl Target {
     ///
     /// # Errors
     /// 504.
-    fn check_deadline(&self) -> Result<(), ApiError> {
+    pub(crate) fn check_deadline(&self) -> Result<(), ApiError> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(ApiError::out_of_time()),
             _ => Ok(()),

@@ -18,6 +18,7 @@ use super::{Target, deletion, metadata, scale, tracking};
 use crate::ApiError;
 use crate::authorization;
 use crate::conversion;
+use crate::long_work;
 use crate::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Snapshot};
 use crate::state::Context;
@@ -84,6 +85,7 @@ impl<'a> Pipeline<'a> {
         let Some(entry) = self.snapshot.get(key.as_bytes()) else {
             return self.update_of_nothing(change, &key).await;
         };
+        long_work::begins(entry.bytes().len()).await;
         let stored = objects::tree(entry);
         if let Some(fields) = &target.scale {
             return scale::update(self, change, fields, entry, &stored).await;
@@ -107,6 +109,7 @@ impl<'a> Pipeline<'a> {
         live: &Value,
     ) -> Result<Prepared, ApiError> {
         let Next { mut object, warnings } = next;
+        self.target.check_deadline()?;
         self.check_place(&mut object)?;
         metadata::reset_fields(&mut object, Some(live), &self.target.reset_fields);
         if !change.tracks() {
@@ -142,6 +145,7 @@ impl<'a> Pipeline<'a> {
         sent: Option<Sent<'_>>,
         warnings: Vec<String>,
     ) -> Result<Prepared, ApiError> {
+        self.target.check_deadline()?;
         let name = SmolStr::new(metadata::name(stored));
         let call = self.call(Operation::Update, &name);
         call.warn_all(warnings);
@@ -195,6 +199,7 @@ impl<'a> Pipeline<'a> {
                 }
             }
         }
+        target.check_deadline()?;
         metadata::drop_repeated_owners(object);
         let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
         self.check_version(object, stored)?;
@@ -315,6 +320,7 @@ impl<'a> Pipeline<'a> {
 
     /// Preparation, validation and validating admission of a new object.
     async fn settle_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), ApiError> {
+        self.target.check_deadline()?;
         let (resource, name) = (self.resource(), call.name);
         let refuse = |refusal| self.refusal(refusal, name);
         metadata::first_generation(object, &resource.rules);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_admission::policies::mutating::{self, Key, Shapes};
+use holdfast_admission::policies::mutating::{self, Fault, Key, Shapes};
 use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::rounds::Rounds;
 use holdfast_admission::policies::validating::{self, Denial};
@@ -45,8 +45,10 @@ impl Pipeline<'_> {
         for check in &outcome.checks {
             self.context.metrics.policies().mutated(check);
         }
-        if let Some(fault) = outcome.fault {
-            return Err(ApiError::internal(fault));
+        match outcome.fault {
+            Some(Fault::Overgrown(error)) => return Err(ApiError::too_large_because(error)),
+            Some(Fault::Misfit(why)) => return Err(ApiError::internal(why)),
+            None => {}
         }
         let Some(first) = outcome.refusals.first() else {
             return Ok(outcome.changed);
@@ -166,9 +168,9 @@ impl Shapes for Pipeline<'_> {
             .map_err(|error| format!("failed to merge patch: {error}"))
     }
 
-    fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, String> {
+    fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
         match self.type_of(kind) {
-            Some(of) => Ok(of.with_defaults(of.decode(&object)?.object)),
+            Some(of) => Ok(of.filled_in(of.decode(&object)?.object)?),
             None => Ok(object),
         }
     }

@@ -118,7 +118,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
     };
     let types = context.field_managers.types();
     let typed = |object: &Value| match types.kind(&version.api_version, &resource.kind) {
-        Some(kind_type) => Ok(kind_type.with_defaults(kind_type.typed(object.clone())?)),
+        Some(kind_type) => kind_type.with_defaults(kind_type.typed(object.clone())?),
         None => Ok(object.clone()),
     };
     let mut target = Target {

@@ -9,7 +9,7 @@ use holdfast_proto::Messages;
 use holdfast_resource::schema::{self, TypeId, TypeTable, UnknownField};
 use holdfast_resource::structural::CustomType;
 use holdfast_resource::{GroupVersionKind, Registry, Resource, TablePatchType, strategic_merge};
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::{Growth, SmolStr, Value};
 
 use super::change;
 use crate::ApiError;
@@ -210,19 +210,35 @@ impl KindType {
     /// 500 where it does not fit its type: this is for objects that the server makes itself.
     pub(super) fn typed(&self, object: Value) -> Result<Value, ApiError> {
         let typed = self.decode(&object).map_err(ApiError::internal)?;
-        Ok(self.with_defaults(typed.object))
+        self.with_defaults(typed.object)
     }
 
-    /// Fills in what the object leaves out.
-    pub(crate) fn with_defaults(&self, object: Value) -> Value {
+    /// Fills in what the object leaves out. Every step that makes something of an object ends here, which is why its size is
+    /// looked at here.
+    ///
+    /// # Errors
+    /// 413 where the object has become too large.
+    pub(crate) fn with_defaults(&self, object: Value) -> Result<Value, ApiError> {
+        self.filled_in(object).map_err(ApiError::too_large_because)
+    }
+
+    /// As [`KindType::with_defaults`].
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`](holdfast_value::Error::Overgrown).
+    pub(super) fn filled_in(&self, object: Value) -> Result<Value, holdfast_value::Error> {
         let mut object = match &self.form {
-            Form::BuiltIn { table, id, .. } => schema::with_defaults(table, *id, &object).unwrap_or(object),
-            Form::Custom(of) => of.with_defaults(object),
+            Form::BuiltIn { table, id, .. } => {
+                let filled = schema::with_defaults(table, *id, &object, &mut Growth::default())?;
+                filled.unwrap_or(object)
+            }
+            Form::Custom(of) => of.with_defaults(object)?,
         };
         if let Some(resource) = &self.resource {
             resource.strategy.default_fields(&self.version, &mut object);
         }
-        object
+        Growth::default().draw_value(&object)?;
+        Ok(object)
     }
 
     /// Carries out a strategic merge patch.

@@ -216,7 +216,9 @@ impl Pipeline<'_> {
         let (changed, after) = match kind_type {
             Some(kind_type) => {
                 let typed = kind_type.decode(&patched).map_err(Fault::failed)?;
-                (typed.object != before, kind_type.with_defaults(typed.object))
+                let changed = typed.object != before;
+                let filled = kind_type.with_defaults(typed.object).map_err(Fault::Failed)?;
+                (changed, filled)
             }
             None => (patched != before, patched),
         };

@@ -16,7 +16,8 @@ use crate::{Duplicates, Error, Limits, Parsed, Value};
 pub use indent::Indenter;
 pub use places::places;
 pub(crate) use read::{Dialect, Reader};
-pub use write::{to_string, to_vec, write, write_float, write_pretty, write_string};
+pub(crate) use write::number_length;
+pub use write::{length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};
 
 /// Reads one JSON value; of repeated keys the last wins.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::Value;
+use crate::{Growth, Value};
 
 /// Appends the compact form of `value` to `out`. There is no line break at the end.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
@@ -126,6 +126,36 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
         }
     }
     out.push(b'"');
+}
+
+/// The length of the compact form of `value` in bytes.
+pub fn length(value: &Value) -> usize {
+    let mut room = Growth::new(usize::MAX);
+    // Nothing in memory is as large as this.
+    let _ = room.draw_value(value);
+    usize::MAX - room.left()
+}
+
+/// The length of a string as [`write_string`] writes it, in bytes.
+pub fn string_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    match first_special(bytes) {
+        None => bytes.len() + 2,
+        Some(_) => {
+            let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 8);
+            write_escaped(bytes, &mut out);
+            out.len() + 2
+        }
+    }
+}
+
+/// The length of a number.
+pub(crate) fn number_length(number: &Value) -> usize {
+    match number {
+        Value::Int(number) => itoa::Buffer::new().format(*number).len(),
+        Value::UInt(number) => itoa::Buffer::new().format(*number).len(),
+        other => to_vec(other).len(),
+    }
 }
 
 /// Where the first byte stands that may need an escape.

@@ -262,3 +262,32 @@ fn what_no_operation_touches_stays_shared() {
     assert!(map(&document, "b").same(&map(&after, "b")));
     assert_eq!(document.to_string(), r#"{"a":{"x":1},"b":{"y":1}}"#);
 }
+
+#[test]
+fn an_open_list_of_many_runs_is_the_list_that_plain_changes_make() {
+    let mut plain: Vec<i64> = (0..3000).collect();
+    let document = parse(&format!("{{\"l\":{plain:?}}}"));
+    let mut operations = Vec::new();
+    for step in 0..2000_usize {
+        let at = step * 7919 % (plain.len() + 1);
+        match step % 3 {
+            0 if at < plain.len() => {
+                plain.remove(at);
+                operations.push(format!(r#"{{"op":"remove","path":"/l/{at}"}}"#));
+            }
+            1 if at < plain.len() => {
+                plain[at] = -1;
+                operations.push(format!(r#"{{"op":"replace","path":"/l/{at}","value":-1}}"#));
+            }
+            _ => {
+                plain.insert(at, step as i64);
+                operations.push(format!(r#"{{"op":"add","path":"/l/{at}","value":{step}}}"#));
+            }
+        }
+    }
+    operations.push(format!(r#"{{"op":"test","path":"/l","value":{plain:?}}}"#));
+    operations.push(r#"{"op":"copy","from":"/l","path":"/copy"}"#.to_owned());
+    let patched = result(&document.to_string(), &format!("[{}]", operations.join(",")));
+    let list = format!("{plain:?}").replace(' ', "");
+    assert_eq!(patched, format!(r#"{{"copy":{list},"l":{list}}}"#));
+}

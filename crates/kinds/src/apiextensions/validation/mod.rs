@@ -10,6 +10,8 @@ mod structural;
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests;
 
+use std::collections::HashSet;
+
 use holdfast_admission::webhooks::authorities_fault;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
 use holdfast_resource::structural::Node;
@@ -177,12 +179,11 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, unchanged: &Unchang
             errors.push(FieldError::required(&field, ""));
         }
     }
-    let (mut stored, mut names, mut unique) = (0, Vec::new(), true);
+    let (mut stored, mut names, mut unique) = (0, HashSet::new(), true);
     for (at, version) in versions.iter().enumerate() {
         let (field, name) = (field.index(at), text(version, "name"));
         stored += usize::from(is_true(version, "storage"));
-        unique &= !names.contains(&name);
-        names.push(name);
+        unique &= names.insert(name);
         let faults = dns_label_1035(name);
         if !faults.is_empty() {
             errors.push(FieldError::invalid(&field.child("name"), name, joined(&faults)));
@@ -203,10 +204,11 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, unchanged: &Unchang
         errors.push(FieldError::invalid(&field, found(), why));
     }
     // The reference keeps the name of the first version above the versions, too.
-    if let Some(name) = names.first().filter(|name| !name.is_empty()) {
+    let first = versions.first().map(|version| text(version, "name"));
+    if let Some(name) = first.filter(|name| !name.is_empty()) {
         let faults = dns_label_1035(name);
         if !faults.is_empty() {
-            errors.push(FieldError::invalid(&root.child("version"), *name, joined(&faults)));
+            errors.push(FieldError::invalid(&root.child("version"), name, joined(&faults)));
         }
     }
 }
@@ -405,7 +407,7 @@ fn columns(version: &Value, root: &FieldPath, errors: &mut Errors) {
 fn selectable_fields(version: &Value, root: &FieldPath, errors: &mut Errors) {
     let null = Value::Null;
     let schema = version.at(&["schema", "openAPIV3Schema"]).unwrap_or(&null);
-    let mut known: Vec<&str> = Vec::new();
+    let mut known: HashSet<&str> = HashSet::new();
     for (at, selectable) in items(version, "selectableFields").iter().enumerate() {
         let (field, path) = (root.index(at).child("jsonPath"), text(selectable, "jsonPath"));
         if path.is_empty() {
@@ -419,10 +421,8 @@ fn selectable_fields(version: &Value, root: &FieldPath, errors: &mut Errors) {
                     let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
                     errors.push(FieldError::invalid(&field, path, why));
                 }
-                if known.contains(&path) {
+                if !known.insert(path) {
                     errors.push(FieldError::duplicate(&field, path));
-                } else {
-                    known.push(path);
                 }
             }
         }
@@ -587,7 +587,8 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
         ));
     }
     let versions = items(definition.get("spec").unwrap_or(&null), "versions");
-    let is_stored = |name: &str| stored.iter().any(|stored| stored.as_str() == Some(name));
+    let names: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
+    let is_stored = |name: &str| names.contains(name);
     for version in versions.iter().filter(|version| is_true(version, "storage")) {
         let name = text(version, "name");
         if !is_stored(name) {
@@ -595,9 +596,10 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
             errors.push(FieldError::invalid(&root, stored.to_vec(), why));
         }
     }
+    let known: HashSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
     for (at, name) in stored.iter().enumerate() {
         let name = name.as_str().unwrap_or_default();
-        if !versions.iter().any(|version| text(version, "name") == name) {
+        if !known.contains(name) {
             let why = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );

@@ -88,6 +88,8 @@ fn has_breaks(text: &str) -> bool {
 /// What is wrong with the expressions of a structural schema, whose defaults are right. `wrong` is what else is wrong with
 /// it: rules above that are not looked at. Where the schema is `unchanged` each of them may cost what it costs.
 pub(super) fn expressions(schema: &Node, field: &FieldPath, wrong: &[FieldError], unchanged: bool) -> Errors {
+    let mut wrong: Vec<&str> = wrong.iter().map(|error| error.field.as_str()).collect();
+    wrong.sort_unstable();
     let mut walk = Walk {
         wrong,
         unchanged,
@@ -146,7 +148,8 @@ fn at_least_zero(bound: i64) -> u64 {
 }
 
 struct Walk<'w> {
-    wrong: &'w [FieldError],
+    /// The fields with which something else is wrong, in order.
+    wrong: Vec<&'w str>,
     unchanged: bool,
     base: Environment,
     errors: Errors,
@@ -185,9 +188,17 @@ impl Walk<'_> {
 
     /// Whether anything else is wrong at a schema or below it.
     fn is_wrong(&self, field: &FieldPath) -> bool {
-        self.wrong.iter().any(|error| {
-            let below = error.field.as_str().strip_prefix(field.as_str());
-            below.is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+        ["", ".", "["].iter().any(|next| {
+            let beginning = [field.as_str(), next].concat();
+            let first = self.wrong.partition_point(|wrong| *wrong < beginning.as_str());
+            let first = self.wrong.get(first);
+            first.is_some_and(|wrong| {
+                if next.is_empty() {
+                    *wrong == beginning
+                } else {
+                    wrong.starts_with(&beginning)
+                }
+            })
         })
     }
 

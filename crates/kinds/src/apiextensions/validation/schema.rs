@@ -1,7 +1,7 @@
 //! What a definition may say in a JSON schema, keyword by keyword.
 
 use holdfast_resource::{FieldError, FieldPath};
-use holdfast_value::Value;
+use holdfast_value::{Seen, Value};
 
 use super::{is_true, items, text};
 use crate::validation::Errors;
@@ -412,6 +412,7 @@ impl Walk<'_> {
             }
             return;
         }
+        let all_required: Seen<&str> = items(item, "required").iter().filter_map(Value::as_str).collect();
         for key in items(schema, "x-kubernetes-list-map-keys")
             .iter()
             .filter_map(Value::as_str)
@@ -420,7 +421,7 @@ impl Walk<'_> {
                 continue;
             };
             let field = field.child("properties").key(key);
-            let required = items(item, "required").iter().any(|name| name.as_str() == Some(key));
+            let required = all_required.contains(&key);
             if !required && of.get("default").is_none_or(Value::is_null) {
                 let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                 self.errors.push(FieldError::required(&field.child("default"), why));

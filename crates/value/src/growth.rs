@@ -1,0 +1,110 @@
+//! How much trees may grow. What a client sends is small; what defaults, copies and expressions make of it need not be,
+//! and shared subtrees hide it until the tree is written.
+
+use crate::{Error, Value, json};
+
+/// How many bytes of JSON a tree may still come to. A step that adds to a tree draws from this before it adds.
+#[derive(Clone, Debug)]
+pub struct Growth {
+    left: usize,
+    limit: usize,
+}
+
+impl Growth {
+    /// The most bytes of JSON that any step may make of an object: several times the largest request, so that steps which
+    /// follow can take away again what one has added.
+    pub const OBJECT: usize = 8 << 20;
+
+    /// Room for `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { left: limit, limit }
+    }
+
+    /// How many bytes there is still room for.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Draws as many bytes.
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`] where there is no room for them.
+    pub fn draw(&mut self, bytes: usize) -> Result<(), Error> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or(Error::Overgrown { limit: self.limit })?;
+        Ok(())
+    }
+
+    /// Draws the bytes that `value` takes. Looks at no more of it than there is room for.
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`] where there is no room for them.
+    pub fn draw_value(&mut self, value: &Value) -> Result<(), Error> {
+        match value {
+            Value::Null => self.draw("null".len()),
+            Value::Bool(flag) => self.draw(if *flag { "true" } else { "false" }.len()),
+            Value::String(text) => self.draw(json::string_length(text)),
+            Value::List(list) => {
+                // Brackets and commas.
+                self.draw(list.len().max(1) + 1)?;
+                list.iter().try_for_each(|item| self.draw_value(item))
+            }
+            Value::Map(map) => {
+                self.draw(map.len().max(1) + 1)?;
+                map.iter().try_for_each(|(key, value)| self.draw_entry(key, value))
+            }
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => self.draw(json::number_length(value)),
+        }
+    }
+
+    /// Draws the bytes that an entry of a map takes, without the comma.
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`] where there is no room for them.
+    pub fn draw_entry(&mut self, key: &str, value: &Value) -> Result<(), Error> {
+        self.draw(json::string_length(key) + 1)?;
+        self.draw_value(value)
+    }
+}
+
+impl Default for Growth {
+    /// Room for [`Growth::OBJECT`] bytes.
+    fn default() -> Self {
+        Self::new(Self::OBJECT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    #[test]
+    fn a_tree_takes_the_bytes_of_its_json() {
+        for text in [
+            "null",
+            "[]",
+            "{}",
+            r#"[1,-20,1.5,1e300,18446744073709551615,true,false,null]"#,
+            r#"{"a":{"b":["c",{}]},"d":"<&>\"\\\n\u0001\u2028é\ufffd","â":""}"#,
+        ] {
+            let value = json::parse(text.as_bytes(), &Limits::default()).unwrap();
+            let length = json::to_vec(&value).len();
+            assert_eq!(json::length(&value), length);
+            assert_eq!(Growth::new(length).draw_value(&value), Ok(()), "{text}");
+            let limit = length - 1;
+            assert_eq!(Growth::new(limit).draw_value(&value), Err(Error::Overgrown { limit }));
+        }
+    }
+
+    #[test]
+    fn shared_subtrees_count_each_time() {
+        let mut value = Value::from("x".repeat(1000));
+        for _ in 0..40 {
+            value = Value::from(vec![value.clone(), value]);
+        }
+        // Written out it would have 2^40 kilobytes.
+        let limit = Growth::OBJECT;
+        assert_eq!(Growth::default().draw_value(&value), Err(Error::Overgrown { limit }));
+    }
+}
