@@ -10,10 +10,7 @@ use conformance::root;
 /// The folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` beside the repository. `None` where
 /// there is none.
 pub(crate) fn shared() -> Option<PathBuf> {
-    let named = std::env::var_os("HOLDFAST_SHARED").map(PathBuf::from);
-    named
-        .or_else(|| root().parent().map(|parent| parent.join("shared")))
-        .filter(|folder| folder.is_dir())
+    Some(test_support::shared_folder()).filter(|folder| folder.is_dir())
 }
 
 /// Writes a line for the person who called.

@@ -3,21 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use holdfast_kinds::{Config, registry, tables};
 use holdfast_resource::openapi::{NoDescriptions, Publication};
 use holdfast_value::{Limits, Value, json};
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
-    let shared = std::env::var_os("HOLDFAST_SHARED").map_or_else(|| PathBuf::from(beside), PathBuf::from);
-    let found = Some(shared.join(path)).filter(|found| found.exists());
-    if found.is_none() {
-        println!("passed over: no {path} in the shared folder");
-    }
-    found
-}
+use test_support::{needs, shared};
 
 /// Every leaf of a document with its place, but for descriptions; lists whose order means nothing are sorted.
 fn leaves(value: &Value, place: &str, found: &mut BTreeSet<String>) {
@@ -60,11 +50,10 @@ fn compare(ours: &Value, theirs: &Value) -> (usize, Vec<String>) {
     (of_theirs.len(), missing.chain(more).collect())
 }
 
+#[needs(shared)]
 #[test]
 fn v3_documents_are_those_of_the_reference() {
-    let Some(folder) = shared("facts/openapi/v3") else {
-        return;
-    };
+    let folder = shared("facts/openapi/v3");
     let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
     let publication = Publication::new(&registry, &types, &NoDescriptions, "1.36");
     let (mut total, mut differences) = (0, Vec::new());
@@ -85,11 +74,10 @@ fn v3_documents_are_those_of_the_reference() {
     );
 }
 
+#[needs(shared)]
 #[test]
 fn the_v2_document_is_that_of_the_reference() {
-    let Some(file) = shared("facts/openapi/v2.json") else {
-        return;
-    };
+    let file = shared("facts/openapi/v2.json");
     let mut theirs = json::parse(&std::fs::read(file).unwrap(), &Limits::TRUSTED).unwrap();
     let parameters = theirs.remove_at(&["parameters"]).unwrap();
     resolve(&mut theirs, &parameters);

@@ -25,6 +25,7 @@ use holdfast_resource::{
     WriteContext,
 };
 use holdfast_value::{Growth, Limits, Value, json, merge_patch};
+use test_support::{needs, shared};
 
 const UID: &str = "11111111-2222-4333-8444-555555555555";
 
@@ -404,12 +405,6 @@ fn differences(want: &Value, got: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-fn shared() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let shared = std::env::var_os("HOLDFAST_SHARED").map_or(beside, PathBuf::from);
-    shared.join("traces").is_dir().then_some(shared)
-}
-
 fn check(world: &World, step: &Value) -> Option<Result<(), Vec<String>>> {
     let text = |path: &[&str]| step.str_at(path).unwrap_or_default();
     let method = text(&["request", "method"]);
@@ -600,26 +595,20 @@ fn shown() -> usize {
         .unwrap_or(5)
 }
 
+#[needs(shared)]
 #[test]
 fn writes_of_server_side_apply_are_answered_as_the_reference_does() {
-    let Some(shared) = shared() else {
-        println!("passed over: no traces");
-        return;
-    };
     let filter = std::env::var("FILTER").unwrap_or_default();
-    let (passed, all) = replay(&shared.join("traces/ssa"), &filter, shown());
+    let (passed, all) = replay(&shared("traces/ssa"), &filter, shown());
     println!("ssa: {passed} of {all} writes");
     assert!(!filter.is_empty() || passed >= 207, "{passed} of {all}");
 }
 
+#[needs(shared)]
 #[test]
 fn writes_of_each_kind_are_answered_as_the_reference_does() {
-    let Some(shared) = shared() else {
-        println!("passed over: no traces");
-        return;
-    };
     let filter = std::env::var("FILTER").unwrap_or_default();
-    let (passed, all) = replay(&shared.join("traces/kinds"), &filter, shown());
+    let (passed, all) = replay(&shared("traces/kinds"), &filter, shown());
     println!("kinds: {passed} of {all} writes");
     assert!(!filter.is_empty() || passed >= 760, "{passed} of {all}");
 }
@@ -702,17 +691,14 @@ fn exercise(world: &World, target: &Target, object: &Value, old: &Value) {
     }
 }
 
+#[needs(shared)]
 #[test]
 fn no_object_however_odd_brings_a_kind_down() {
-    let Some(shared) = shared() else {
-        println!("passed over: no objects with every field");
-        return;
-    };
     let world = World::new();
     // All of them take minutes; a sample of them is tried unless all are asked for.
     let step = if std::env::var_os("ALL").is_some() { 1 } else { 31 };
     let mut kinds = 0;
-    for entry in std::fs::read_dir(shared.join("facts/roundtrip")).unwrap() {
+    for entry in std::fs::read_dir(shared("facts/roundtrip")).unwrap() {
         let file = entry.unwrap().path();
         if file.extension().is_none_or(|extension| extension != "json") {
             continue;

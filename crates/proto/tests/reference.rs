@@ -4,27 +4,14 @@
 #![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)] // A failure names the object.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_proto::{Envelope, Messages, write_envelope};
 use holdfast_resource::schema::{self, TypeId};
 use holdfast_resource::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, SmolStr, Value, json};
-
-/// The folder of shared data: `HOLDFAST_SHARED`, or `shared` beside the repository.
-fn shared(part: &str) -> Option<PathBuf> {
-    let root = match std::env::var_os("HOLDFAST_SHARED") {
-        Some(root) => PathBuf::from(root),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    let path = root.join(part);
-    if !path.exists() {
-        println!("passed over: {part} is not there");
-        return None;
-    }
-    Some(path)
-}
+use test_support::{needs, shared};
 
 /// An object of the reference in its two forms.
 struct Sample {
@@ -103,11 +90,10 @@ fn check(messages: &Messages, of: TypeId, sample: &Sample) -> Result<(), String>
     Ok(())
 }
 
+#[needs(shared)]
 #[test]
 fn objects_of_every_served_kind_are_read_and_written_as_by_the_reference() {
-    let Some(folder) = shared("facts/roundtrip") else {
-        return;
-    };
+    let folder = shared("facts/roundtrip");
     let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
     let (mut same, mut passed_over, mut odd) = (0, BTreeMap::<SmolStr, Vec<String>>::new(), Vec::new());
     for sample in samples(&folder) {

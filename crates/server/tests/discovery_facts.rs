@@ -13,17 +13,7 @@ use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::Value;
-
-fn facts() -> Option<PathBuf> {
-    let shared = std::env::var_os("HOLDFAST_SHARED").map(PathBuf::from);
-    let shared = shared.unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")));
-    let facts = shared.join("facts/discovery");
-    if !facts.is_dir() {
-        println!("passed over: no facts at {}", facts.display());
-        return None;
-    }
-    Some(facts)
-}
+use test_support::{needs, shared};
 
 fn read(path: PathBuf) -> Value {
     serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap()
@@ -61,9 +51,10 @@ fn assert_same(name: &str, ours: &Value, theirs: &Value) {
     }
 }
 
+#[needs(shared)]
 #[test]
 fn legacy_documents_are_those_of_the_reference() {
-    let Some(facts) = facts() else { return };
+    let facts = shared("facts/discovery");
     let facts = facts.join("legacy");
     let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
     assert_same(
@@ -96,9 +87,10 @@ fn legacy_documents_are_those_of_the_reference() {
     }
 }
 
+#[needs(shared)]
 #[tokio::test]
 async fn aggregated_documents_are_those_of_the_reference() {
-    let Some(facts) = facts() else { return };
+    let facts = shared("facts/discovery");
     let registry = Arc::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
     let documents = Documents::default();
     let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));

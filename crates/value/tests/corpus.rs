@@ -1,26 +1,9 @@
-//! Runs the vectors of the structured-merge reference, and reads and writes the round-trip files of the API, where they
-//! are there.
-
-#![allow(clippy::print_stdout)] // A test that is passed over says so.
+//! Runs the vectors of the structured-merge reference, and reads and writes the round-trip files of the API.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use holdfast_value::{Limits, Value, json, yaml};
-
-/// The folder of shared data: `HOLDFAST_SHARED`, or `shared` beside the repository.
-fn shared(part: &str) -> Option<PathBuf> {
-    let root = match std::env::var_os("HOLDFAST_SHARED") {
-        Some(root) => PathBuf::from(root),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    let path = root.join(part);
-    if !path.exists() {
-        println!("passed over: {part} is not there");
-        return None;
-    }
-    Some(path)
-}
+use test_support::{needs, shared};
 
 /// Numbers as the reference holds those of managed fields.
 fn with_floats(value: Value) -> Value {
@@ -44,12 +27,11 @@ fn with_floats(value: Value) -> Value {
     }
 }
 
+#[needs(shared)]
 #[test]
 fn vectors_of_values_pass() {
     for file in ["value.jsonl", "value-extra.jsonl"] {
-        let Some(path) = shared("corpus/smd").map(|folder| folder.join(file)) else {
-            return;
-        };
+        let path = shared("corpus/smd").join(file);
         let text = fs::read_to_string(path).unwrap();
         let mut count = 0;
         for line in text.lines() {
@@ -79,11 +61,10 @@ fn vectors_of_values_pass() {
     }
 }
 
+#[needs(shared)]
 #[test]
 fn objects_of_the_api_round_trip_through_json_and_yaml() {
-    let Some(folder) = shared("facts/roundtrip") else {
-        return;
-    };
+    let folder = shared("facts/roundtrip");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -109,11 +90,10 @@ fn objects_of_the_api_round_trip_through_json_and_yaml() {
     assert!(count > 100);
 }
 
+#[needs(shared)]
 #[test]
 fn yaml_and_json_forms_of_test_objects_agree() {
-    let Some(folder) = shared("corpus/smd/testdata") else {
-        return;
-    };
+    let folder = shared("corpus/smd/testdata");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -134,11 +114,10 @@ fn yaml_and_json_forms_of_test_objects_agree() {
 }
 
 /// Answers in YAML hold folded texts and quoted keys as the reference writes them.
+#[needs(shared)]
 #[test]
 fn answers_in_yaml_are_written_as_the_reference_writes_them() {
-    let Some(path) = shared("traces/concepts/yaml/responses.json") else {
-        return;
-    };
+    let path = shared("traces/concepts/yaml/responses.json");
     let trace = json::parse(&fs::read(path).unwrap(), &Limits::TRUSTED).unwrap();
     let steps = trace.get("steps").and_then(Value::as_list).unwrap();
     let mut count = 0;
@@ -159,9 +138,10 @@ fn answers_in_yaml_are_written_as_the_reference_writes_them() {
 
 /// Bodies of requests under YAML media types: what the reference could read is read, and what it refused is refused in the
 /// same words.
+#[needs(shared)]
 #[test]
 fn bodies_in_yaml_are_read_or_refused_as_by_the_reference() {
-    let Some(root) = shared("traces") else { return };
+    let root = shared("traces");
     let mut files = Vec::new();
     let mut folders = vec![root];
     while let Some(folder) = folders.pop() {

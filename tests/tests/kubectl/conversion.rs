@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::Kubectl;
 use conformance::hook::{Hook, Reply};
+use test_support::needs;
+
+use super::Kubectl;
 
 fn version(name: &str, field: &str, stored: bool) -> Value {
     json!({
@@ -60,9 +62,10 @@ fn widget(version: &str, field: &str, host: &str) -> String {
     widget.to_string()
 }
 
+#[needs(kubectl)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_converts_what_is_applied_patched_and_listed_in_another_version() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let hook = Hook::start(convert).await;
     let (old, new) = ("widgets.v1.x.example.com/a", "widgets.v2.x.example.com/a");
     kubectl.says(&["apply", "-f", "-"], &definition(&hook));

@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use test_support::needs;
+
 use crate::{Kubectl, script, text};
 
 const DEFINITION: &str = r#"
@@ -97,18 +99,18 @@ const PATCH_OPEN: [&str; 7] = [
 ];
 
 /// A server that shops are defined on.
-fn start() -> Option<Kubectl> {
-    let kubectl = Kubectl::start()?;
+fn start() -> Kubectl {
+    let kubectl = Kubectl::start();
     kubectl.says(&["apply", "-f", "-"], DEFINITION);
     kubectl.wait_for_definitions();
-    Some(kubectl)
+    kubectl
 }
 
 /// The same with one shop on it.
-fn start_with_shop() -> Option<Kubectl> {
-    let kubectl = start()?;
+fn start_with_shop() -> Kubectl {
+    let kubectl = start();
     kubectl.says(&["apply", "-f", "-"], SHOP);
-    Some(kubectl)
+    kubectl
 }
 
 /// The words of each line of a table.
@@ -116,9 +118,10 @@ fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
+#[needs(kubectl)]
 #[test]
 fn what_was_defined_a_moment_ago_is_discovered() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let unknown = kubectl.refuses(&["get", "shops"], "");
     assert_eq!(unknown, "error: the server doesn't have a resource type \"shops\"\n");
     let unmatched = kubectl.refuses(&["apply", "-f", "-"], SHOP);
@@ -165,9 +168,10 @@ fn what_was_defined_a_moment_ago_is_discovered() {
     assert_eq!(gone, "error: the server doesn't have a resource type \"shops\"\n");
 }
 
+#[needs(kubectl)]
 #[test]
 fn get_prints_the_columns_of_the_definition() {
-    let Some(kubectl) = start() else { return };
+    let kubectl = start();
     let none = kubectl.output(&["get", "shops"], "");
     assert_eq!(text(&none.stderr), "No resources found in default namespace.\n");
     kubectl.says(&["apply", "-f", "-"], SHOP);
@@ -227,9 +231,10 @@ fn get_prints_the_columns_of_the_definition() {
     assert!(described.contains("City:      Ulm"), "{described}");
 }
 
+#[needs(kubectl)]
 #[test]
 fn a_watch_prints_a_row_for_each_change() {
-    let Some(kubectl) = start_with_shop() else { return };
+    let kubectl = start_with_shop();
     let mut watching = kubectl
         .command(&["get", "shops", "--watch", "--output-watch-events"])
         .stdout(Stdio::piped())
@@ -262,9 +267,10 @@ fn a_watch_prints_a_row_for_each_change() {
     watching.wait().unwrap();
 }
 
+#[needs(kubectl)]
 #[test]
 fn explain_tells_what_the_schema_says() {
-    let Some(kubectl) = start() else { return };
+    let kubectl = start();
     let says = kubectl.says(&["explain", "shop"], "");
     assert!(
         says.contains("GROUP:      stable.example.com\nKIND:       Shop\nVERSION:    v1\n"),
@@ -294,9 +300,10 @@ fn explain_tells_what_the_schema_says() {
     assert_eq!(refusal, "error: field \"colour\" does not exist\n");
 }
 
+#[needs(kubectl)]
 #[test]
 fn client_side_and_server_side_apply_share_an_object() {
-    let Some(kubectl) = start_with_shop() else { return };
+    let kubectl = start_with_shop();
     assert_eq!(
         kubectl.says(&["apply", "-f", "-"], SHOP),
         "shop.stable.example.com/corner unchanged\n"
@@ -353,9 +360,10 @@ spec:
     assert_eq!(kubectl.field("shop/corner", "{.spec.shelves[*].name}"), "left right");
 }
 
+#[needs(kubectl)]
 #[test]
 fn each_type_of_patch_is_taken_but_the_strategic_one() {
-    let Some(kubectl) = start_with_shop() else { return };
+    let kubectl = start_with_shop();
     let patch = |kind: &'static str, body: &'static str| ["patch", "shop", "corner", "--type", kind, "-p", body];
     let refusal = kubectl.refuses(&patch("strategic", r#"{"spec":{"replicas":3}}"#), "");
     assert!(
@@ -383,9 +391,10 @@ fn each_type_of_patch_is_taken_but_the_strategic_one() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn status_and_scale_are_subresources() {
-    let Some(kubectl) = start_with_shop() else { return };
+    let kubectl = start_with_shop();
     assert_eq!(
         kubectl.says(&["scale", "shop/corner", "--replicas=4"], ""),
         "shop.stable.example.com/corner scaled\n"
@@ -417,9 +426,10 @@ fn status_and_scale_are_subresources() {
     assert_eq!(rows(&table), [["corner", "Ulm", "4", "True"]]);
 }
 
+#[needs(kubectl)]
 #[test]
 fn wait_sees_conditions_values_and_ends() {
-    let Some(kubectl) = start() else { return };
+    let kubectl = start();
     let waits = [
         "--for=create",
         "--for=condition=Ready",
@@ -453,9 +463,10 @@ fn wait_sees_conditions_values_and_ends() {
     assert!(gone.wait().unwrap().success());
 }
 
+#[needs(kubectl)]
 #[test]
 fn labels_annotations_edits_and_replacements_are_kept() {
-    let Some(kubectl) = start_with_shop() else { return };
+    let kubectl = start_with_shop();
     kubectl.says(&["label", "shop", "corner", "tier=front"], "");
     kubectl.says(&["annotate", "shop", "corner", "example.com/note=first"], "");
     assert_eq!(
@@ -500,9 +511,10 @@ fn labels_annotations_edits_and_replacements_are_kept() {
     assert!(conflict.contains("the object has been modified"), "{conflict}");
 }
 
+#[needs(kubectl)]
 #[test]
 fn what_the_schema_rules_out_is_refused_in_words() {
-    let Some(kubectl) = start() else { return };
+    let kubectl = start();
     let refuse = |from: &str, to: &str| kubectl.refuses(&["create", "-f", "-"], &SHOP.replace(from, to));
     assert_eq!(
         refuse("Ulm", "Paris"),
@@ -540,9 +552,10 @@ fn what_the_schema_rules_out_is_refused_in_words() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn access_is_granted_by_resource_and_subresource() {
-    let Some(kubectl) = start_with_shop() else { return };
+    let kubectl = start_with_shop();
     assert_eq!(kubectl.says(&["auth", "can-i", "create", "shops"], ""), "yes\n");
     let can = |what: &[&str]| {
         let output = kubectl.output(&[&["auth", "can-i"], what, &["--as=ann"]].concat(), "");
@@ -594,9 +607,10 @@ rules:
     assert_eq!(listed, "shop.stable.example.com/corner\n");
 }
 
+#[needs(kubectl)]
 #[test]
 fn deletion_waits_for_finalizers_and_takes_dependents_along() {
-    let Some(kubectl) = start_with_shop() else { return };
+    let kubectl = start_with_shop();
     let uid = kubectl.field("shop/corner", "{.metadata.uid}");
     let owned = |kind: &str, api_version: &str, spec: &str| {
         format!(

@@ -2,6 +2,7 @@
 
 use conformance::operators::{DOCUMENT, Types, certificates, compositions, monitoring};
 use serde_json::{Value, json};
+use test_support::needs;
 
 use crate::Kubectl;
 
@@ -47,13 +48,13 @@ spec:
 ";
 
 /// A server on which these are defined.
-fn start(make: fn(&Types) -> Vec<Value>) -> Option<(Kubectl, Vec<Value>)> {
-    let kubectl = Kubectl::start()?;
+fn start(make: fn(&Types) -> Vec<Value>) -> (Kubectl, Vec<Value>) {
+    let kubectl = Kubectl::start();
     let document: Value = serde_json::from_str(&kubectl.says(&["get", "--raw", DOCUMENT], "")).unwrap();
     let definitions = make(&Types::of(&document));
     kubectl.says(&["apply", "--server-side", "-f", "-"], &list(&definitions));
     kubectl.wait_for_definitions();
-    Some((kubectl, definitions))
+    (kubectl, definitions)
 }
 
 fn list(definitions: &[Value]) -> String {
@@ -65,11 +66,10 @@ fn versions(kubectl: &Kubectl) -> String {
     kubectl.says(&["get", "crd", "-o", columns], "")
 }
 
+#[needs(kubectl)]
 #[test]
 fn a_definition_of_hundreds_of_kilobytes_is_applied_and_explained() {
-    let Some((kubectl, definitions)) = start(monitoring) else {
-        return;
-    };
+    let (kubectl, definitions) = start(monitoring);
     let largest = definitions
         .iter()
         .map(|definition| definition.to_string().len())
@@ -108,9 +108,10 @@ fn a_definition_of_hundreds_of_kilobytes_is_applied_and_explained() {
     assert_eq!(containers["x-kubernetes-list-map-keys"], json!(["name"]));
 }
 
+#[needs(kubectl)]
 #[test]
 fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
-    let Some((kubectl, _)) = start(monitoring) else { return };
+    let (kubectl, _) = start(monitoring);
     kubectl.says(
         &["apply", "--server-side", "--field-manager=user", "-f", "-"],
         COLLECTOR,
@@ -194,11 +195,10 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn certificates_and_their_issuers_are_kept_to_their_schema() {
-    let Some((kubectl, _)) = start(certificates) else {
-        return;
-    };
+    let (kubectl, _) = start(certificates);
     let names = kubectl.says(&["api-resources", "--categories=certificates", "-o", "name"], "");
     assert_eq!(names.lines().count(), 4, "{names}");
     kubectl.says(&["apply", "-f", "-"], CERTIFICATE);
@@ -259,11 +259,10 @@ spec:
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn compositions_take_what_they_do_not_know_where_they_may() {
-    let Some((kubectl, _)) = start(compositions) else {
-        return;
-    };
+    let (kubectl, _) = start(compositions);
     let composition = "
 apiVersion: compositions.example.com/v1
 kind: Composition

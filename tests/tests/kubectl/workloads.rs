@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use test_support::needs;
+
 use crate::{Kubectl, script, text};
 
 const DEPLOYMENT: &str = r#"
@@ -23,9 +25,10 @@ spec:
         image: registry.example.com/web:1.0.0
 "#;
 
+#[needs(kubectl)]
 #[test]
 fn two_managers_apply_one_deployment() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let apply = |manager: &str, more: &'static [&'static str]| {
         let manager = format!("--field-manager={manager}");
         let mut arguments = vec!["apply", "--server-side", "-f", "-"];
@@ -70,9 +73,10 @@ fn two_managers_apply_one_deployment() {
     assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "1");
 }
 
+#[needs(kubectl)]
 #[test]
 fn client_side_apply_diff_and_edit() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     assert_eq!(
         kubectl.says(&["apply", "-f", "-"], DEPLOYMENT),
         "deployment.apps/web created\n"
@@ -121,9 +125,10 @@ fn client_side_apply_diff_and_edit() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn get_prints_tables_names_and_objects() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
 
     let table = kubectl.says(&["get", "deployments"], "");
@@ -145,9 +150,10 @@ fn get_prints_tables_names_and_objects() {
     }
 }
 
+#[needs(kubectl)]
 #[test]
 fn scale_label_wait_and_delete() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
 
     assert_eq!(
@@ -184,9 +190,10 @@ fn scale_label_wait_and_delete() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn explain_tells_of_fields_and_their_types() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let says = kubectl.says(&["explain", "deployment.spec.replicas"], "");
     assert!(says.contains("FIELD: replicas <integer>"), "{says}");
     let says = kubectl.says(&["explain", "pods.spec.containers"], "");
@@ -194,17 +201,19 @@ fn explain_tells_of_fields_and_their_types() {
     assert!(says.contains("DESCRIPTION:"), "{says}");
 }
 
+#[needs(kubectl)]
 #[test]
 fn a_misspelt_field_is_refused() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let misspelt = DEPLOYMENT.replace("replicas:", "replica:");
     let refusal = kubectl.refuses(&["create", "-f", "-"], &misspelt);
     assert!(refusal.contains("unknown field \"spec.replica\""), "{refusal}");
 }
 
+#[needs(kubectl)]
 #[test]
 fn auth_tells_who_one_is_and_what_one_may_do() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let says = kubectl.says(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"], "");
     assert_eq!(says, r#"["system:masters","system:authenticated"]"#);
     assert_eq!(kubectl.says(&["auth", "can-i", "delete", "nodes"], ""), "yes\n");
@@ -237,9 +246,10 @@ fn auth_tells_who_one_is_and_what_one_may_do() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn each_output_of_get_shows_the_object() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
     let get = |output: &str| kubectl.says(&["get", "deployment", "web", "-o", output], "");
 
@@ -290,9 +300,10 @@ fn each_output_of_get_shows_the_object() {
     assert_eq!(raw, "ok");
 }
 
+#[needs(kubectl)]
 #[test]
 fn watching_shows_what_changes() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     kubectl.says(&["create", "configmap", "one", "--from-literal=a=1"], "");
     let mut watching = kubectl
         .command(&[
@@ -321,9 +332,10 @@ fn watching_shows_what_changes() {
     watching.wait().unwrap();
 }
 
+#[needs(kubectl)]
 #[test]
 fn each_type_of_patch_changes_what_it_names() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
     let patch = |kind: &str, body: &str| kubectl.says(&["patch", "deployment", "web", "--type", kind, "-p", body], "");
 
@@ -373,9 +385,10 @@ fn each_type_of_patch_changes_what_it_names() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn a_rollout_is_restarted_paused_and_waited_for() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
     let before = kubectl.field("deployment/web", "{.metadata.generation}");
     kubectl.says(&["rollout", "restart", "deployment/web"], "");
@@ -423,9 +436,10 @@ fn a_rollout_is_restarted_paused_and_waited_for() {
     );
 }
 
+#[needs(kubectl)]
 #[test]
 fn deletion_cascades_as_asked() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let owned = |owner: &str| {
         let uid = kubectl.field(&format!("configmap/{owner}"), "{.metadata.uid}");
         let dependent = format!(
@@ -467,9 +481,10 @@ fn deletion_cascades_as_asked() {
     assert!(gone.contains("NotFound"), "{gone}");
 }
 
+#[needs(kubectl)]
 #[test]
 fn the_server_says_what_it_serves() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let resources = kubectl.says(&["api-resources", "--verbs=list", "--namespaced", "-o", "name"], "");
     for name in ["pods", "deployments.apps", "leases.coordination.k8s.io"] {
         assert!(resources.lines().any(|line| line == name), "{resources}");
@@ -478,9 +493,10 @@ fn the_server_says_what_it_serves() {
     assert!(versions.lines().any(|line| line == "apps/v1"), "{versions}");
 }
 
+#[needs(kubectl)]
 #[test]
 fn create_validates_on_the_server_without_making_anything() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let kubectl = Kubectl::start();
     let says = kubectl.says(
         &[
             "create",

@@ -3,18 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use holdfast_value::{Limits, Value, json, yaml};
+use test_support::shared_folder;
 
 /// The data, or `None` with a line that says so.
 pub(crate) fn directory() -> Option<PathBuf> {
-    let shared = std::env::var_os("HOLDFAST_SHARED").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
-        PathBuf::from,
-    );
-    let directory = shared.join("corpus/smd");
+    let directory = shared_folder().join("corpus/smd");
     if directory.join("bench.json").exists() {
         return Some(directory);
     }
-    eprintln!("passed over: no benchmark data of structured-merge-diff here (set HOLDFAST_SHARED)");
+    eprintln!("not run: no benchmark data of structured-merge-diff here (set HOLDFAST_SHARED)");
     None
 }
 

@@ -1,5 +1,4 @@
-//! Runs the vectors recorded from structured-merge-diff v6.4.2, where they are at hand: `corpus/smd` below the directory
-//! that `HOLDFAST_SHARED` names, or else below `shared` beside the repository.
+//! Runs the vectors recorded from structured-merge-diff v6.4.2: `corpus/smd` in the shared folder.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)] // Checks panic and report.
 
@@ -8,6 +7,9 @@ mod operations;
 mod typed;
 mod vectors;
 
+use test_support::needs;
+
+#[needs(shared)]
 #[test]
 fn every_field_set_vector_gives_the_recorded_result() {
     vectors::run(&["fieldpath.jsonl", "fieldpath-extra.jsonl"], |_, vector| {
@@ -15,6 +17,7 @@ fn every_field_set_vector_gives_the_recorded_result() {
     });
 }
 
+#[needs(shared)]
 #[test]
 fn every_ensure_named_fields_vector_gives_the_recorded_result() {
     vectors::run(&["fieldpath.jsonl", "fieldpath-extra.jsonl"], |schemas, vector| {
@@ -22,11 +25,13 @@ fn every_ensure_named_fields_vector_gives_the_recorded_result() {
     });
 }
 
+#[needs(shared)]
 #[test]
 fn every_typed_vector_gives_the_recorded_result() {
     vectors::run(&["typed.jsonl", "typed-random.jsonl"], typed::check);
 }
 
+#[needs(shared)]
 #[test]
 fn every_apply_and_update_vector_gives_the_recorded_result() {
     vectors::run(

@@ -8,6 +8,7 @@ use holdfast_merge::{
     Filter, Managers, Matcher, MemberMatcher, PathElement, Schema, SchemaBuilder, Set, TypeRef, VersionedSet,
 };
 use holdfast_value::{Limits, Value, json, yaml};
+use test_support::shared;
 
 /// A line of a file of vectors.
 pub(crate) struct Vector(Value);
@@ -24,10 +25,7 @@ pub(crate) struct Schemas {
 
 /// Runs every vector of some files through a check and reports the first failures.
 pub(crate) fn run(files: &[&str], mut check: impl FnMut(&mut Schemas, &Vector) -> Verdict) {
-    let Some(directory) = directory() else {
-        eprintln!("passed over: no vectors of structured-merge-diff here (set HOLDFAST_SHARED)");
-        return;
-    };
+    let directory = shared("corpus/smd");
     let index = std::fs::read(directory.join("schemas/index.json")).unwrap();
     let mut schemas = Schemas {
         index: json::parse(&index, &Limits::TRUSTED).unwrap(),
@@ -62,16 +60,6 @@ pub(crate) fn run(files: &[&str], mut check: impl FnMut(&mut Schemas, &Vector) -
         failures.len(),
         failures[..failures.len().min(12)].join("\n")
     );
-}
-
-/// Where the vectors are, if they are here.
-pub(crate) fn directory() -> Option<PathBuf> {
-    let shared = std::env::var_os("HOLDFAST_SHARED").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
-        PathBuf::from,
-    );
-    let directory = shared.join("corpus/smd");
-    directory.join("README.md").exists().then_some(directory)
 }
 
 impl Schemas {

@@ -1,9 +1,8 @@
 //! Tests over the table of the built-in types, against the corpus and the facts where they are there.
 
-use std::path::PathBuf;
-
 use holdfast_merge::SchemaBuilder;
 use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
+use test_support::{needs, shared};
 
 use super::*;
 
@@ -12,22 +11,10 @@ pub(crate) fn builtin() -> TypeTable {
     TypeTable::parse(include_str!("../../../kinds/src/tables/types.txt")).unwrap()
 }
 
-/// A file or folder below the shared folder; `None`, with a word about it, where there is none.
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
-    let shared = std::env::var_os("HOLDFAST_SHARED").map_or_else(|| PathBuf::from(beside), PathBuf::from);
-    let found = Some(shared.join(path)).filter(|found| found.exists());
-    if found.is_none() {
-        println!("passed over: no {path} in the shared folder");
-    }
-    found
-}
-
+#[needs(shared)]
 #[test]
 fn the_merge_schema_is_that_of_the_reference() {
-    let Some(path) = shared("corpus/smd/schemas/e100f5ba30.yaml") else {
-        return;
-    };
+    let path = shared("corpus/smd/schemas/e100f5ba30.yaml");
     let text = std::fs::read(path).unwrap();
     let document = yaml::parse(&text, &Limits::TRUSTED).unwrap();
     let table = builtin();
@@ -61,11 +48,10 @@ const POD: &str = "io.k8s.api.core.v1.Pod";
 const DEPLOYMENT: &str = "io.k8s.api.apps.v1.Deployment";
 const CONFIG_MAP: &str = "io.k8s.api.core.v1.ConfigMap";
 
+#[needs(shared)]
 #[test]
 fn every_served_kind_reads_back_as_it_was_written() {
-    let Some(folder) = shared("facts/roundtrip") else {
-        return;
-    };
+    let folder = shared("facts/roundtrip");
     let table = builtin();
     let (mut read, mut failures) = (0, Vec::new());
     for entry in std::fs::read_dir(folder).unwrap() {

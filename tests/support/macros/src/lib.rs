@@ -1,0 +1,64 @@
+#![forbid(unsafe_code)]
+//! The attribute `needs`. See the crate `test-support`.
+
+use std::path::{Path, PathBuf};
+
+use proc_macro::TokenStream;
+
+/// Ignores a test where something that it needs is absent when it is built: `#[needs(shared)]`, `#[needs(kubectl)]`.
+///
+/// | need | present where |
+/// |---|---|
+/// | `shared` | `$HOLDFAST_SHARED` is a folder, or `shared` beside the repository |
+/// | `clients` | `HOLDFAST_REQUIRE` names them: they are installed from their registries |
+/// | any other | a program of that name is on the path |
+///
+/// A need that `HOLDFAST_REQUIRE` names (a list with commas) is never ignored: the test runs, and fails by its absence.
+#[proc_macro_attribute]
+pub fn needs(needs: TokenStream, item: TokenStream) -> TokenStream {
+    let required = std::env::var("HOLDFAST_REQUIRE").unwrap_or_default();
+    let missing: Vec<String> = needs
+        .to_string()
+        .split(',')
+        .map(|need| need.trim().to_owned())
+        .filter(|need| !required.split(',').any(|name| name == need) && !is_present(need))
+        .collect();
+    let ignore = match missing.is_empty() {
+        true => String::new(),
+        false => format!("#[ignore = {:?}]", format!("needs {}", missing.join(", "))),
+    };
+    // The constant makes Cargo build the test anew where a variable changes.
+    let tracked = r#"const _: [Option<&str>; 2] = [option_env!("HOLDFAST_REQUIRE"), option_env!("HOLDFAST_SHARED")];"#;
+    match format!("{tracked} {ignore}").parse::<TokenStream>() {
+        Ok(mut tokens) => {
+            tokens.extend(item);
+            tokens
+        }
+        Err(_) => item,
+    }
+}
+
+fn is_present(need: &str) -> bool {
+    match need {
+        "shared" => shared().is_some_and(|folder| folder.is_dir()),
+        "clients" => false,
+        program => on_the_path(program),
+    }
+}
+
+/// The shared folder, as `test_support::shared_folder` finds it.
+fn shared() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("HOLDFAST_SHARED") {
+        return Some(PathBuf::from(named));
+    }
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")?;
+    let root = Path::new(&package)
+        .ancestors()
+        .find(|folder| folder.join("Cargo.lock").exists())?;
+    Some(root.parent()?.join("shared"))
+}
+
+fn on_the_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
