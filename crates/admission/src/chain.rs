@@ -9,19 +9,63 @@ use holdfast_value::Value;
 use crate::plugin::ANY;
 use crate::{AdmissionPlugin, Charge};
 
+/// A plugin that asks objects of the API rather than code of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DynamicPlugin {
+    /// Asks MutatingAdmissionPolicies.
+    MutatingPolicies,
+    /// Calls mutating webhooks.
+    MutatingWebhooks,
+    /// Asks ValidatingAdmissionPolicies.
+    ValidatingPolicies,
+    /// Calls validating webhooks.
+    ValidatingWebhooks,
+}
+
+impl DynamicPlugin {
+    /// All of them, in the order in which writes pass them.
+    pub const ALL: [Self; 4] = [
+        Self::MutatingPolicies,
+        Self::MutatingWebhooks,
+        Self::ValidatingPolicies,
+        Self::ValidatingWebhooks,
+    ];
+
+    /// The name by which flags turn it on and off.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MutatingPolicies => "MutatingAdmissionPolicy",
+            Self::MutatingWebhooks => "MutatingAdmissionWebhook",
+            Self::ValidatingPolicies => "ValidatingAdmissionPolicy",
+            Self::ValidatingWebhooks => "ValidatingAdmissionWebhook",
+        }
+    }
+}
+
 /// Admission plugins in their order. Each is asked about the writes alone that it has to do with.
-#[derive(Default)]
 pub struct AdmissionChain {
     plugins: Vec<Box<dyn AdmissionPlugin>>,
+    dynamic: Vec<DynamicPlugin>,
     /// The plugins, by their places, that may have to do with resources of a plural name that any of them names.
     named: HashMap<&'static str, Vec<usize>>,
     /// Those that have to do with resources that none of them names.
     others: Vec<usize>,
 }
 
+impl Default for AdmissionChain {
+    /// The dynamic plugins alone.
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
 impl AdmissionChain {
-    /// A chain of these plugins.
+    /// A chain of these plugins and of all dynamic ones.
     pub fn new(plugins: Vec<Box<dyn AdmissionPlugin>>) -> Self {
+        Self::of(plugins, DynamicPlugin::ALL.to_vec())
+    }
+
+    fn of(plugins: Vec<Box<dyn AdmissionPlugin>>, dynamic: Vec<DynamicPlugin>) -> Self {
         let wanted = |plugin: &dyn AdmissionPlugin| -> Vec<&'static str> {
             let interests = plugin.interests().iter();
             interests.map(|interest| interest.resource).collect()
@@ -42,6 +86,7 @@ impl AdmissionChain {
             named: named.collect(),
             others: wanting(ANY),
             plugins,
+            dynamic,
         }
     }
 
@@ -49,12 +94,19 @@ impl AdmissionChain {
     #[must_use]
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Self {
         self.plugins.retain(|plugin| keep(plugin.name()));
-        Self::new(self.plugins)
+        self.dynamic.retain(|plugin| keep(plugin.name()));
+        Self::of(self.plugins, self.dynamic)
     }
 
-    /// The names of the plugins, in their order.
+    /// The names of the plugins.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.plugins.iter().map(|plugin| plugin.name())
+        let plugins = self.plugins.iter().map(|plugin| plugin.name());
+        plugins.chain(self.dynamic.iter().map(|plugin| plugin.name()))
+    }
+
+    /// Whether a dynamic plugin is part of the chain. Who runs it asks here first.
+    pub fn includes(&self, plugin: DynamicPlugin) -> bool {
+        self.dynamic.contains(&plugin)
     }
 
     /// The plugins that a write concerns.
@@ -154,5 +206,21 @@ mod tests {
         let fewer = chain.only(|name| name != "b");
         assert_eq!(fewer.named["pods"], [0, 1]);
         assert!(fewer.others.is_empty());
+    }
+
+    #[test]
+    fn dynamic_plugins_are_switched_by_name_like_all_others() {
+        let chain = AdmissionChain::default();
+        assert!(DynamicPlugin::ALL.iter().all(|plugin| chain.includes(*plugin)));
+        let fewer = chain.only(|name| name != "ValidatingAdmissionWebhook");
+        assert!(!fewer.includes(DynamicPlugin::ValidatingWebhooks));
+        assert_eq!(
+            fewer.names().collect::<Vec<_>>(),
+            [
+                "MutatingAdmissionPolicy",
+                "MutatingAdmissionWebhook",
+                "ValidatingAdmissionPolicy"
+            ]
+        );
     }
 }

@@ -13,5 +13,5 @@ mod plugin;
 pub mod policies;
 pub mod webhooks;
 
-pub use chain::AdmissionChain;
+pub use chain::{AdmissionChain, DynamicPlugin};
 pub use plugin::{AdmissionPlugin, Charge, Interest};

@@ -327,8 +327,9 @@ impl<'a, 'b> Frame<'a, 'b> {
             CelValue::Lazy(fields) => Ok(fields.field(field, self.budget).transpose()?.is_some()),
             CelValue::Optional(None) => Ok(false),
             CelValue::Optional(Some(value)) => self.has(value, field),
-            CelValue::Null => Err(EvaluationError::no_such_key(field)),
-            _ => Err(NoSuchOverload),
+            CelValue::List(_) => Err(EvaluationError::failed("unsupported index type 'string' in list")),
+            // What has no fields has not this one.
+            _ => Ok(false),
         }
     }
 

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! Holdfast, the binary: a Kubernetes-compatible API server in one process, and commands for people.
 
+mod admission;
 mod blame;
 mod files;
 mod flags;

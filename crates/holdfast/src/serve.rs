@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use arc_swap::ArcSwap;
-use holdfast_admission::AdmissionChain;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
-use holdfast_kinds::{admission, tables};
+use holdfast_kinds::tables;
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::authentication::{
@@ -43,7 +42,7 @@ use crate::flags::{AuthorizationMode, Serve};
 use crate::openapi::Documents;
 use crate::pki::{Names, Pair, Pki};
 use crate::token_keys::TokenKeys;
-use crate::{files, kubeconfig, logging};
+use crate::{admission, files, kubeconfig, logging};
 
 /// What `build.rs` found out about this build.
 const BUILD: Build = Build {
@@ -354,7 +353,7 @@ fn service(
         tokens: Arc::new(tokens),
         frames: FrameCache::default(),
         issuer: accounts,
-        admission: admission_chain(flags)?,
+        admission: admission::chain(&flags.enable_admission_plugins, &flags.disable_admission_plugins)?,
         identifiers: Arc::new(RandomIdentifiers),
         clock: Arc::new(SystemClock),
         metrics: Arc::clone(&metrics),
@@ -409,30 +408,6 @@ fn token_config(flags: &Serve) -> TokenConfig {
 fn keys_url(flags: &Serve, reached: SocketAddr) -> String {
     let own = || format!("https://{reached}{}", IssuerDocuments::KEYS_PATH);
     flags.service_account_jwks_uri.clone().unwrap_or_else(own)
-}
-
-/// The admission plugins that the flags leave on. Flags know all names of kube-apiserver; what is not here may be switched
-/// off, but not on.
-fn admission_chain(flags: &Serve) -> Result<AdmissionChain> {
-    let (on, off) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
-    for (flag, names) in [("enable", on), ("disable", off)] {
-        if let Some(unknown) = names.iter().find(|name| !admission::KNOWN.contains(&name.as_str())) {
-            bail!("{flag}-admission-plugins plugin {unknown:?} is unknown");
-        }
-    }
-    if let Some(both) = on.iter().find(|name| off.contains(name)) {
-        bail!("{both} in enable-admission-plugins and disable-admission-plugins overlapped");
-    }
-    let all = AdmissionChain::new(admission::all_plugins());
-    if let Some(missing) = on.iter().find(|name| !all.names().any(|known| known == name.as_str())) {
-        let known: Vec<&str> = all.names().collect();
-        bail!(
-            "the admission plugin {missing} is not to be had; there are {}",
-            known.join(", ")
-        );
-    }
-    let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
-    Ok(all.only(|name| named(on, name) || !named(off, name) && !admission::OFF_BY_DEFAULT.contains(&name)))
 }
 
 /// Tells a newcomer what to do next.

@@ -186,22 +186,20 @@ impl Harness {
         answer.map_err(|refusal: Refusal| format!("{refusal:?}"))
     }
 
-    /// How far a request to a subresource of the object `name` comes that leads on.
-    pub(crate) fn connect(
-        &self,
-        plural: &str,
-        subresource: &str,
-        name: &str,
-        parameter: Option<(&str, &str)>,
-    ) -> String {
+    /// How far a request through a subresource of the object `name` comes, with one option.
+    pub(crate) fn connect(&self, plural: &str, subresource: &str, name: &str, option: Option<(&str, &str)>) -> String {
         let resource = self.core_resource(plural);
-        let value = |asked: &str| {
-            let (_, value) = parameter.filter(|(known, _)| *known == asked)?;
-            Some(value.to_owned())
-        };
+        let mut options = Value::empty_map();
+        if let Some((option, value)) = option {
+            options.set_at(&[option], value.into());
+        }
         let named = named(resource, name);
         let connection = self.call(&named, None, Some(subresource), |resource, context| {
-            resource.strategy.connect(context, &value)
+            resource
+                .strategy
+                .connecter(subresource)
+                .unwrap()
+                .connect(context, &options)
         });
         format!("{connection:?}")
     }

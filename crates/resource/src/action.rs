@@ -1,5 +1,5 @@
 //! What a request does that neither reads nor writes the object that its path names: a POST that changes other objects, and
-//! what leads on to a node.
+//! what is connected through to a node.
 
 use holdfast_value::Value;
 
@@ -55,7 +55,7 @@ pub enum Step {
     },
 }
 
-/// How far a request comes that leads on to a node or to a pod. There is nothing behind this server, so that none comes to
+/// How far a request comes that is for a node or for a pod. There is nothing behind this server, so that none comes to
 /// its end.
 #[derive(Clone, Debug)]
 pub enum Connection {
@@ -65,5 +65,56 @@ pub enum Connection {
     Nothing,
 }
 
-/// A parameter behind the path of a request, by its name.
-pub type Parameter<'a> = dyn Fn(&str) -> Option<String> + 'a;
+/// A subresource through which requests come to a node or to a pod: a proxy, a log, a command.
+pub trait Connecter: Send + Sync {
+    /// What requests may ask for in their query.
+    fn parameters(&self) -> &'static [ConnectParameter];
+
+    /// Whether requests are connected through: whatever their method they count as `CONNECT`, and admission sees them, with
+    /// what they ask for as the object. Others are reads that are answered with text.
+    fn connects(&self) -> bool {
+        true
+    }
+
+    /// How far a request comes. `options` is what it asks for, as an object of the subresource's kind.
+    fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection;
+}
+
+/// What a request to a [`Connecter`] may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectParameter {
+    /// The name, in the query and in the options.
+    pub name: &'static str,
+    /// What its values are.
+    pub form: ParameterForm,
+    /// What it means.
+    pub description: &'static str,
+}
+
+/// What the values of a parameter are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterForm {
+    /// Whether something holds; only what does stands in the options.
+    Flag,
+    /// A whole number.
+    Number,
+    /// Ports, which may stand behind one another, parted by commas.
+    Ports,
+    /// The path behind that of the subresource, whatever the query says.
+    Path,
+    /// A text.
+    Text,
+    /// Texts, one each time that it is given; `null` in the options where it never is.
+    Texts,
+}
+
+impl ConnectParameter {
+    /// A parameter.
+    pub const fn new(name: &'static str, form: ParameterForm, description: &'static str) -> Self {
+        Self {
+            name,
+            form,
+            description,
+        }
+    }
+}

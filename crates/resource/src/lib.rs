@@ -26,7 +26,7 @@ pub mod structural;
 pub mod table;
 pub mod version_order;
 
-pub use action::{Action, Connection, Parameter, Step};
+pub use action::{Action, ConnectParameter, Connecter, Connection, ParameterForm, Step};
 pub use conversion::{ConversionError, ConversionWebhook};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};

@@ -135,7 +135,7 @@ pub struct ResourceVersion {
     pub subresources: Vec<Subresource>,
     /// What a write to the object itself does not touch: the stored values stay, and the writer does not come to own
     /// them. Paths of field names, such as `status`.
-    pub reset_fields: Vec<Vec<SmolStr>>,
+    pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The columns of tables of objects.
     pub columns: Vec<Column>,
     /// The fields beyond name and namespace that objects of this version can be selected by, where versions differ in
@@ -161,7 +161,7 @@ pub struct Subresource {
     /// For `scale`: where the fields of a Scale stand in the parent object.
     pub scale: Option<ScaleFields>,
     /// What a write to the subresource does not touch; as [`ResourceVersion::reset_fields`].
-    pub reset_fields: Vec<Vec<SmolStr>>,
+    pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The columns of tables of what is shown, where that is of another kind than the resource.
     pub columns: Vec<Column>,
 }

@@ -11,9 +11,7 @@ use parking_lot::Mutex;
 
 use crate::access::Access;
 use crate::schema::TypeTable;
-use crate::{
-    Action, Connection, ConversionError, ConversionWebhook, FieldError, GroupKind, GroupResource, Parameter, Resource,
-};
+use crate::{Action, Connecter, ConversionError, ConversionWebhook, FieldError, GroupKind, GroupResource, Resource};
 
 /// What a kind adds to the generic behaviour. Each method is one step of the way of a write; its default does nothing.
 ///
@@ -170,16 +168,10 @@ pub trait Strategy: Send + Sync {
         None
     }
 
-    /// Whether requests to a subresource lead on to a node or to a pod; [`Strategy::connect`] answers them.
-    fn leads_on(&self, subresource: &str) -> bool {
+    /// A subresource through which requests come to a node or to a pod, if that is what it is.
+    fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
         let _ = subresource;
-        false
-    }
-
-    /// How far a request to a subresource comes that leads on to a node or to a pod.
-    fn connect(&self, context: &WriteContext<'_>, parameter: &Parameter<'_>) -> Connection {
-        let _ = parameter;
-        Connection::Refused(Refusal::Unavailable(format!("nothing leads to {}", context.name)))
+        None
     }
 
     /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. Nobody owns
@@ -272,6 +264,8 @@ pub enum Operation {
     Update,
     /// A deletion.
     Delete,
+    /// A request through a [`Connecter`].
+    Connect,
 }
 
 /// What a step of a write may know of the write and of the world.

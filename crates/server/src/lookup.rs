@@ -7,6 +7,7 @@ use holdfast_resource::{GroupKind, GroupResource, Lookup, Registry};
 use holdfast_value::Value;
 
 use crate::objects::{self, Snapshot};
+use crate::write::Trees;
 
 /// The objects of a snapshot.
 pub struct SnapshotLookup<'a> {
@@ -14,6 +15,8 @@ pub struct SnapshotLookup<'a> {
     pub registry: &'a Registry,
     /// The objects.
     pub snapshot: &'a Snapshot,
+    /// The parsed objects that are at hand.
+    pub trees: &'a Trees,
     /// Whether the last write to the store failed.
     pub failing: bool,
 }
@@ -22,7 +25,7 @@ impl Lookup for SnapshotLookup<'_> {
     fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value> {
         let storage = self.registry.resource(resource)?.storage.as_ref()?;
         let entry = self.snapshot.get(storage.key(namespace, name).as_bytes())?;
-        Some(objects::tree(entry))
+        Some(self.trees.looked_up(entry))
     }
 
     fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {

@@ -4,6 +4,8 @@
 //! Numbers that cannot be read are refused; booleans never are: anything but `false` and `0` counts as true, as in the
 //! reference. What is read but makes no sense is refused with a 422 that names the options' kind.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::Value;
 
@@ -507,14 +509,26 @@ fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
     let Some(text) = query.get(name).filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
-        use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-        let why = match error.kind() {
-            PosOverflow | NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
+    whole_number(text).map(Some)
+}
+
+/// The integer that `text` says.
+///
+/// # Errors
+/// 400.
+pub(crate) fn whole_number(text: &str) -> Result<i64, ApiError> {
+    text.parse().map_err(|error| {
+        let why = number_fault(&error);
         ApiError::bad_request(format!("strconv.ParseInt: parsing {}: {why}", Value::from(text)))
     })
+}
+
+/// What is wrong with the text of a number, in Go's words.
+pub(crate) fn number_fault(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::NegOverflow | IntErrorKind::PosOverflow => "value out of range",
+        _ => "invalid syntax",
+    }
 }
 
 /// What Go's `encoding/json` calls the type of a value in its errors.

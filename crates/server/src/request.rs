@@ -1,7 +1,7 @@
 //! A request for a resource, as the handlers of the verbs get it: who asks, what is asked for, and in which form.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
 use http::HeaderMap;
@@ -36,6 +36,10 @@ pub struct ResourceRequest {
     pub representation: Representation,
     /// The body, not read yet.
     pub body: RequestBody,
+    /// What stands in the path behind the subresource, from its slash on.
+    pub rest: String,
+    /// When the request came: the time of day for all that it does.
+    pub now: SystemTime,
     /// When the client is told that it took too long, if ever.
     pub deadline: Option<Instant>,
 }

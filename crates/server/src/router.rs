@@ -5,7 +5,7 @@
 //! authorization have said yes.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use holdfast_resource::{Registry, Served, Verb};
 use http::{HeaderMap, Method};
@@ -34,6 +34,8 @@ pub struct Incoming {
     pub user: Arc<User>,
     /// The body, not read yet.
     pub body: RequestBody,
+    /// When the request came.
+    pub now: SystemTime,
     /// When the client is told that it took too long, if ever.
     pub deadline: Option<Instant>,
 }
@@ -95,12 +97,13 @@ pub fn resource_request(
         headers,
         user,
         body,
+        now,
         deadline,
     } = incoming;
     let place = Place::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
-    let leads_on = place.served.resource.strategy.leads_on(&place.subresource);
-    if verb == Verb::Patch && !leads_on {
+    let connects = place.served.resource.strategy.connecter(&place.subresource).is_some();
+    if verb == Verb::Patch && !connects {
         let sort = negotiation::patch_type(&headers);
         if place.served.resource.definition.is_some() {
             sort.ok()
@@ -112,8 +115,8 @@ pub fn resource_request(
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = if watchable { &NAMED_WATCH_TYPES } else { &NAMED_TYPES };
-    // What leads on is answered by others, in forms of their own.
-    let representation = if leads_on {
+    // What is connected through is answered by others, in forms of their own.
+    let representation = if connects {
         Representation::default()
     } else {
         negotiation::check_acceptable(&headers, produced)?;
@@ -137,8 +140,20 @@ pub fn resource_request(
         user,
         representation,
         body,
+        rest: rest_of(&info.path, target.rest),
+        now,
         deadline,
     })
+}
+
+/// What stands behind a subresource in `path`, with the slashes around it.
+fn rest_of(path: &str, rest: String) -> String {
+    match (rest.as_str(), path.ends_with('/')) {
+        ("", false) => rest,
+        ("", true) => "/".to_owned(),
+        (_, false) => format!("/{rest}"),
+        (_, true) => format!("/{rest}/"),
+    }
 }
 
 /// The subresource that takes all of a path.

@@ -159,6 +159,7 @@ impl Service {
             headers: head.headers,
             user,
             body,
+            now: self.context.clock.now(),
             deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
         };
         let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
@@ -204,8 +205,10 @@ impl Service {
             }
         };
         match tokio::time::timeout(limit, answer).await {
+            // What noticed by itself that the time has run out may be first.
+            Ok(Err(error)) if error.is_out_of_time() => Ok(response::out_of_time()),
             Ok(outcome) => outcome,
-            Err(_) => Err(ApiError::out_of_time()),
+            Err(_) => Ok(response::out_of_time()),
         }
     }
 }

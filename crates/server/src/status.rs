@@ -93,6 +93,10 @@ impl Details {
     }
 }
 
+/// What is said of a request that took longer than it may, behind what says so of all that was not done in time.
+const OUT_OF_TIME: &str = "request did not complete within requested timeout - context deadline exceeded";
+const TIMEOUT: &str = "Timeout: ";
+
 /// What is said of a path that leads nowhere.
 const UNKNOWN: &str = "the server could not find the requested resource";
 
@@ -361,16 +365,19 @@ impl ApiError {
             retry_after_seconds,
             ..Details::default()
         };
-        let message = format!("Timeout: {}", message.into());
+        let message = format!("{TIMEOUT}{}", message.into());
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message, Some(details))
     }
 
     /// 504: the request took longer than it may.
     pub fn out_of_time() -> Self {
-        Self::timeout(
-            "request did not complete within requested timeout - context deadline exceeded",
-            0,
-        )
+        Self::timeout(OUT_OF_TIME, 0)
+    }
+
+    /// Whether this says that the request took longer than it may.
+    pub fn is_out_of_time(&self) -> bool {
+        let message = self.0.message.strip_prefix(TIMEOUT);
+        self.code() == StatusCode::GATEWAY_TIMEOUT && message == Some(OUT_OF_TIME)
     }
 
     /// 504: the client asks for a resource version that is yet to come.

@@ -245,6 +245,115 @@ async fn policies_have_no_say_in_policies() {
 }
 
 #[tokio::test]
+async fn policies_have_no_say_in_reviews() {
+    let server = Server::start().await;
+    let spec = on(r#""*""#) + r#","validations":[{"expression":"false"}]"#;
+    validating(&server, "p", &spec, "").await;
+    assert_eq!(server.post(CONFIG_MAPS, &config_map("one", "")).await.code, 422);
+    let attributes = r#""nonResourceAttributes":{"path":"/","verb":"get"}"#;
+    let reviews = [
+        (
+            "authentication.k8s.io",
+            "selfsubjectreviews",
+            "SelfSubjectReview",
+            String::new(),
+        ),
+        (
+            "authentication.k8s.io",
+            "tokenreviews",
+            "TokenReview",
+            r#","spec":{"token":"x"}"#.to_owned(),
+        ),
+        (
+            "authorization.k8s.io",
+            "selfsubjectaccessreviews",
+            "SelfSubjectAccessReview",
+            format!(r#","spec":{{{attributes}}}"#),
+        ),
+        (
+            "authorization.k8s.io",
+            "selfsubjectrulesreviews",
+            "SelfSubjectRulesReview",
+            r#","spec":{"namespace":"default"}"#.to_owned(),
+        ),
+        (
+            "authorization.k8s.io",
+            "subjectaccessreviews",
+            "SubjectAccessReview",
+            format!(r#","spec":{{"user":"u",{attributes}}}"#),
+        ),
+    ];
+    for (group, plural, kind, spec) in reviews {
+        let body = format!(r#"{{"apiVersion":"{group}/v1","kind":"{kind}"{spec}}}"#);
+        let answer = server.post(&format!("/apis/{group}/v1/{plural}"), &body).await;
+        assert_eq!(answer.code, 201, "{plural}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_policy_without_parameters_of_its_binding_has_no_field_of_them() {
+    let server = Server::start().await;
+    let spec = on(r#""configmaps""#)
+        + r#","paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[
+            {"expression":"!has(params.metadata) || object.metadata.name == params.metadata.name"}]"#;
+    validating(&server, "p", &spec, "").await;
+    let answer = server.post(CONFIG_MAPS, &config_map("one", "")).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn policies_see_what_is_connected_through_before_anybody_looks_for_it() {
+    let server = Server::start().await;
+    let spec = on(r#""pods/*","nodes/proxy""#)
+        + r#","validations":[
+            {"expression":"request.operation == 'CONNECT' && oldObject == null"},
+            {"expression":"object.kind != 'PodExecOptions' || object.command != ['sh', '-c']","message":"no shells"},
+            {"expression":"object.kind != 'NodeProxyOptions' || object.path == '/pods/'","message":"pods alone"}]"#;
+    validating(&server, "p", &spec, "").await;
+    let exec = |command: &str| format!("/api/v1/namespaces/default/pods/none/exec?{command}");
+    let answer = server.post(&exec("command=sh&command=-c"), "").await;
+    assert_eq!(
+        refusal(&answer),
+        (422, "Invalid", &*denied("none", "pods", "no shells"))
+    );
+    assert_eq!(
+        server.post(&exec("command=ls"), "").await.message(),
+        "pods \"none\" not found"
+    );
+    let answer = server.get("/api/v1/nodes/none/proxy/logs/").await;
+    assert_eq!(answer.message(), denied("none", "nodes", "pods alone"));
+    assert_eq!(
+        server.get("/api/v1/nodes/none/proxy/pods/").await.message(),
+        "nodes \"none\" not found"
+    );
+    // A log is a read, which admission has nothing to do with.
+    let log = server.get("/api/v1/namespaces/default/pods/none/log").await;
+    assert_eq!(log.message(), "pods \"none\" not found");
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_off_asks_no_policies() {
+    for (off, code) in [("ValidatingAdmissionPolicy", 201), ("ValidatingAdmissionWebhook", 422)] {
+        let server = Server::start_without_plugin(off).await;
+        let spec = on(r#""configmaps""#) + r#","validations":[{"expression":"false"}]"#;
+        validating(&server, "p", &spec, "").await;
+        assert_eq!(
+            server.post(CONFIG_MAPS, &config_map("one", "")).await.code,
+            code,
+            "{off}"
+        );
+    }
+    for (off, made) in [("MutatingAdmissionPolicy", ""), ("MutatingAdmissionWebhook", "yes")] {
+        let server = Server::start_without_plugin(off).await;
+        let spec = on(r#""configmaps""#)
+            + r#","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{data: {'made': 'yes'}}"}}]"#;
+        mutating(&server, "p", &spec).await;
+        let answer = server.post(CONFIG_MAPS, &config_map("one", "")).await;
+        assert_eq!(answer.at("/data/made").as_str().unwrap_or_default(), made, "{off}");
+    }
+}
+
+#[tokio::test]
 async fn policies_see_writes_to_subresources() {
     let server = Server::start().await;
     let spec = on(r#""deployments/scale","pods/status","pods/eviction","pods/binding""#)

@@ -3,12 +3,15 @@
 mod hook;
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hook::{Hook, Identity, Reply, allow, deny};
 use rcgen::SanType;
 use serde_json::{Value, json};
 use support::{CONFIG_MAPS, Server, config_map};
+use tokio::sync::Barrier;
 
 const CONFIG_MAP: &str = "/v1/configmaps";
 
@@ -34,6 +37,50 @@ async fn one_connection_serves_calls_one_after_another_and_more_serve_them_toget
         assert_eq!(answer.code, 201, "{}", answer.body);
     }
     assert_eq!((hook.calls().len(), hook.connections()), (5, 1));
+}
+
+/// How many connections a webhook sees whose calls all wait for each other, once one is open.
+async fn connections_for_calls_together(client: impl Fn(&Hook) -> Value, hook: Hook, server: &Server) -> usize {
+    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, client(&hook));
+    server.configure("validating", "a", &[webhook]).await;
+    let first = server.post(CONFIG_MAPS, &config_map("first", "1")).await;
+    assert_eq!(first.code, 201, "{}", first.body);
+    let make = async |at: usize| server.post(CONFIG_MAPS, &config_map(&format!("a{at}"), "1")).await.code;
+    assert_eq!(join_all((0..CALLS).map(make)).await, [201; CALLS]);
+    hook.connections()
+}
+
+const CALLS: usize = 8;
+
+/// Lets the first call pass and then those that come together.
+fn together() -> impl Fn(&Value) -> Reply + Send + Sync + 'static {
+    let barrier = Arc::new(Barrier::new(CALLS));
+    move |review| match review["request"]["name"].as_str() {
+        Some("first") => allow(),
+        _ => Reply::Together(Arc::clone(&barrier)),
+    }
+}
+
+#[tokio::test]
+async fn calls_to_a_url_share_a_connection_where_the_webhook_speaks_http_2() {
+    let server = Server::start().await;
+    let url = |hook: &Hook| at(&hook.url("/hook"), &hook.bundle);
+    let hook = Hook::start_http2(together()).await;
+    assert_eq!(connections_for_calls_together(url, hook, &server).await, 1);
+}
+
+#[tokio::test]
+async fn calls_to_a_service_have_a_connection_each_so_that_they_reach_all_endpoints() {
+    let server = Server::start().await;
+    let hook = Hook::start_http2(together()).await;
+    let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
+    let made = server.post("/api/v1/namespaces/default/services", service).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let by_name = |hook: &Hook| {
+        let service = json!({"namespace": "default", "name": "web", "port": hook.port});
+        json!({"clientConfig": {"service": service, "caBundle": hook.bundle}})
+    };
+    assert_eq!(connections_for_calls_together(by_name, hook, &server).await, CALLS);
 }
 
 #[tokio::test]

@@ -332,6 +332,28 @@ async fn the_time_of_the_request_bounds_that_of_the_webhook() {
 }
 
 #[tokio::test]
+async fn a_webhook_that_outlasts_the_request_ends_it_whatever_its_policy_is() {
+    for policy in ["Ignore", "Fail"] {
+        let server = Server::start().await;
+        let (slow, later) = (Hook::start(|_| Reply::Nothing).await, Hook::start(|_| allow()).await);
+        let more = json!({"timeoutSeconds": 30, "failurePolicy": policy});
+        let slow = slow.webhook("a.b.c", &["CREATE"], CONFIG_MAP, more);
+        let webhook = later.webhook("d.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+        server.configure("mutating", "a", &[slow, webhook]).await;
+        let answer = server
+            .post(&format!("{CONFIG_MAPS}?timeout=100ms"), &config_map("a", "1"))
+            .await;
+        assert_eq!(
+            (answer.code, answer.message()),
+            (504, "Timeout: request did not complete within the allotted timeout")
+        );
+        assert_eq!(answer.headers["content-type"], "text/plain; charset=utf-8");
+        assert_eq!(server.get(&format!("{CONFIG_MAPS}/a")).await.code, 404);
+        assert_eq!(later.calls().len(), 0);
+    }
+}
+
+#[tokio::test]
 async fn selectors_choose_by_the_labels_of_namespaces_and_objects() {
     let (server, hook) = (Server::start().await, Hook::start(|_| deny("called")).await);
     let selectors = json!({
@@ -470,6 +492,91 @@ async fn subresources_and_what_is_never_stored_are_heard_of() {
             "subjectaccessreviews/  SubjectAccessReview",
         ]
     );
+}
+
+#[tokio::test]
+async fn what_is_connected_through_is_heard_of_with_what_it_asks_for() {
+    let (server, hook) = (Server::start().await, Hook::start(|_| deny("not here")).await);
+    let webhook = hook.webhook("a.b.c", &["CONNECT"], "/v1/*/*", json!({}));
+    server.configure("validating", "a", &[webhook]).await;
+    let pod = "/api/v1/namespaces/default/pods/none";
+    let exec = format!("{pod}/exec?command=ls&command=-l&stdout=1&stderr=false&tty&container=c");
+    let cases = [
+        (
+            exec,
+            "exec",
+            json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": ["ls", "-l"], "stdout": true, "tty": true, "container": "c"}),
+        ),
+        (
+            format!("{pod}/exec"),
+            "exec",
+            json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": null}),
+        ),
+        (
+            format!("{pod}/attach?stdin=true"),
+            "attach",
+            json!({"kind": "PodAttachOptions", "apiVersion": "v1", "stdin": true}),
+        ),
+        (
+            format!("{pod}/portforward?ports=80,81&ports=82"),
+            "portforward",
+            json!({"kind": "PodPortForwardOptions", "apiVersion": "v1", "ports": [80, 81, 82]}),
+        ),
+        (
+            format!("{pod}/proxy/a/b?path=c"),
+            "proxy",
+            json!({"kind": "PodProxyOptions", "apiVersion": "v1", "path": "/a/b"}),
+        ),
+    ];
+    for (at, (path, subresource, options)) in cases.into_iter().enumerate() {
+        let refused = server.post(&path, "").await;
+        assert_eq!(
+            refused.message(),
+            "admission webhook \"a.b.c\" denied the request: not here",
+            "{path}"
+        );
+        let request = &hook.calls()[at]["request"];
+        let seen = [
+            &request["operation"],
+            &request["subResource"],
+            &request["name"],
+            &request["kind"]["kind"],
+        ];
+        assert_eq!(
+            seen,
+            ["CONNECT", subresource, "none", options["kind"].as_str().unwrap()],
+            "{path}"
+        );
+        assert_eq!(request["object"], options, "{path}");
+        assert!(request["options"].is_null() && request["oldObject"].is_null(), "{path}");
+    }
+    let ports = server.post(&format!("{pod}/portforward?ports=x"), "").await;
+    assert_eq!(
+        (ports.code, ports.message()),
+        (
+            400,
+            "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_off_calls_no_webhooks() {
+    for (off, sort, code) in [
+        ("ValidatingAdmissionWebhook", "validating", 201),
+        ("MutatingAdmissionWebhook", "validating", 400),
+        ("ValidatingAdmissionWebhook", "mutating", 400),
+        ("MutatingAdmissionWebhook", "mutating", 201),
+    ] {
+        let (server, hook) = (
+            Server::start_without_plugin(off).await,
+            Hook::start(|_| deny("no")).await,
+        );
+        let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+        server.configure(sort, "a", &[webhook]).await;
+        let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+        assert_eq!(answer.code, code, "{sort} without {off}");
+    }
 }
 
 #[tokio::test]

@@ -126,9 +126,12 @@ pub fn invocation<'r>(
     rules.find_map(|rule| in_other_version(rule, attributes, resource, registry))
 }
 
-/// Whether a selector takes an object by its labels, as it is or as it was.
+/// Whether a selector takes an object by its labels, as it is or as it was. What has no metadata, such as the options of a
+/// command, is taken by the selector alone that takes everything.
 pub fn selects(selector: &LabelSelector, object: Option<&Value>, old: Option<&Value>) -> bool {
-    let matches = |object: &Value| selector.matches(|key| object.str_at(&["metadata", "labels", key]));
+    let matches = |object: &Value| {
+        object.get("metadata").is_some() && selector.matches(|key| object.str_at(&["metadata", "labels", key]))
+    };
     selector.is_empty() || object.is_some_and(matches) || old.is_some_and(matches)
 }
 
@@ -312,5 +315,8 @@ mod tests {
         assert!(webhook.selects(Some(&without), Some(&with)));
         assert!(!webhook.selects(Some(&without), None));
         assert!(!webhook.selects(None, Some(&without)));
+        let unlabelled = self::webhook("{objectSelector: {matchExpressions: [{key: a, operator: DoesNotExist}]}}");
+        assert!(unlabelled.selects(Some(&without), None));
+        assert!(!unlabelled.selects(Some(&object("{kind: PodExecOptions}")), None));
     }
 }

@@ -41,6 +41,25 @@ fn objects_of_requests_are_read_without_a_schema() {
 }
 
 #[test]
+fn what_has_no_fields_has_not_the_one_that_is_asked_for() {
+    let cases = [
+        ("has(object.metadata)", Ok(false)),
+        ("has(dyn(1).invalid)", Ok(false)),
+        ("has(dyn([]).invalid)", Err("unsupported index type 'string' in list")),
+        ("has(object.metadata.name)", Err("no such key: metadata")),
+    ];
+    for (expression, expected) in cases {
+        let environment = environment();
+        let program = environment.compile(expression, &[Type::Bool]);
+        let program = program.unwrap_or_else(|error| panic!("{expression}: {error}"));
+        let activation = Activation::new(&environment).with("object", CelValue::Null);
+        let outcome = program.evaluate(&activation, &mut Budget::default());
+        let outcome = outcome.map(|value| value.as_bool()).map_err(|error| error.to_string());
+        assert_eq!(outcome, expected.map(Some).map_err(str::to_owned), "{expression}");
+    }
+}
+
+#[test]
 fn a_missing_object_is_null() {
     let environment = environment();
     let program = environment.compile("object == null || object.metadata.name != 'probe'", &[]);

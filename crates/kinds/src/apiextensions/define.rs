@@ -284,7 +284,7 @@ fn served_version(
             verbs: SUBRESOURCE_VERBS.to_vec(),
             scale: Some(scale.clone()),
             columns: scale_columns(),
-            reset_fields: Vec::new(),
+            reset_fields: Arc::default(),
         });
     }
     let list_kind = names.str_at(&["listKind"]).unwrap_or_default();
@@ -295,7 +295,7 @@ fn served_version(
         storage_version_hash: hash.clone(),
         verbs: VERBS.to_vec(),
         subresources,
-        reset_fields,
+        reset_fields: reset_fields.into(),
         columns: columns(version),
         field_selectors: items(version, "selectableFields")
             .filter_map(|field| field.str_at(&["jsonPath"]))

@@ -22,7 +22,7 @@ pub(crate) mod volume_sources;
 
 use std::sync::Arc;
 
-use holdfast_resource::{GroupResource, Strategy};
+use holdfast_resource::{ConnectParameter, GroupResource, ParameterForm, Strategy};
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
@@ -43,6 +43,11 @@ fn proxied_name(text: &str) -> (&str, &str, &str) {
         [name, port] => ("", name, port),
         _ => ("", text, ""),
     }
+}
+
+/// What requests through a proxy may ask for.
+const fn proxy_parameters(description: &'static str) -> [ConnectParameter; 1] {
+    [ConnectParameter::new("path", ParameterForm::Path, description)]
 }
 
 /// What the kind behind a resource of this group does beyond the generic behaviour.

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{label_value, qualified_name};
-use holdfast_resource::{Connection, Field, FieldError, FieldPath, Parameter, Refusal, Strategy, WriteContext};
+use holdfast_resource::{
+    ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, Refusal, Strategy, WriteContext,
+};
 use holdfast_value::Value;
 
 use super::pod_spec::validate_taint_effect;
@@ -14,12 +16,15 @@ use crate::validation::{Errors, report, same};
 /// What only Nodes do.
 pub(crate) struct Node;
 
-impl Strategy for Node {
-    fn leads_on(&self, subresource: &str) -> bool {
-        subresource == "proxy"
+/// The proxy to a node.
+struct Proxy;
+
+impl Connecter for Proxy {
+    fn parameters(&self) -> &'static [ConnectParameter] {
+        const { &super::proxy_parameters("The path to ask the node for.") }
     }
 
-    fn connect(&self, context: &WriteContext<'_>, _parameter: &Parameter<'_>) -> Connection {
+    fn connect(&self, context: &WriteContext<'_>, _options: &Value) -> Connection {
         let (_, name, _) = super::proxied_name(context.name);
         if context.lookup.get(&super::of_core("nodes"), "", name).is_none() {
             return Connection::Refused(Refusal::NotFound {
@@ -30,6 +35,12 @@ impl Strategy for Node {
         Connection::Refused(Refusal::Unavailable(format!(
             "error trying to reach service: node {name:?} cannot be reached"
         )))
+    }
+}
+
+impl Strategy for Node {
+    fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
+        (subresource == "proxy").then_some(&Proxy)
     }
 
     fn keeps_reset_fields_at_creation(&self) -> bool {

@@ -219,7 +219,7 @@ fn mark<'t>(marks: &[&'t str], name: &str) -> Option<&'t str> {
         .find_map(|mark| mark.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')'))
 }
 
-fn reset_fields(marks: &[&str]) -> Vec<Vec<SmolStr>> {
+fn reset_fields(marks: &[&str]) -> Arc<[Vec<SmolStr>]> {
     let paths = mark(marks, "reset").into_iter().flat_map(|paths| paths.split(','));
     paths.map(|path| path.split('.').map(SmolStr::new).collect()).collect()
 }
@@ -282,10 +282,10 @@ mod tests {
         );
         let version = deployments.version("v1").unwrap();
         assert_eq!(version.list_kind, "DeploymentList");
-        assert_eq!(version.reset_fields, [["status"]]);
+        assert_eq!(*version.reset_fields, [["status"]]);
         assert_eq!(version.subresource("scale").unwrap().kind.kind, "Scale");
         assert_eq!(
-            version.subresource("status").unwrap().reset_fields,
+            *version.subresource("status").unwrap().reset_fields,
             [vec!["metadata", "labels"], vec!["spec"]]
         );
         let Generation::Counted {

@@ -1,5 +1,7 @@
 //! The parameters that requests may carry.
 
+use crate::{Connecter, ParameterForm};
+
 /// A parameter of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
@@ -175,87 +177,16 @@ pub(super) const DELETE_COLLECTION: [Parameter; 14] = [
     TIMEOUT_SECONDS,
 ];
 
-/// What the subresources that answer with streams may carry, by resource and subresource.
-const STREAMS: [(&str, &[Parameter]); 7] = [
-    (
-        "pods/attach",
-        &[
-            query(
-                "container",
-                "string",
-                "The container to attach to. Defaults to the only one.",
-            ),
-            query("stderr", "boolean", "Whether the standard error is streamed."),
-            query("stdin", "boolean", "Whether the standard input is streamed."),
-            query("stdout", "boolean", "Whether the standard output is streamed."),
-            query("tty", "boolean", "Whether a terminal is made for the call."),
-        ],
-    ),
-    (
-        "pods/exec",
-        &[
-            query("command", "string", "The command and its arguments; no shell reads it."),
-            query(
-                "container",
-                "string",
-                "The container to run the command in. Defaults to the only one.",
-            ),
-            query("stderr", "boolean", "Whether the standard error is streamed."),
-            query("stdin", "boolean", "Whether the standard input is streamed."),
-            query("stdout", "boolean", "Whether the standard output is streamed."),
-            query("tty", "boolean", "Whether a terminal is made for the call."),
-        ],
-    ),
-    (
-        "pods/log",
-        &[
-            query(
-                "container",
-                "string",
-                "The container whose log is asked for. Defaults to the only one.",
-            ),
-            query("follow", "boolean", "Whether to go on with what is logged later."),
-            query(
-                "insecureSkipTLSVerifyBackend",
-                "boolean",
-                "Whether to trust any certificate of the node.",
-            ),
-            query("limitBytes", "integer", "The most bytes of log to give."),
-            query(
-                "previous",
-                "boolean",
-                "Whether the log of the container's last run is meant.",
-            ),
-            query(
-                "sinceSeconds",
-                "integer",
-                "Only what was logged in so many seconds before now.",
-            ),
-            query("stream", "string", "Which streams to give: All, Stdout or Stderr."),
-            query("tailLines", "integer", "Only so many lines from the end."),
-            query("timestamps", "boolean", "Whether the time stands before each line."),
-        ],
-    ),
-    (
-        "pods/portforward",
-        &[query("ports", "integer", "The ports to forward.")],
-    ),
-    ("pods/proxy", &[query("path", "string", "The path to ask the pod for.")]),
-    (
-        "services/proxy",
-        &[query("path", "string", "The path to ask the service for.")],
-    ),
-    (
-        "nodes/proxy",
-        &[query("path", "string", "The path to ask the node for.")],
-    ),
-];
-
-/// What a subresource that answers with a stream may carry; `None` for all other subresources.
-pub(super) fn of_stream(plural: &str, subresource: &str) -> Option<&'static [Parameter]> {
-    let is_meant = |name: &str| name.split_once('/') == Some((plural, subresource));
-    STREAMS
-        .iter()
-        .find(|(name, _)| is_meant(name))
-        .map(|(_, parameters)| *parameters)
+/// What requests to a subresource may carry through which they come to a node or to a pod.
+pub(super) fn of_connecter(connecter: &dyn Connecter) -> Vec<Parameter> {
+    let parameters = connecter.parameters().iter();
+    let shown = parameters.map(|parameter| {
+        let of = match parameter.form {
+            ParameterForm::Flag => "boolean",
+            ParameterForm::Number | ParameterForm::Ports => "integer",
+            ParameterForm::Path | ParameterForm::Text | ParameterForm::Texts => "string",
+        };
+        query(parameter.name, of, parameter.description)
+    });
+    shown.collect()
 }

@@ -5,10 +5,10 @@ use holdfast_value::SmolStr;
 use super::custom;
 use super::operations::{Answer, Body, Operation, PathItem};
 use super::parameters::{
-    DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PATH, PRETTY, Parameter, WRITE, of_stream,
+    DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PATH, PRETTY, Parameter, WRITE, of_connecter,
 };
 use crate::schema::TypeTable;
-use crate::{GroupVersion, GroupVersionKind, Registry, Resource, Served, Subresource, Verb};
+use crate::{Connecter, GroupVersion, GroupVersionKind, Registry, Resource, Served, Subresource, Verb};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const OBJECT_MEDIA: &[&str] = &[
@@ -402,8 +402,8 @@ impl Paths<'_> {
 
     fn subresource(&self, scope: &str, object: &str, sub: &Subresource, items: &mut Vec<PathItem>) {
         let path = format!("{object}/{}", sub.name);
-        if let Some(parameters) = of_stream(&self.resource.plural, &sub.name) {
-            self.stream(scope, &path, sub, parameters, items);
+        if let Some(connecter) = self.resource.strategy.connecter(&sub.name) {
+            self.stream(scope, &path, sub, connecter, items);
             return;
         }
         let mut operations = Vec::new();
@@ -432,10 +432,10 @@ impl Paths<'_> {
     }
 
     /// A subresource that answers with text or a stream: the log, and what is connected through.
-    fn stream(&self, scope: &str, path: &str, sub: &Subresource, parameters: &[Parameter], items: &mut Vec<PathItem>) {
+    fn stream(&self, scope: &str, path: &str, sub: &Subresource, connecter: &dyn Connecter, items: &mut Vec<PathItem>) {
         let kind = &self.resource.kind;
-        let is_log = sub.name == "log";
-        if is_log {
+        let parameters = &of_connecter(connecter);
+        if !connecter.connects() {
             let mut operation = self.get(scope, Some(sub));
             operation.parameters.extend(parameters);
             operation.answer = Answer::Text(LOG_MEDIA);

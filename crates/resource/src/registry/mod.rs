@@ -297,7 +297,7 @@ mod tests {
                 storage_version_hash: SmolStr::default(),
                 verbs: Vec::new(),
                 subresources: Vec::new(),
-                reset_fields: Vec::new(),
+                reset_fields: Default::default(),
                 columns: Vec::new(),
                 field_selectors: Vec::new(),
             }

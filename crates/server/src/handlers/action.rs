@@ -40,7 +40,7 @@ pub(super) async fn handle(context: &Arc<Context>, mut request: ResourceRequest)
         validation,
         Action::other_versions(action),
     )?;
-    let target = Target::of_request(&request, &options.write);
+    let target = Target::of_request(&request, options.write);
     let object = kind_type.with_defaults(decoded.object)?;
     let acted = write::act(context, target, action, object).await;
     let warnings = acted.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;

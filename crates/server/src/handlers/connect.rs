@@ -1,37 +1,83 @@
-//! Requests that lead on to a node or a pod: proxies, logs, commands. Nothing leads there from here, so that the answer says
-//! how far the request came.
+//! Requests that are for a node or a pod: proxies, logs, commands. Nothing is behind this server, so that the answer says how
+//! far the request came.
 
+use holdfast_resource::{ConnectParameter, Connection, ParameterForm};
+use holdfast_value::{Map, Value};
 use http::StatusCode;
 
-use holdfast_resource::{Connection, Operation};
-
+use super::unsupported;
 use crate::ApiError;
 use crate::body::ResponseBody;
-use crate::options::WriteOptions;
+use crate::options::{self, WriteOptions};
 use crate::request::ResourceRequest;
 use crate::response::Response;
 use crate::state::Context;
 use crate::write::{self, Target};
 
-/// Answers a request to a subresource that leads on.
+/// Answers a request through a subresource that is connected through.
 ///
 /// # Errors
 /// Why it comes no further.
-pub(super) fn connect(context: &Context, request: &ResourceRequest) -> Result<Response, ApiError> {
-    let mut target = Target::of_request(request, &WriteOptions::default());
-    // What the address takes are options in the query, which no type is needed for.
-    target.body_version = target.shown.api_version.clone();
-    target.body_kind = target.shown.kind.clone();
-    let parameter = |name: &str| request.query.get(name).map(str::to_owned);
-    let strategy = &target.shown.resource.strategy;
-    write::ask(context, &target, Operation::Update, |pipeline, call| {
-        match strategy.connect(call, &parameter) {
-            Connection::Nothing => {
-                let mut answer = Response::new(ResponseBody::empty());
-                *answer.status_mut() = StatusCode::NO_CONTENT;
-                Ok(answer)
-            }
-            Connection::Refused(refusal) => Err(pipeline.refusal(refusal, &target.name)),
+pub(super) async fn connect(context: &Context, request: &ResourceRequest) -> Result<Response, ApiError> {
+    let strategy = &request.served.resource.strategy;
+    let Some(connecter) = strategy.connecter(&request.subresource) else {
+        return Err(unsupported(request));
+    };
+    let target = Target::of_request(request, WriteOptions::default());
+    let mut options = Map::new();
+    options.insert("kind", target.body_kind.as_str());
+    options.insert("apiVersion", target.body_version.as_str());
+    for parameter in connecter.parameters() {
+        if let Some(value) = asked(request, parameter)? {
+            options.insert(parameter.name, value);
+        }
+    }
+    match write::connect(context, &target, connecter, Value::Map(options)).await? {
+        Connection::Nothing => {
+            let mut answer = Response::new(ResponseBody::empty());
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            Ok(answer)
+        }
+        Connection::Refused(refusal) => {
+            let resource = &request.served.resource;
+            let (named, kind) = (resource.group_resource(), resource.stored_kind());
+            Err(ApiError::refusal(refusal, &named, &kind, &request.name))
+        }
+    }
+}
+
+/// What the request asks for by a parameter, as it stands in the options; `None` for what is left out of them.
+fn asked(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<Option<Value>, ApiError> {
+    let first = request.query.all(parameter.name).next();
+    Ok(match parameter.form {
+        ParameterForm::Flag => first.is_some_and(options::reads_as_true).then_some(Value::Bool(true)),
+        ParameterForm::Number => first.map(options::whole_number).transpose()?.map(Value::from),
+        ParameterForm::Ports => ports(request.query.all(parameter.name))?,
+        ParameterForm::Path => Some(request.rest.as_str())
+            .filter(|rest| !rest.is_empty())
+            .map(Value::from),
+        ParameterForm::Text => first.filter(|text| !text.is_empty()).map(Value::from),
+        ParameterForm::Texts => {
+            let texts: Vec<Value> = request.query.all(parameter.name).map(Value::from).collect();
+            Some(if texts.is_empty() { Value::Null } else { texts.into() })
         }
     })
+}
+
+fn ports<'q>(texts: impl Iterator<Item = &'q str>) -> Result<Option<Value>, ApiError> {
+    let mut ports = Vec::new();
+    for text in texts.flat_map(|text| text.split(',')) {
+        let fault = |why| {
+            ApiError::bad_request(format!(
+                "cannot convert to []int32: strconv.ParseUint: parsing {text:?}: {why}"
+            ))
+        };
+        // Signs are not read.
+        if text.starts_with('+') {
+            return Err(fault("invalid syntax"));
+        }
+        let port: u16 = text.parse().map_err(|error| fault(options::number_fault(&error)))?;
+        ports.push(Value::from(i64::from(port)));
+    }
+    Ok((!ports.is_empty()).then(|| ports.into()))
 }

@@ -17,7 +17,7 @@ use crate::write::{self, Target};
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
-    let target = Target::of_request(&request, &options.write);
+    let target = Target::of_request(&request, options.write);
     let strategy = &request.served.resource.strategy;
     let object = if strategy.keeps_reset_fields_at_creation() {
         decoded.object

@@ -96,7 +96,7 @@ fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
         dry_run: options.dry_run,
         ..WriteOptions::default()
     };
-    Target::of_request(request, &write_options)
+    Target::of_request(request, write_options)
 }
 
 /// The options: from the body where there is one, else from the query.

@@ -69,8 +69,8 @@ async fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> Result<Re
     if request.verb == Verb::Create && strategy.action(&request.subresource).is_some() {
         return action::handle(context, request).await;
     }
-    if strategy.leads_on(&request.subresource) {
-        return connect::connect(context, &request);
+    if strategy.connecter(&request.subresource).is_some() {
+        return connect::connect(context, &request).await;
     }
     if request.served.resource.storage.is_none() {
         return Err(unsupported(&request));

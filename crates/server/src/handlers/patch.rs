@@ -20,7 +20,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let options = PatchOptions::parse(&request.query, sort)?;
     let body = read_body(&mut request).await?;
     let change = Change::read(&body, sort, &options)?;
-    let target = Target::of_request(&request, &options.write);
+    let target = Target::of_request(&request, options.write);
     let result = write::update(context, target, change).await?;
     written(context, &request, &result).await
 }

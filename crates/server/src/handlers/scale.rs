@@ -41,7 +41,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
         object,
         warnings: decoded.warnings,
     };
-    let target = Target::of_request(&request, &options.write);
+    let target = Target::of_request(&request, options.write);
     written(context, &request, &write::update(context, target, change).await?).await
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let options = PatchOptions::parse(&request.query, sort)?;
     let body = read_body(&mut request).await?;
     let change = Change::read(&body, sort, &options)?;
-    let target = Target::of_request(&request, &options.write);
+    let target = Target::of_request(&request, options.write);
     written(context, &request, &write::update(context, target, change).await?).await
 }
 

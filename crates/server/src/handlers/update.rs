@@ -26,7 +26,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
         object,
         warnings: decoded.warnings,
     };
-    let target = Target::of_request(&request, &options.write);
+    let target = Target::of_request(&request, options.write);
     let result = write::update(context, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

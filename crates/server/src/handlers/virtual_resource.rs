@@ -32,7 +32,7 @@ pub(super) async fn handle(context: &Arc<Context>, mut request: ResourceRequest)
 async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, decoded) = read_object(context, request, &options.write).await?;
-    let target = Target::of_request(request, &options.write);
+    let target = Target::of_request(request, options.write);
     let resource = Arc::clone(&request.served.resource);
     let Some(kind) = resource.strategy.virtual_resource(&request.subresource) else {
         return Err(unsupported(request));
@@ -56,7 +56,7 @@ async fn create(context: &Arc<Context>, request: &mut ResourceRequest) -> Result
 }
 
 fn read(context: &Context, request: &ResourceRequest, kind: &dyn Virtual) -> Result<Response, ApiError> {
-    let target = Target::of_request(request, &WriteOptions::default());
+    let target = Target::of_request(request, WriteOptions::default());
     let (shown, query, representation) = (Shown::of_subresource(request), &request.query, &request.representation);
     match request.verb {
         Verb::Get => {

@@ -1,7 +1,8 @@
 //! The client that webhooks are called with: HTTPS with bounds on sizes, times and connections.
 //!
-//! There is one pool for each set of authorities, in which connections are kept by address and serve one call at a time, as
-//! the reference's do: calls spread over the endpoints of a service and none waits behind another. No redirect is followed.
+//! There is one pool for each set of authorities, in which connections are kept by address. As the reference's do, those to
+//! URLs speak HTTP/2 where the webhook does, and serve all calls together; those to services serve one call at a time, so that
+//! calls spread over their endpoints and none waits behind another. No redirect is followed.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -55,6 +56,10 @@ const ANSWER_BYTES: usize = 16 << 20;
 /// How long a connection is kept that nobody uses, and how many of them for one address.
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
+
+/// After how long a silent connection that serves several calls is asked whether it lives, and how long it may take to answer.
+const PING: Duration = Duration::from_secs(30);
+const PING_ANSWER: Duration = Duration::from_secs(15);
 
 /// The most bytes of an answer that is told of in an error.
 const TOLD_BYTES: usize = 2048;
@@ -138,7 +143,10 @@ impl Client {
         let services = peer.of_service.then(|| Arc::clone(&self.services));
         let connector = Connector::new(peer.authorities.as_ref().map(Authorities::pem), services)?;
         let pool: HttpPool = Pool::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
+            .http2_keep_alive_interval(PING)
+            .http2_keep_alive_timeout(PING_ANSWER)
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(connector);

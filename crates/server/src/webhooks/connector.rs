@@ -37,6 +37,10 @@ pub(super) struct ConnectError(String);
 /// How long a host may take to be found, and each of its addresses to take a connection.
 const DIAL: Duration = Duration::from_secs(30);
 
+/// The protocols that may be spoken, as TLS names them.
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
+
 /// How long TLS may take to agree.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -47,7 +51,9 @@ impl Connector {
     /// Where there are none.
     pub(super) fn new(authorities: Option<&[u8]>, services: Option<Arc<Services>>) -> Result<Self, String> {
         let mut config = trust::client_config(authorities)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // Over HTTP/2 all calls share a connection, and so would reach one endpoint of a service alone.
+        let protocols: &[&[u8]] = if services.is_some() { &[HTTP1] } else { &[HTTP2, HTTP1] };
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Self {
             tls: TlsConnector::from(Arc::new(config)),
             services,
@@ -125,7 +131,11 @@ pub(super) struct Stream(TokioIo<TlsStream<TcpStream>>);
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new()
+        let (_, tls) = self.0.inner().get_ref();
+        match tls.alpn_protocol() {
+            Some(HTTP2) => Connected::new().negotiated_h2(),
+            _ => Connected::new(),
+        }
     }
 }
 

@@ -10,11 +10,13 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::lookup::SnapshotLookup;
 use crate::objects::Store;
+use crate::write::Trees;
 
 /// The services of the cluster.
 pub(super) struct Services {
     store: Arc<Store>,
     registry: Arc<ArcSwap<Registry>>,
+    trees: Trees,
     /// How many places were given so far: each call goes to the next endpoint.
     given: AtomicUsize,
 }
@@ -27,6 +29,7 @@ impl Services {
         Self {
             store,
             registry,
+            trees: Trees::default(),
             given: AtomicUsize::default(),
         }
     }
@@ -44,6 +47,7 @@ impl Services {
         let lookup = SnapshotLookup {
             registry: &registry,
             snapshot: &snapshot,
+            trees: &self.trees,
             failing: false,
         };
         let service = lookup

@@ -36,7 +36,7 @@ pub(crate) async fn act(
 
 async fn admit(context: &Context, target: &Target, request: &mut Value) -> Result<Vec<String>, ApiError> {
     let snapshot = context.store.snapshot();
-    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let pipeline = Pipeline::new(context, target, &snapshot);
     let call = pipeline.call(Operation::Create, &target.name);
     let refuse = |refusal| pipeline.refusal(refusal, &target.name);
     let admitted = admit_request(&pipeline, &call, request, &refuse).await;
@@ -104,7 +104,7 @@ fn plan(
     action: &dyn Action,
     request: &Value,
 ) -> Result<(Vec<Step>, Vec<String>), ApiError> {
-    let pipeline = Pipeline::new(context, target, snapshot)?;
+    let pipeline = Pipeline::new(context, target, snapshot);
     let call = pipeline.call(Operation::Create, &target.name);
     let steps = action.plan(&call, request);
     let steps = steps.map_err(|refusal| call.refused(pipeline.refusal(refusal, &target.name)))?;
@@ -242,8 +242,8 @@ async fn write_status(
     turn: &mut Turn<'_>,
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
-    let server =
-        Target::of_server(&target.registry, &resource, "status").ok_or_else(|| unknown(&resource.group_resource()))?;
+    let server = Target::of_server(&target.registry, &resource, "status", target.now)
+        .ok_or_else(|| unknown(&resource.group_resource()))?;
     let server = Target {
         namespace: object.str_at(&["metadata", "namespace"]).unwrap_or_default().into(),
         name: metadata::name(&object).into(),
@@ -269,8 +269,8 @@ async fn delete(
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
     let options = DeleteOptions::from_object(options)?;
-    let server =
-        Target::of_server(&target.registry, &resource, "").ok_or_else(|| unknown(&resource.group_resource()))?;
+    let server = Target::of_server(&target.registry, &resource, "", target.now)
+        .ok_or_else(|| unknown(&resource.group_resource()))?;
     let of_user = Target {
         namespace: namespace.into(),
         name: name.into(),

@@ -210,7 +210,7 @@ impl Change {
         if live.is_none() {
             super::metadata::reset_fields(&mut object, None, &pipeline.target.reset_fields);
         }
-        let kind_type = pipeline.kind_type.as_ref();
+        let kind_type = &*pipeline.kind_type()?;
         let rescaled = live.is_some_and(|live| live.get("spec") != object.get("spec"));
         if pipeline.is_custom() && !kind_type.is_custom() && rescaled {
             // The reference cannot convert the Scale of a custom resource whose number an apply has changed.
@@ -257,7 +257,7 @@ impl Patch {
         findings: &[String],
         validation: FieldValidation,
     ) -> Result<Next, ApiError> {
-        let kind_type = pipeline.kind_type.as_ref();
+        let kind_type = &*pipeline.kind_type()?;
         let patched = match self {
             Self::Json(patch) => {
                 let patched = patch.apply(live, &json_patch::Bounds::default());

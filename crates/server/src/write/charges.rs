@@ -53,7 +53,7 @@ impl Charged {
         let registry = &pipeline.target.registry;
         let missing = || ApiError::internal(format!("{resource} has no status"));
         let of = registry.resource(&resource).ok_or_else(missing)?;
-        let server = Target::of_server(registry, of, "status").ok_or_else(missing)?;
+        let server = Target::of_server(registry, of, "status", pipeline.now()).ok_or_else(missing)?;
         let target = Target {
             namespace: object.str_at(&["metadata", "namespace"]).unwrap_or_default().into(),
             name: metadata::name(&object).into(),
@@ -62,13 +62,7 @@ impl Charged {
         let storage = of.storage.as_ref().ok_or_else(missing)?;
         let key = storage.key(&target.namespace, &target.name);
         let live = pipeline.snapshot.get(key.as_bytes()).ok_or_else(missing)?;
-        tracking::update_as(
-            pipeline.context,
-            &target,
-            pipeline.now,
-            Some(&objects::tree(live)),
-            &mut object,
-        );
+        tracking::update_as(pipeline.context, &target, Some(&objects::tree(live)), &mut object);
         Ok(Self {
             key,
             live: Arc::clone(live),

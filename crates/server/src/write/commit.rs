@@ -16,7 +16,6 @@ use super::turns::Turn;
 use super::webhooks::{Asked, Given};
 use super::{Change, Target, metadata, tracking};
 use crate::ApiError;
-use crate::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Objects, Snapshot};
 use crate::options::DeleteOptions;
 use crate::state::Context;
@@ -63,8 +62,9 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
         let object = object.clone();
-        let prepared = Pipeline::new(context, &target, &snapshot)?.create(object).await?;
-        let charges = charge(context, &target, &snapshot, &prepared.object, None)?;
+        let pipeline = Pipeline::new(context, &target, &snapshot);
+        let prepared = pipeline.create(object).await?;
+        let charges = charges::of(&pipeline, &prepared.object, None)?;
         let key = key_of(&target, metadata::name(&prepared.object));
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(&target, live));
@@ -93,7 +93,7 @@ pub(crate) fn ask<T>(
     ask: impl FnOnce(&Pipeline<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
     let snapshot = context.store.snapshot();
-    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let pipeline = Pipeline::new(context, target, &snapshot);
     let call = pipeline.call(operation, &target.name);
     let answer = ask(&pipeline, &call)?;
     call.outcome().stored();
@@ -113,10 +113,10 @@ pub(crate) async fn answer(
 ) -> Result<(Value, Vec<String>), ApiError> {
     pipeline::check_namespace(&mut object, &target.namespace)?;
     let snapshot = context.store.snapshot();
-    let pipeline = Pipeline::new(context, target, &snapshot)?;
+    let pipeline = Pipeline::new(context, target, &snapshot);
     let call = pipeline.call(Operation::Create, &target.name);
     let refuse = |refusal| pipeline.refusal_of_answer(refusal, kind);
-    tracking::update_as(context, target, pipeline.now, None, &mut object);
+    tracking::update_as(context, target, None, &mut object);
     let admitted = admit_request(&pipeline, &call, &mut object, &refuse).await;
     let answer = admitted.and_then(|()| kind.create(&call, object).map_err(refuse));
     let answer = answer.map_err(|error| call.refused(error))?;
@@ -175,12 +175,12 @@ pub(super) async fn update_in_turn(
     loop {
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
-        let pipeline = Pipeline::new(context, target, &snapshot)?;
+        let pipeline = Pipeline::new(context, target, &snapshot);
         let prepared = turn.over(pipeline.update(change)).await?;
         let created = prepared.live.is_none();
         let charges = match (prepared.action, prepared.live.clone()) {
             (Action::Keep, Some(live)) => return Ok(kept(prepared, live)),
-            (Action::Put, live) => charge(context, target, &snapshot, &prepared.object, live.as_ref())?,
+            (Action::Put, live) => charges::of(&pipeline, &prepared.object, live.as_ref())?,
             _ => Vec::new(),
         };
         if target.dry_run {
@@ -246,7 +246,7 @@ pub(super) async fn delete_in_turn(
             let resource = target.shown.resource.group_resource();
             return Err(ApiError::not_found(&resource, &target.name));
         };
-        let pipeline = Pipeline::new(context, target, &snapshot)?;
+        let pipeline = Pipeline::new(context, target, &snapshot);
         let prepared = turn.over(remove(&pipeline, options, &live)).await?;
         if prepared.action == Action::Keep {
             return Ok(kept(prepared, live));
@@ -298,39 +298,6 @@ async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Ent
         warnings: call.warnings(),
         outcome: call.outcome(),
     })
-}
-
-/// What a write of `object` in the place of `live` takes from what is limited, by the state of `snapshot`.
-fn charge(
-    context: &Context,
-    target: &Target,
-    snapshot: &Snapshot,
-    object: &Value,
-    live: Option<&Arc<Entry>>,
-) -> Result<Vec<Charged>, ApiError> {
-    charges::of(&Pipeline::new(context, target, snapshot)?, object, live)
-}
-
-impl<'a> Pipeline<'a> {
-    /// A run of a write to `target` over `snapshot`.
-    pub(super) fn new(context: &'a Context, target: &'a Target, snapshot: &'a Snapshot) -> Result<Self, ApiError> {
-        let (version, kind) = (&target.body_version, &target.body_kind);
-        let types = context.field_managers.types();
-        let kind_type = types.of_body(&target.shown.resource, version, kind);
-        let kind_type = kind_type.ok_or_else(|| ApiError::internal(format!("{kind} in {version} has no type")))?;
-        Ok(Self {
-            context,
-            kind_type,
-            target,
-            snapshot,
-            lookup: SnapshotLookup {
-                registry: &target.registry,
-                snapshot,
-                failing: context.store.is_failing(),
-            },
-            now: context.clock.now(),
-        })
-    }
 }
 
 pub(super) fn key_of(target: &Target, name: &str) -> String {
@@ -474,7 +441,8 @@ async fn store(
         let index = objects::index_of(&target.registry, resource, &object, version);
         guarded().put_indexed(key.as_str(), objects::encode(&object), index)
     };
-    let charge = |snapshot: &Snapshot| charge(context, target, snapshot, &object, live.as_ref());
+    // Once more by the state of later, where others took from the same objects meanwhile.
+    let charge = |snapshot: &Snapshot| charges::of(&Pipeline::new(context, target, snapshot), &object, live.as_ref());
     let renew = |key: &[u8], snapshot: &Snapshot| {
         let home = home.as_ref().filter(|home| home.key.as_bytes() == key);
         home.is_some_and(|home| home.is_still_there(snapshot))

@@ -11,6 +11,7 @@ mod admission;
 mod change;
 mod charges;
 mod commit;
+mod connect;
 pub(crate) mod decode;
 pub(crate) mod deletion;
 pub(crate) mod metadata;
@@ -28,14 +29,15 @@ mod webhook_versions;
 mod webhooks;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use holdfast_resource::{Registry, Resource, ScaleFields};
+use holdfast_resource::{Registry, Resource, ScaleFields, Subresource};
 use smol_str::SmolStr;
 
 pub(crate) use act::act;
 pub(crate) use change::Change;
 pub(crate) use commit::{Shape, Written, answer, ask, create, delete, update};
+pub(crate) use connect::connect;
 pub(crate) use pipeline::check_place;
 pub use start::start;
 pub use tracking::FieldManagers;
@@ -68,7 +70,7 @@ pub(crate) struct Target {
     /// The kind of what the address takes.
     pub(crate) body_kind: SmolStr,
     /// What the write does not touch.
-    pub(crate) reset_fields: Vec<Vec<SmolStr>>,
+    pub(crate) reset_fields: Arc<[Vec<SmolStr>]>,
     /// The namespace; empty for cluster-scoped resources.
     pub(crate) namespace: SmolStr,
     /// The name; empty for a POST.
@@ -85,6 +87,8 @@ pub(crate) struct Target {
     pub(crate) by_server: bool,
     /// Whether the object is one of a collection that the request is about, rather than named by it.
     pub(crate) of_collection: bool,
+    /// When it is written: the time of day for all that the write does.
+    pub(crate) now: SystemTime,
     /// When the client is told that it took too long.
     pub(crate) deadline: Option<Instant>,
 }
@@ -118,7 +122,7 @@ impl Target {
             scale: None,
             body_version: api_version,
             body_kind: resource.kind.clone(),
-            reset_fields: Vec::new(),
+            reset_fields: Arc::default(),
             namespace: SmolStr::new(namespace),
             name: SmolStr::new(name),
             user: Arc::clone(user),
@@ -127,41 +131,53 @@ impl Target {
             dry_run: false,
             by_server: false,
             of_collection: false,
+            now: context.clock.now(),
             deadline: None,
         }
     }
 
     /// What `request` writes to.
-    pub(crate) fn of_request(request: &ResourceRequest, options: &WriteOptions) -> Self {
-        let subresource = request.subresource();
-        let reset_fields = match subresource {
-            Some(subresource) => &subresource.reset_fields,
-            None => &request.version().reset_fields,
+    pub(crate) fn of_request(request: &ResourceRequest, options: WriteOptions) -> Self {
+        let (version, subresource) = (request.version(), request.subresource());
+        let (body_version, body_kind, reset_fields) = match subresource {
+            Some(Subresource { kind, reset_fields, .. }) => {
+                (kind.group_version.api_version(), &kind.kind, reset_fields)
+            }
+            None => (
+                version.api_version.clone(),
+                &request.served.resource.kind,
+                &version.reset_fields,
+            ),
         };
-        let body = subresource.map_or_else(|| Shown::of_request(request), |_| Shown::of_subresource(request));
         Self {
             registry: Arc::clone(&request.registry),
             shown: Shown::of_request(request),
             scale: subresource.and_then(|subresource| subresource.scale.clone()),
-            body_version: body.api_version,
-            body_kind: body.kind,
+            body_version,
+            body_kind: body_kind.clone(),
             subresource: request.subresource.clone(),
-            reset_fields: reset_fields.clone(),
+            reset_fields: Arc::clone(reset_fields),
             namespace: request.namespace.clone(),
             name: request.name.clone(),
             user: Arc::clone(&request.user),
             manager: tracking::manager_name(&options.field_manager, request.user_agent()),
-            options: options.clone(),
             dry_run: options.dry_run,
+            options,
             by_server: false,
             of_collection: false,
+            now: request.now,
             deadline: request.deadline,
         }
     }
 
     /// What the server itself writes to a resource or a subresource of it, in the version that the resource is kept in. The
     /// namespace and the name are left to be filled in. `None` where there is no such subresource.
-    pub(crate) fn of_server(registry: &Arc<Registry>, resource: &Arc<Resource>, subresource: &str) -> Option<Self> {
+    pub(crate) fn of_server(
+        registry: &Arc<Registry>,
+        resource: &Arc<Resource>,
+        subresource: &str,
+        now: SystemTime,
+    ) -> Option<Self> {
         let stored = resource.storage.as_ref().map(|storage| &storage.api_version);
         let version = resource
             .versions
@@ -179,7 +195,7 @@ impl Target {
             body_version: version.api_version.clone(),
             body_kind: resource.kind.clone(),
             subresource: subresource.into(),
-            reset_fields: reset_fields.clone(),
+            reset_fields: Arc::clone(reset_fields),
             namespace: SmolStr::default(),
             name: SmolStr::default(),
             user: Arc::new(User::server()),
@@ -188,6 +204,7 @@ impl Target {
             dry_run: false,
             by_server: true,
             of_collection: false,
+            now,
             deadline: None,
         })
     }

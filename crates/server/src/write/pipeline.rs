@@ -60,11 +60,44 @@ pub(crate) struct Pipeline<'a> {
     pub(super) target: &'a Target,
     pub(super) snapshot: &'a Snapshot,
     pub(super) lookup: SnapshotLookup<'a>,
-    pub(super) kind_type: Arc<KindType>,
-    pub(super) now: SystemTime,
 }
 
 impl<'a> Pipeline<'a> {
+    /// A run of a write to `target` over `snapshot`.
+    pub(super) fn new(context: &'a Context, target: &'a Target, snapshot: &'a Snapshot) -> Self {
+        Self {
+            context,
+            target,
+            snapshot,
+            lookup: SnapshotLookup {
+                registry: &target.registry,
+                snapshot,
+                trees: &context.trees,
+                failing: context.store.is_failing(),
+            },
+        }
+    }
+
+    /// The time of the write.
+    pub(super) fn now(&self) -> SystemTime {
+        self.target.now
+    }
+
+    /// The type of what the address takes.
+    ///
+    /// # Errors
+    /// 500 where there is none.
+    pub(super) fn kind_type(&self) -> Result<Arc<KindType>, ApiError> {
+        let Target {
+            body_version,
+            body_kind,
+            ..
+        } = self.target;
+        let types = self.context.field_managers.types();
+        let kind_type = types.of_body(&self.target.shown.resource, body_version, body_kind);
+        kind_type.ok_or_else(|| ApiError::internal(format!("{body_kind} in {body_version} has no type")))
+    }
+
     /// The run of a POST: `object` is decoded, typed and has its defaults.
     pub(super) async fn create(&self, mut object: Value) -> Result<Prepared, ApiError> {
         if self.resource().strategy.keeps_reset_fields_at_creation() {
@@ -314,7 +347,7 @@ impl<'a> Pipeline<'a> {
         }
         metadata::drop_repeated_owners(object);
         let identifiers = self.context.identifiers.as_ref();
-        metadata::fill_in(object, &target.namespace, identifiers, self.now);
+        metadata::fill_in(object, &target.namespace, identifiers, self.now());
         Ok(())
     }
 
@@ -373,7 +406,7 @@ impl<'a> Pipeline<'a> {
             user: &self.target.user,
             access: self.context.access(),
             dry_run: self.target.dry_run,
-            now: self.now,
+            now: self.now(),
             lookup: &self.lookup,
             outcome: Default::default(),
             beside: Default::default(),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use holdfast_admission::DynamicPlugin;
+use holdfast_admission::policies;
 use holdfast_admission::policies::mutating::{self, Fault, Key, Shapes};
 use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::rounds::Rounds;
@@ -17,14 +19,6 @@ use super::webhooks::Asked;
 use crate::ApiError;
 use crate::status::{Cause, Details};
 
-/// The resources that policies have no say in: policies themselves and what binds them.
-const EXEMPT: [&str; 4] = [
-    "mutatingadmissionpolicies",
-    "mutatingadmissionpolicybindings",
-    "validatingadmissionpolicies",
-    "validatingadmissionpolicybindings",
-];
-
 impl Pipeline<'_> {
     /// Lets policies change an object. Says whether they did.
     ///
@@ -38,7 +32,7 @@ impl Pipeline<'_> {
         rounds: &mut Rounds<Key>,
     ) -> Result<bool, ApiError> {
         let active = self.context.policies.mutating.now();
-        if !active.concerns(&self.resource().plural) || self.is_exempt_from_policies() {
+        if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::MutatingPolicies) {
             return Ok(false);
         }
         let outcome = mutating::mutate(&active, &self.policy_request(asked, old), object, self, rounds);
@@ -77,7 +71,7 @@ impl Pipeline<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<(), ApiError> {
         let active = self.context.policies.validating.now();
-        if !active.concerns(&self.resource().plural) || self.is_exempt_from_policies() {
+        if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::ValidatingPolicies) {
             return Ok(());
         }
         let verdict = validating::check(&active, &self.policy_request(asked, old), object);
@@ -116,10 +110,8 @@ impl Pipeline<'_> {
         ApiError::new(code, reason, message, Some(details))
     }
 
-    fn is_exempt_from_policies(&self) -> bool {
-        let resource = self.resource();
-        resource.group == "admissionregistration.k8s.io" && EXEMPT.contains(&resource.plural.as_str())
-            || self.is_of_server()
+    fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
+        self.context.admission.includes(plugin) && !policies::excludes(self.resource()) && !self.is_of_server()
     }
 
     /// The write as policies and match conditions see it.

@@ -127,7 +127,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         scale: None,
         body_version: version.api_version.clone(),
         body_kind: resource.kind.clone(),
-        reset_fields: version.reset_fields.clone(),
+        reset_fields: Arc::clone(&version.reset_fields),
         namespace,
         name: SmolStr::default(),
         user: Arc::new(User::server()),
@@ -136,6 +136,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         dry_run: false,
         by_server: true,
         of_collection: false,
+        now: context.clock.now(),
         deadline: None,
         registry: context.registry(),
     };

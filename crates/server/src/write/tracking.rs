@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
@@ -180,18 +179,18 @@ impl Versions for ResourceVersions {
 /// Settles `object`, which takes the place of `live`, and records who changed it.
 pub(super) async fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object: &mut Value) {
     let Some(webhook) = webhook(pipeline.target) else {
-        return update_as(pipeline.context, pipeline.target, pipeline.now, live, object);
+        return update_as(pipeline.context, pipeline.target, live, object);
     };
     let (new, name) = (std::mem::take(object), &pipeline.target.manager);
-    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, pipeline.now);
+    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, pipeline.now());
     *object = Box::pin(with_webhook(pipeline, webhook, run)).await;
 }
 
 /// As [`update`], for a write that is no run of its own, and whose kind has one version.
-pub(super) fn update_as(context: &Context, target: &Target, now: SystemTime, live: Option<&Value>, object: &mut Value) {
+pub(super) fn update_as(context: &Context, target: &Target, live: Option<&Value>, object: &mut Value) {
     if let Some(manager) = context.field_managers.of(target) {
         let new = target.shown.resource.strategy.settle(std::mem::take(object));
-        *object = manager.update(live, new, &target.manager, now);
+        *object = manager.update(live, new, &target.manager, target.now);
     }
 }
 
@@ -203,7 +202,7 @@ pub(super) async fn apply(
     force: bool,
 ) -> Result<Applied, ApiError> {
     let target = pipeline.target;
-    let run = |manager: &FieldManager| manager.apply(live, configuration, &target.manager, force, pipeline.now);
+    let run = |manager: &FieldManager| manager.apply(live, configuration, &target.manager, force, pipeline.now());
     let applied = match webhook(target) {
         Some(webhook) => Box::pin(with_webhook(pipeline, webhook, run)).await,
         None => {

@@ -120,12 +120,15 @@ impl Pipeline<'_> {
                 tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write goes on");
                 counters.called(counted, taken, code, false);
                 counters.failed_open(counted);
-                return Ok(T::default());
+                // Where the request itself ran out of time, no policy lets it go on.
+                return self.target.check_deadline().map(|()| T::default());
             }
             Err(Fault::Unanswered { code, why }) => {
                 tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write is refused");
                 let message = format!("failed calling webhook {:?}: {why}", webhook.name.as_str());
-                (code, "calling_webhook_error", ApiError::internal(message))
+                let error = self.target.check_deadline().err();
+                let error = error.unwrap_or_else(|| ApiError::internal(message));
+                (code, "calling_webhook_error", error)
             }
             Err(Fault::Refused(error)) => (error.code().as_u16(), "no_error", error),
             Err(Fault::Failed(error)) => (0, "apiserver_internal_error", error),

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use futures_util::future::join_all;
+use holdfast_admission::DynamicPlugin;
 use holdfast_admission::policies::{self, rounds};
 use holdfast_admission::webhooks::matching::{Attributes, Invocation};
 use holdfast_admission::webhooks::{Hooks, Sort, Webhook};
@@ -16,7 +17,7 @@ use crate::options::{DeleteOptions, WriteOptions};
 
 /// What webhooks are asked about, beside the objects.
 pub(super) struct Asked<'a> {
-    /// `CREATE`, `UPDATE` or `DELETE`.
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub(super) operation: &'static str,
     /// The name of the object.
     pub(super) name: &'a str,
@@ -32,6 +33,8 @@ pub(super) enum Given<'a> {
     /// Of a creation or a change: an object of that kind.
     Write(&'a WriteOptions, &'static str),
     Delete(&'a DeleteOptions),
+    /// There are none.
+    Nothing,
 }
 
 impl<'a> Asked<'a> {
@@ -49,6 +52,7 @@ impl<'a> Asked<'a> {
         self.options.get_or_init(|| match self.given {
             Given::Write(options, kind) => options.to_object(kind),
             Given::Delete(options) => options.to_object(),
+            Given::Nothing => Value::Null,
         })
     }
 }
@@ -93,7 +97,7 @@ impl Pipeline<'_> {
         };
         if rounds.hooks.is_none() {
             let now = self.context.webhooks.configured().now();
-            if now.mutating.is_empty() || self.is_exempt() {
+            if now.mutating.is_empty() || !self.asks_webhooks(DynamicPlugin::MutatingWebhooks) {
                 return Ok(first && again);
             }
             rounds.hooks = Some(Arc::clone(&now));
@@ -122,6 +126,7 @@ impl Pipeline<'_> {
             if !rounds.webhooks.is_due(&at) {
                 continue;
             }
+            self.target.check_deadline()?;
             let started = Instant::now();
             let outcome = self.ask_mutating((webhook, &invocation), asked, object.as_deref_mut(), old, warnings);
             let outcome = outcome.await;
@@ -147,7 +152,7 @@ impl Pipeline<'_> {
         self.check_by_policies(asked, object, old, warnings)?;
         let hooks = {
             let now = self.context.webhooks.configured().now();
-            if now.validating.is_empty() || self.is_exempt() {
+            if now.validating.is_empty() || !self.asks_webhooks(DynamicPlugin::ValidatingWebhooks) {
                 return Ok(());
             }
             Arc::clone(&now)
@@ -158,6 +163,10 @@ impl Pipeline<'_> {
                 called.push((webhook, invocation));
             }
         }
+        if called.is_empty() {
+            return Ok(());
+        }
+        self.target.check_deadline()?;
         let started = Instant::now();
         let questions = called.iter().map(|(webhook, invocation)| async move {
             let mut warnings = Vec::new();
@@ -177,8 +186,9 @@ impl Pipeline<'_> {
     }
 
     /// Webhooks have no say in what webhooks there are, nor in what the server does by itself.
-    fn is_exempt(&self) -> bool {
-        self.resource().group == "admissionregistration.k8s.io" || self.is_of_server()
+    fn asks_webhooks(&self, plugin: DynamicPlugin) -> bool {
+        let exempt = self.resource().group == "admissionregistration.k8s.io" || self.is_of_server();
+        self.context.admission.includes(plugin) && !exempt
     }
 
     /// Whether the server writes by itself, or goes on with what was asked about already.

@@ -21,14 +21,16 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Barrier;
 use tokio_rustls::TlsAcceptor;
 
 /// What a webhook answers.
@@ -39,6 +41,8 @@ pub enum Reply {
     Raw(u16, String),
     /// Nothing, ever.
     Nothing,
+    /// Lets the write pass once as many as this wait for it.
+    Together(Arc<Barrier>),
 }
 
 /// Lets a write pass.
@@ -125,13 +129,27 @@ impl Hook {
     }
 
     pub async fn start_as(identity: Identity, answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_with(identity, &[b"http/1.1"], answer).await
+    }
+
+    /// A webhook that speaks HTTP/2, too.
+    pub async fn start_http2(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_with(Identity::of(&["web.default.svc"]), &[b"h2", b"http/1.1"], answer).await
+    }
+
+    async fn start_with(
+        identity: Identity,
+        protocols: &[&[u8]],
+        answer: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
         let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
         let builder = builder
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth();
-        let tls = builder.with_single_cert(vec![identity.certificate], key).unwrap();
+        let mut tls = builder.with_single_cert(vec![identity.certificate], key).unwrap();
+        tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let hook = Self {
@@ -154,9 +172,16 @@ impl Hook {
                         let (answer, calls) = (Arc::clone(&answer), Arc::clone(&calls));
                         async move { respond(request, answer.as_ref(), &calls).await }
                     });
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
+                    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                    let stream = TokioIo::new(stream);
+                    let _ = match http2 {
+                        true => {
+                            http2::Builder::new(TokioExecutor::new())
+                                .serve_connection(stream, service)
+                                .await
+                        }
+                        false => http1::Builder::new().serve_connection(stream, service).await,
+                    };
                 });
             }
         });
@@ -219,6 +244,12 @@ async fn respond(
             (200, answer.to_string())
         }
         Reply::Raw(code, body) => (code, body),
+        Reply::Together(barrier) => {
+            barrier.wait().await;
+            let response = json!({"uid": review["request"]["uid"], "allowed": true});
+            let answer = json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response});
+            (200, answer.to_string())
+        }
         Reply::Nothing => {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             (200, String::new())

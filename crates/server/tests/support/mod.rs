@@ -82,15 +82,21 @@ impl Server {
 
     /// Starts a server whose event history is bounded so.
     pub async fn start_with(history: HistoryLimits) -> Self {
-        Self::start_as(history, Vec::new()).await
+        Self::start_as(history, chain(Vec::new())).await
     }
 
     /// Starts a server with another admission plugin.
     pub async fn start_with_plugin(plugin: impl AdmissionPlugin + 'static) -> Self {
-        Self::start_as(HistoryLimits::default(), vec![Box::new(plugin)]).await
+        Self::start_as(HistoryLimits::default(), chain(vec![Box::new(plugin)])).await
     }
 
-    async fn start_as(history: HistoryLimits, more: Vec<Box<dyn AdmissionPlugin>>) -> Self {
+    /// Starts a server without the admission plugin of that name.
+    pub async fn start_without_plugin(name: &str) -> Self {
+        let chain = chain(Vec::new()).only(|known| known != name);
+        Self::start_as(HistoryLimits::default(), chain).await
+    }
+
+    async fn start_as(history: HistoryLimits, admission: AdmissionChain) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kinds = holdfast_kinds::Config::default();
         let registry = holdfast_kinds::registry(&kinds).unwrap();
@@ -116,7 +122,7 @@ impl Server {
             issuer: Arc::new(holdfast_resource::access::NoTokens),
             tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
             frames: FrameCache::default(),
-            admission: AdmissionChain::new(holdfast_kinds::admission::plugins().into_iter().chain(more).collect()),
+            admission,
             identifiers: Arc::new(RandomIdentifiers),
             clock: Arc::new(SystemClock),
             metrics: Arc::new(Metrics::new().unwrap()),
@@ -255,6 +261,11 @@ impl Server {
             text: Vec::new(),
         }
     }
+}
+
+/// The plugins that are on by themselves, and more.
+fn chain(more: Vec<Box<dyn AdmissionPlugin>>) -> AdmissionChain {
+    AdmissionChain::new(holdfast_kinds::admission::plugins().into_iter().chain(more).collect())
 }
 
 /// An open watch.

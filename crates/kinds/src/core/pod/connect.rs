@@ -1,21 +1,111 @@
 //! Logs, commands and proxies of Pods, as far as they come where no node is behind the server.
 
-use holdfast_resource::{Connection, Field, Parameter, Refusal, WriteContext};
+use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, Field, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::super::{of_core, proxied_name};
+use super::super::{of_core, proxied_name, proxy_parameters};
 
-/// The subresources that lead on to the node of a Pod.
-pub(super) const LEAD_ON: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
-
-/// How far a request comes.
-pub(super) fn connect(context: &WriteContext<'_>, parameter: &Parameter<'_>) -> Connection {
-    answer(context, parameter).unwrap_or_else(Connection::Refused)
+/// A subresource through which requests come to the node of a Pod.
+struct OfPod {
+    name: &'static str,
+    parameters: &'static [ConnectParameter],
 }
 
-fn answer(context: &WriteContext<'_>, parameter: &Parameter<'_>) -> Result<Connection, Refusal> {
-    let subresource = context.subresource.unwrap_or_default();
-    let proxied = subresource == "proxy";
+static OF_POD: [OfPod; 5] = [
+    OfPod {
+        name: "attach",
+        parameters: &[CONTAINER_TO_ATTACH_TO, STDERR, STDIN, STDOUT, TTY],
+    },
+    OfPod {
+        name: "exec",
+        parameters: &[
+            ConnectParameter::new("command", Texts, "The command and its arguments; no shell reads it."),
+            CONTAINER_TO_RUN_IN,
+            STDERR,
+            STDIN,
+            STDOUT,
+            TTY,
+        ],
+    },
+    OfPod {
+        name: "log",
+        parameters: &[
+            ConnectParameter::new(
+                "container",
+                Text,
+                "The container whose log is asked for. Defaults to the only one.",
+            ),
+            ConnectParameter::new("follow", Flag, "Whether to go on with what is logged later."),
+            ConnectParameter::new(
+                "insecureSkipTLSVerifyBackend",
+                Flag,
+                "Whether to trust any certificate of the node.",
+            ),
+            ConnectParameter::new("limitBytes", Number, "The most bytes of log to give."),
+            ConnectParameter::new(
+                "previous",
+                Flag,
+                "Whether the log of the container's last run is meant.",
+            ),
+            ConnectParameter::new(
+                "sinceSeconds",
+                Number,
+                "Only what was logged in so many seconds before now.",
+            ),
+            ConnectParameter::new("stream", Text, "Which streams to give: All, Stdout or Stderr."),
+            ConnectParameter::new("tailLines", Number, "Only so many lines from the end."),
+            ConnectParameter::new("timestamps", Flag, "Whether the time stands before each line."),
+        ],
+    },
+    OfPod {
+        name: "portforward",
+        parameters: &[ConnectParameter::new("ports", Ports, "The ports to forward.")],
+    },
+    OfPod {
+        name: PROXY,
+        parameters: &proxy_parameters("The path to ask the pod for."),
+    },
+];
+
+const PROXY: &str = "proxy";
+const CONTAINER_TO_ATTACH_TO: ConnectParameter = ConnectParameter::new(
+    "container",
+    Text,
+    "The container to attach to. Defaults to the only one.",
+);
+const CONTAINER_TO_RUN_IN: ConnectParameter = ConnectParameter::new(
+    "container",
+    Text,
+    "The container to run the command in. Defaults to the only one.",
+);
+const STDERR: ConnectParameter = ConnectParameter::new("stderr", Flag, "Whether the standard error is streamed.");
+const STDIN: ConnectParameter = ConnectParameter::new("stdin", Flag, "Whether the standard input is streamed.");
+const STDOUT: ConnectParameter = ConnectParameter::new("stdout", Flag, "Whether the standard output is streamed.");
+const TTY: ConnectParameter = ConnectParameter::new("tty", Flag, "Whether a terminal is made for the call.");
+
+/// The subresource of that name, if requests through it come to the node of a Pod.
+pub(super) fn connecter(subresource: &str) -> Option<&'static dyn Connecter> {
+    let found = OF_POD.iter().find(|of_pod| of_pod.name == subresource)?;
+    Some(found)
+}
+
+impl Connecter for OfPod {
+    fn parameters(&self) -> &'static [ConnectParameter] {
+        self.parameters
+    }
+
+    fn connects(&self) -> bool {
+        self.name != "log"
+    }
+
+    fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection {
+        answer(context, self.name, options).unwrap_or_else(Connection::Refused)
+    }
+}
+
+fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Result<Connection, Refusal> {
+    let proxied = subresource == PROXY;
     let name = if proxied {
         proxied_name(context.name).1
     } else {
@@ -34,7 +124,7 @@ fn answer(context: &WriteContext<'_>, parameter: &Parameter<'_>) -> Result<Conne
         });
     }
     if subresource != "portforward" {
-        check_container(&pod, parameter("container").unwrap_or_default().as_str())?;
+        check_container(&pod, options.str_at(&["container"]).unwrap_or_default())?;
     }
     let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
     match (node, subresource) {

@@ -10,7 +10,7 @@ mod update;
 
 use std::time::SystemTime;
 
-use holdfast_resource::{Action, Connection, Field, FieldError, Parameter, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Action, Connecter, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 pub(crate) use binding::Bindings;
@@ -57,12 +57,8 @@ impl Strategy for Pod {
         }
     }
 
-    fn leads_on(&self, subresource: &str) -> bool {
-        connect::LEAD_ON.contains(&subresource)
-    }
-
-    fn connect(&self, context: &WriteContext<'_>, parameter: &Parameter<'_>) -> Connection {
-        connect::connect(context, parameter)
+    fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
+        connect::connecter(subresource)
     }
 
     fn default_fields(&self, _version: &str, object: &mut Value) {

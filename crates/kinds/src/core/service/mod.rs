@@ -1,12 +1,13 @@
 //! Services: <https://kubernetes.io/docs/concepts/services-networking/service/>.
 
 mod allocation;
+mod proxy;
 mod validation;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::{Connection, Field, FieldError, Parameter, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Connecter, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{List, Value};
 
 use self::allocation::Allocations;
@@ -51,12 +52,8 @@ impl Strategy for Service {
         vec![object]
     }
 
-    fn leads_on(&self, subresource: &str) -> bool {
-        subresource == "proxy"
-    }
-
-    fn connect(&self, context: &WriteContext<'_>, _parameter: &Parameter<'_>) -> Connection {
-        Connection::Refused(unreached(context))
+    fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
+        (subresource == "proxy").then_some(&proxy::Proxy)
     }
 
     fn default_fields(&self, _version: &str, object: &mut Value) {
@@ -378,37 +375,6 @@ fn node_ports(object: &Value) -> HashSet<i64> {
         .iter()
         .filter_map(|port| port.get("nodePort")?.as_i64());
     numbers.collect()
-}
-
-/// Why a proxy does not come to what is behind a service.
-fn unreached(context: &WriteContext<'_>) -> Refusal {
-    let (_, name, port) = super::proxied_name(context.name);
-    let missing = || Refusal::NotFound {
-        resource: super::of_core("services"),
-        name: name.to_owned(),
-    };
-    let Some(service) = context.lookup.get(&super::of_core("services"), context.namespace, name) else {
-        return missing();
-    };
-    let root = Field::root(&service);
-    let spec = root.child("spec");
-    if let Ok(number) = port.parse::<i64>() {
-        let ports = spec.child("ports");
-        if !ports.items().any(|known| known.child("port").number() == Some(number)) {
-            return Refusal::Unavailable(format!("no service port {number} found for service {name:?}"));
-        }
-    }
-    // A service whose endpoints nobody has told of counts as one that is not there.
-    let Some(endpoints) = context
-        .lookup
-        .get(&super::of_core("endpoints"), context.namespace, name)
-    else {
-        return missing();
-    };
-    if Field::root(&endpoints).child("subsets").is_empty() {
-        return Refusal::Unavailable(format!("no endpoints available for service {name:?}"));
-    }
-    Refusal::Unavailable(format!("error trying to reach service: {name:?} cannot be reached"))
 }
 
 #[cfg(test)]

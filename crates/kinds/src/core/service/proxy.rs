@@ -1,0 +1,47 @@
+//! The proxy to a Service, as far as it comes where no network is behind the server.
+
+use holdfast_resource::{ConnectParameter, Connecter, Connection, Field, Refusal, WriteContext};
+use holdfast_value::Value;
+
+use super::super::{of_core, proxied_name, proxy_parameters};
+
+/// The proxy to a Service.
+pub(super) struct Proxy;
+
+impl Connecter for Proxy {
+    fn parameters(&self) -> &'static [ConnectParameter] {
+        const { &proxy_parameters("The path to ask the service for.") }
+    }
+
+    fn connect(&self, context: &WriteContext<'_>, _options: &Value) -> Connection {
+        Connection::Refused(unreached(context))
+    }
+}
+
+/// Why a proxy does not come to what is behind a service.
+fn unreached(context: &WriteContext<'_>) -> Refusal {
+    let (_, name, port) = proxied_name(context.name);
+    let missing = || Refusal::NotFound {
+        resource: of_core("services"),
+        name: name.to_owned(),
+    };
+    let Some(service) = context.lookup.get(&of_core("services"), context.namespace, name) else {
+        return missing();
+    };
+    let root = Field::root(&service);
+    let spec = root.child("spec");
+    if let Ok(number) = port.parse::<i64>() {
+        let ports = spec.child("ports");
+        if !ports.items().any(|known| known.child("port").number() == Some(number)) {
+            return Refusal::Unavailable(format!("no service port {number} found for service {name:?}"));
+        }
+    }
+    // A service whose endpoints nobody has told of counts as one that is not there.
+    let Some(endpoints) = context.lookup.get(&of_core("endpoints"), context.namespace, name) else {
+        return missing();
+    };
+    if Field::root(&endpoints).child("subsets").is_empty() {
+        return Refusal::Unavailable(format!("no endpoints available for service {name:?}"));
+    }
+    Refusal::Unavailable(format!("error trying to reach service: {name:?} cannot be reached"))
+}
