@@ -197,7 +197,12 @@ async fn who_brings_no_credentials_may_ask_for_health_alone_or_not_at_all() {
 
 #[tokio::test]
 async fn the_mode_of_authorization_decides_who_may_do_what() {
-    for (mode, code) in [("AlwaysAllow", StatusCode::OK), ("AlwaysDeny", StatusCode::FORBIDDEN)] {
+    // Where everybody may do everything, nobody is anonymous.
+    for (mode, code) in [
+        ("AlwaysAllow", StatusCode::UNAUTHORIZED),
+        ("RBAC,AlwaysAllow", StatusCode::UNAUTHORIZED),
+        ("AlwaysDeny", StatusCode::FORBIDDEN),
+    ] {
         let flag = format!("--authorization-mode={mode}");
         let server = Server::start(&Binary::debug().unwrap(), &[&flag]).unwrap();
         let mut connection = Target::of(&server).unwrap().anonymous().connect().await.unwrap();

@@ -364,7 +364,7 @@ fn service(
     Ok(Arc::new(Service {
         context: Arc::new(context),
         authenticator: Authenticator {
-            anonymous: flags.anonymous_auth,
+            anonymous: anonymous(flags),
         },
         impersonation: Impersonation::default(),
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
@@ -385,6 +385,15 @@ fn authorizer(flags: &Serve, policy: &Arc<Policy>) -> Chain {
             AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
         }
     }))
+}
+
+/// Whether requests without credentials are made as `system:anonymous`: not where everybody may do everything.
+fn anonymous(flags: &Serve) -> bool {
+    let allows_all = flags.authorization_mode.contains(&AuthorizationMode::AlwaysAllow);
+    if flags.anonymous_auth && allows_all {
+        tracing::warn!("the authorization mode AlwaysAllow switches --anonymous-auth off; use another mode");
+    }
+    flags.anonymous_auth && !allows_all
 }
 
 /// What the flags say of tokens of service accounts.

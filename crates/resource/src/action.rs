@@ -76,6 +76,11 @@ pub trait Connecter: Send + Sync {
         true
     }
 
+    /// The verb that a request needs besides that of its method, so that who may only read does not act.
+    fn also_needs(&self) -> Option<&'static str> {
+        None
+    }
+
     /// How far a request comes. `options` is what it asks for, as an object of the subresource's kind.
     fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection;
 }

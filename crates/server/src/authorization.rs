@@ -41,7 +41,7 @@ pub(crate) fn authorize(authorizer: &dyn Authorizer, user: &User, attributes: &A
 }
 
 /// The refusal of what `attributes` say. `reason` is what the authorizer says about it; may be empty.
-fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
+pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
     let (verb, user) = (attributes.verb, &user.name);
     let because = |said: String| {
         if reason.is_empty() {

@@ -14,6 +14,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http_body_util::BodyExt as _;
 
 use crate::body::ResponseBody;
+use crate::headers;
 use crate::response::Response;
 
 /// Up to this size answers are sent as they are, as in the reference.
@@ -24,8 +25,7 @@ const RUN: usize = 32 * 1024;
 
 /// Whether a client takes gzip. Weights are not read: what states one gets the answer as it is, as from the reference.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(header::ACCEPT_ENCODING);
-    let accepted = accepted.and_then(|text| text.to_str().ok()).unwrap_or_default();
+    let accepted = headers::text(headers, header::ACCEPT_ENCODING).unwrap_or_default();
     accepted.split(',').any(|encoding| encoding.trim() == "gzip")
 }
 

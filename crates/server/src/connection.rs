@@ -10,19 +10,18 @@ use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::Instrument as _;
 
-use crate::authentication::user_of_certificate;
+use crate::authentication::{ClientAuthorities, ClientCertificate};
 use crate::body::RequestBody;
 use crate::service::{Lasts, Service};
 use crate::shutdown::Shutdown;
 use crate::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
-use crate::user::User;
+use crate::tls::Tls;
 
 /// The bounds of connections.
 #[derive(Clone, Debug)]
@@ -80,13 +79,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
 pub async fn serve(
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: Tls,
     service: Arc<Service>,
     limits: Limits,
     shutdown: Shutdown,
 ) {
     let acceptor = Acceptor {
-        tls: TlsAcceptor::from(tls),
+        handshakes: TlsAcceptor::from(tls.config),
+        authorities: tls.authorities,
         service,
         limits: limits.clone(),
         shutdown: shutdown.clone(),
@@ -134,7 +134,8 @@ async fn accept(
 }
 
 struct Acceptor {
-    tls: TlsAcceptor,
+    handshakes: TlsAcceptor,
+    authorities: Option<Arc<ClientAuthorities>>,
     service: Arc<Service>,
     limits: Limits,
     shutdown: Shutdown,
@@ -146,7 +147,7 @@ impl Acceptor {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off delays");
         }
-        let stream = match tokio::time::timeout(self.limits.handshake, self.tls.accept(stream)).await {
+        let stream = match tokio::time::timeout(self.limits.handshake, self.handshakes.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             failed => {
                 self.service.context.metrics.handshake_failed();
@@ -156,7 +157,7 @@ impl Acceptor {
                 };
             }
         };
-        let certificate = client(&stream, peer);
+        let certificate = self.client(&stream);
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let span = tracing::debug_span!("connection", %peer);
         let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
@@ -219,16 +220,11 @@ impl Acceptor {
             drive!(builder.serve_connection(stream, respond));
         }
     }
-}
 
-/// The user whom the certificate of the connection names; it was verified in the handshake.
-fn client(stream: &TlsStream<TcpStream>, peer: SocketAddr) -> Option<Arc<User>> {
-    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
-    match user_of_certificate(certificate) {
-        Ok(user) => Some(Arc::new(user)),
-        Err(error) => {
-            tracing::debug!(%peer, %error, "client certificate names no user");
-            None
-        }
+    /// What the client certificate of the connection comes to, if there is one and anybody's are trusted.
+    fn client(&self, stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
+        let shown = stream.get_ref().1.peer_certificates()?;
+        let authorities = self.authorities.as_ref()?;
+        Some(authorities.judge(shown, self.service.context.clock.now()))
     }
 }

@@ -16,6 +16,7 @@ pub mod discovery;
 mod followers;
 pub mod go_duration;
 mod handlers;
+mod headers;
 pub mod health;
 pub mod inflight;
 pub mod long_work;
@@ -44,5 +45,6 @@ pub mod version;
 pub mod watch;
 pub mod webhooks;
 pub mod write;
+mod x509;
 
 pub use status::ApiError;

@@ -4,9 +4,12 @@
 //! looks at bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and takes the
 //! first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
 
+use std::borrow::Cow;
+
 use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::ApiError;
+use crate::headers;
 use crate::query::Query;
 
 /// How trees are written.
@@ -195,11 +198,8 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
 /// More clauses than any client sends.
 const MAX_CLAUSES: usize = 64;
 
-fn accept_text(headers: &HeaderMap) -> &str {
-    headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
+fn accept_text(headers: &HeaderMap) -> Cow<'_, str> {
+    headers::text(headers, header::ACCEPT).unwrap_or_default()
 }
 
 /// A media type with its parameters, as one clause of an Accept header.
@@ -297,7 +297,7 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
         return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
-    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let agent = headers::text(headers, header::USER_AGENT);
     agent.is_some_and(|agent| {
         ["curl", "Wget", "Mozilla/5.0"]
             .iter()
@@ -310,7 +310,8 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
 /// # Errors
 /// 415 where it is none that objects are read in.
 pub fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
-    let bare = content_type(headers).unwrap_or(JSON);
+    let bare = content_type(headers);
+    let bare = bare.as_deref().unwrap_or(JSON);
     // The names of media types are read in any case here, while the router's check of patches is exact.
     if bare.eq_ignore_ascii_case(JSON) {
         Ok(Format::Json)
@@ -357,10 +358,13 @@ pub fn patch_type(headers: &HeaderMap) -> Result<PatchType, ApiError> {
 }
 
 /// The bare content type of a body, if one is stated.
-fn content_type(headers: &HeaderMap) -> Option<&str> {
-    let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let bare = text.split(';').next()?.trim();
-    (!bare.is_empty()).then_some(bare)
+fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let text = headers::text(headers, header::CONTENT_TYPE).filter(|text| !text.is_empty())?;
+    let bare = |text: &str| text.split(';').next().map_or(0, str::len);
+    Some(match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text[..bare(text)].trim()),
+        Cow::Owned(text) => Cow::Owned(text[..bare(&text)].trim().to_owned()),
+    })
 }
 
 #[cfg(test)]
@@ -496,6 +500,23 @@ mod tests {
         assert_eq!(of("Application/Apply-Patch+YAML"), None);
         assert_eq!(of("application/json"), None);
         assert!(patch_type(&HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn headers_that_are_no_text_are_not_those_that_are_missing() {
+        let of = |name: header::HeaderName, bytes: &[u8]| {
+            HeaderMap::from_iter([(name, HeaderValue::from_bytes(bytes).unwrap())])
+        };
+        let accept = of(header::ACCEPT, b"application/json\xff");
+        assert!(check_acceptable(&accept, &NAMED_TYPES).is_err());
+        assert!(Representation::of_object(&accept, &Query::default(), true).is_err());
+        for bytes in [&b"application/\xff"[..], b";charset=utf-8", b"application/jso\xc3\xb1"] {
+            let body = of(header::CONTENT_TYPE, bytes);
+            assert_eq!(body_format(&body).unwrap_err().code().as_u16(), 415);
+            assert_eq!(patch_type(&body).unwrap_err().code().as_u16(), 415);
+        }
+        let parameters = of(header::CONTENT_TYPE, b"application/yaml; by=jos\xc3\xa9");
+        assert_eq!(body_format(&parameters).ok(), Some(Format::Yaml));
     }
 
     #[test]

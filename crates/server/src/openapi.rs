@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha512};
 
 use crate::ApiError;
 use crate::body::ResponseBody;
+use crate::headers;
 use crate::negotiation;
 use crate::query::Query;
 use crate::response::{self, Response};
@@ -458,10 +459,8 @@ fn moved(to: &str) -> Response {
 
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT_ENCODING).into_iter();
-    let accepted = accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|text| text.split(','));
-    accepted.into_iter().any(|clause| {
+    let accepted: Vec<_> = accepted.map(headers::lossy).collect();
+    accepted.iter().flat_map(|text| text.split(',')).any(|clause| {
         let mut parts = clause.split(';').map(str::trim);
         let gzip = matches!(parts.next(), Some("gzip" | "*"));
         gzip && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))

@@ -12,10 +12,12 @@ impl Query {
         let mut parameters = Vec::new();
         for part in text.split('&').filter(|part| !part.is_empty() && !part.contains(';')) {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            let (Some(key), Some(value)) = (decode(key, true), decode(value, true)) else {
+            let (Some(key), Some(value)) = (unescape(key, true), unescape(value, true)) else {
                 continue;
             };
-            parameters.push((key.into_owned(), value.into_owned()));
+            // A parameter that is no text is still there: what reads it refuses it, rather than to do without.
+            let text = |bytes: Cow<'_, [u8]>| String::from_utf8_lossy(&bytes).into_owned();
+            parameters.push((text(key), text(value)));
         }
         Self(parameters)
     }
@@ -38,11 +40,30 @@ impl Query {
     }
 }
 
-/// Decodes `%41` and, in queries, `+`. `None` where an escape is broken or the bytes are no UTF-8.
-pub(crate) fn decode(text: &str, plus_is_blank: bool) -> Option<Cow<'_, str>> {
+/// Why a text with escapes is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecodeError {
+    /// An escape is broken.
+    Escape,
+    /// The bytes are no UTF-8.
+    Encoding,
+}
+
+/// Decodes `%41`.
+pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
+    match unescape(text, false).ok_or(DecodeError::Escape)? {
+        Cow::Borrowed(_) => Ok(Cow::Borrowed(text)),
+        Cow::Owned(bytes) => String::from_utf8(bytes)
+            .map(Cow::Owned)
+            .map_err(|_| DecodeError::Encoding),
+    }
+}
+
+/// Decodes `%41` and, in queries, `+`. `None` where an escape is broken.
+fn unescape(text: &str, plus_is_blank: bool) -> Option<Cow<'_, [u8]>> {
     let special = |byte: u8| byte == b'%' || (plus_is_blank && byte == b'+');
     if !text.bytes().any(special) {
-        return Some(Cow::Borrowed(text));
+        return Some(Cow::Borrowed(text.as_bytes()));
     }
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -57,7 +78,7 @@ pub(crate) fn decode(text: &str, plus_is_blank: bool) -> Option<Cow<'_, str>> {
             other => other,
         });
     }
-    String::from_utf8(decoded).ok().map(Cow::Owned)
+    Some(Cow::Owned(decoded))
 }
 
 #[cfg(test)]
@@ -73,5 +94,6 @@ mod tests {
         assert_eq!(query.get("c"), Some(""));
         assert_eq!(query.get("bad"), None);
         assert_eq!(query.get("d"), Some("é"));
+        assert_eq!(Query::parse("labelSelector=%ff").get("labelSelector"), Some("\u{fffd}"));
     }
 }

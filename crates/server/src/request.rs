@@ -1,5 +1,6 @@
 //! A request for a resource, as the handlers of the verbs get it: who asks, what is asked for, and in which form.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -8,6 +9,7 @@ use http::HeaderMap;
 use smol_str::SmolStr;
 
 use crate::body::RequestBody;
+use crate::headers;
 use crate::negotiation::Representation;
 use crate::query::Query;
 use crate::user::User;
@@ -56,8 +58,7 @@ impl ResourceRequest {
     }
 
     /// The User-Agent; empty where there is none.
-    pub fn user_agent(&self) -> &str {
-        let agent = self.headers.get(http::header::USER_AGENT);
-        agent.and_then(|value| value.to_str().ok()).unwrap_or_default()
+    pub fn user_agent(&self) -> Cow<'_, str> {
+        headers::text(&self.headers, http::header::USER_AGENT).unwrap_or_default()
     }
 }

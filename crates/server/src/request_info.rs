@@ -71,9 +71,7 @@ impl RequestInfo {
                 "the path is longer than {MAX_PATH} bytes"
             )));
         }
-        let Some(path) = query::decode(uri.path(), false) else {
-            return Err(ApiError::bad_request("the path has an invalid escape"));
-        };
+        let path = query::decode(uri.path()).map_err(|_| ApiError::bad_request("the path has an invalid escape"))?;
         let mut info = Self {
             path: path.into_owned(),
             verb: SmolStr::from(method.as_str().to_ascii_lowercase()),

@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 use crate::ApiError;
-use crate::authentication::{Authenticator, Impersonation};
+use crate::authentication::{Authenticator, ClientCertificate, Impersonation};
 use crate::authorization;
 use crate::body::{RequestBody, ResponseBody};
 use crate::go_duration;
@@ -51,11 +51,11 @@ const MAX_AUDIT_ID: usize = 64;
 const SLOW: Duration = Duration::from_millis(500);
 
 impl Service {
-    /// The answer to a request. `certificate` is the user whom the connection's client certificate names.
+    /// The answer to a request. `certificate` is what the connection's client certificate comes to.
     pub async fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
-        certificate: Option<&Arc<User>>,
+        certificate: Option<&ClientCertificate>,
     ) -> Response {
         let started = Instant::now();
         let (head, body) = request.into_parts();
@@ -137,12 +137,11 @@ impl Service {
         head: http::request::Parts,
         info: RequestInfo,
         body: RequestBody,
-        certificate: Option<&Arc<User>>,
+        certificate: Option<&ClientCertificate>,
     ) -> Result<Response, ApiError> {
         let limit = self.time_limit(&info)?;
-        let user = self
-            .authenticator
-            .authenticate(self.context.tokens.as_ref(), &head.headers, certificate);
+        let (tokens, now) = (self.context.tokens.as_ref(), self.context.clock.now());
+        let user = self.authenticator.authenticate(tokens, &head.headers, certificate, now);
         let user = user.inspect_err(|_| self.context.metrics.unauthenticated())?;
         let authorizer = self.context.authorizer.as_ref();
         let user = self

@@ -1,13 +1,21 @@
-//! TLS: what the server shows to clients, and which client certificates it trusts.
+//! TLS: what the server shows to clients, and the client certificates that it asks for. A handshake takes any of them;
+//! which are trusted is asked when it is over ([`ClientAuthorities`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
+
+use crate::authentication::ClientAuthorities;
+use crate::x509;
 
 /// The files of a server's TLS.
 #[derive(Clone, Debug)]
@@ -18,6 +26,15 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authorities whose client certificates are trusted, in PEM; none asks clients for no certificates.
     pub client_authorities: Vec<PathBuf>,
+}
+
+/// What connections are accepted with.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// How handshakes go.
+    pub config: Arc<ServerConfig>,
+    /// Whose client certificates are trusted; `None` where none is asked for.
+    pub authorities: Option<Arc<ClientAuthorities>>,
 }
 
 /// TLS that cannot be set up.
@@ -62,7 +79,7 @@ impl TlsFiles {
     ///
     /// # Errors
     /// Where a file cannot be read or does not hold what it should.
-    pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn load(&self) -> Result<Tls, TlsError> {
         let certificates = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Read {
             what: "a private key",
@@ -76,39 +93,99 @@ impl TlsFiles {
         };
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
-        let builder = match self.client_authorities.first() {
-            None => builder.with_no_client_auth(),
-            Some(_) => builder.with_client_cert_verifier(self.client_verifier(provider)?),
+        let (builder, authorities) = match self.client_authorities.first() {
+            None => (builder.with_no_client_auth(), None),
+            Some(_) => {
+                let (asking, authorities) = self.client_authorities(provider)?;
+                let builder = builder.with_client_cert_verifier(Arc::new(asking));
+                (builder, Some(Arc::new(authorities)))
+            }
         };
         let mut config = builder.with_single_cert(certificates, key).map_err(refused)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Tls {
+            config: Arc::new(config),
+            authorities,
+        })
     }
 
-    fn client_verifier(
-        &self,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
-        let mut roots = RootCertStore::empty();
-        let mut last = PathBuf::new();
+    fn client_authorities(&self, provider: Arc<CryptoProvider>) -> Result<(AnyCertificate, ClientAuthorities), TlsError> {
+        let (mut all, mut roots) = (Vec::new(), RootCertStore::empty());
         for path in &self.client_authorities {
+            let refused = |reason: String| TlsError::Authority {
+                path: path.clone(),
+                reason,
+            };
             for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| TlsError::Authority {
-                    path: path.clone(),
-                    reason: error.to_string(),
-                })?;
+                x509::parse(&certificate).map_err(|error| refused(error.to_string()))?;
+                if x509::may_sign(&certificate) {
+                    let added = roots.add(certificate.clone());
+                    added.map_err(|error| refused(error.to_string()))?;
+                }
+                all.push(certificate);
             }
-            last.clone_from(path);
         }
-        // A client may come without a certificate, with a token or with nothing.
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        builder
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| TlsError::Authority {
-                path: last,
-                reason: error.to_string(),
-            })
+        let asking = AnyCertificate {
+            hints: roots.subjects(),
+            algorithms: provider.signature_verification_algorithms,
+        };
+        let chains = match roots.is_empty() {
+            true => None,
+            // It is never without authorities, which is all that it asks for.
+            false => WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .ok(),
+        };
+        Ok((asking, ClientAuthorities::new(all, chains)))
+    }
+}
+
+/// Takes any certificate of a client whose key the client has, and clients without.
+#[derive(Debug)]
+struct AnyCertificate {
+    /// The names of those whose certificates are trusted, by which clients choose theirs.
+    hints: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
     }
 }
 

@@ -112,6 +112,39 @@ async fn what_leads_on_to_a_node_says_how_far_it_came() {
 }
 
 #[tokio::test]
+async fn who_acts_within_a_pod_may_create_and_not_only_get() {
+    let server = Server::start().await;
+    pod(&server, "a", "").await;
+    let role = |verbs: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"r"}},"rules":[{{"apiGroups":[""],"resources":["pods/*"],"verbs":[{verbs}]}}]}}"#
+        )
+    };
+    const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    assert_eq!(server.post(ROLES, &role(r#""get""#)).await.code, 201);
+    let binding = r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"},
+        "subjects":[{"kind":"User","name":"ann"}]}"#;
+    let bindings = ROLES.replace("/roles", "/rolebindings");
+    assert_eq!(server.post(&bindings, binding).await.code, 201);
+    let ask = async |subresource: &str| {
+        let path = format!("{PODS}/a/{subresource}");
+        let answer = server.send_as("ann", "GET", &path, "", "").await;
+        answer.message().to_owned()
+    };
+    while ask("proxy").await != "address not allowed" {
+        tokio::task::yield_now().await;
+    }
+    for subresource in ["exec?command=ls", "attach", "portforward"] {
+        assert_eq!(ask(subresource).await, "pods \"a\" is forbidden: ", "{subresource}");
+    }
+    let changed = server.put(&format!("{ROLES}/r"), &role(r#""get","create""#)).await;
+    assert_eq!(changed.code, 200, "{}", changed.body);
+    while ask("exec?command=ls").await != "pod a does not have a host assigned" {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn a_node_keeps_the_status_that_it_is_made_with_and_nobody_owns_it() {
     let server = Server::start().await;
     let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"},"status":{"capacity":{"cpu":"4"}}}"#;

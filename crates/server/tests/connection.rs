@@ -59,25 +59,72 @@ async fn who_asks_comes_from_the_client_certificate() {
         let stream = server.connect(b"h2", Some(certificate)).await.unwrap();
         let mut client = Client::http2(stream).await;
         assert_eq!(client.get("/", "").await.0, code, "{group}");
-        // A token comes before the certificate.
-        assert_eq!(client.get("/", "wrongtoken").await.0, 401);
+        // The certificate comes before a token.
+        assert_eq!(client.get("/", "wrongtoken").await.0, code, "{group}");
     }
 }
 
 #[tokio::test]
-async fn a_certificate_of_a_stranger_is_refused() {
+async fn a_certificate_that_is_not_trusted_counts_for_nothing_and_leaves_it_to_the_token() {
     let server = Server::start().await;
+    let expired = server.authority.client_with(|parameters| {
+        parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    });
+    let for_servers = server.authority.client_with(|parameters| {
+        parameters.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    });
     let stranger = Authority::new().client("admin", "system:masters");
-    let answered = match server.connect(b"http/1.1", Some(stranger)).await {
-        // In TLS 1.3 the client hears of the refusal with its first read.
-        Ok(stream) => Client::http1(stream)
-            .await
-            .send(request(Method::GET, "/livez", ""))
-            .await
-            .is_ok(),
-        Err(_) => false,
-    };
-    assert!(!answered);
+    for certificate in [stranger, expired, for_servers] {
+        for protocol in [&b"http/1.1"[..], b"h2"] {
+            let certificate = (certificate.0.clone(), certificate.1.clone_key());
+            let stream = server.connect(protocol, Some(certificate)).await.unwrap();
+            let mut client = match protocol {
+                b"h2" => Client::http2(stream).await,
+                _ => Client::http1(stream).await,
+            };
+            // Who shows what is no good is not anonymous.
+            assert_eq!(client.get("/livez", "").await.0, 401);
+            assert_eq!(client.get("/api", "wrongtoken").await.0, 401);
+            assert_eq!(client.get("/api", ADMIN).await.0, 200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_names_nobody_counts_as_none() {
+    let server = Server::start().await;
+    let nameless = server.authority.client_with(|parameters| {
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+    });
+    let stream = server.connect(b"http/1.1", Some(nameless)).await.unwrap();
+    let mut client = Client::http1(stream).await;
+    assert_eq!(client.get("/livez", "").await.0, 200);
+    let (code, _, body) = client.get("/api", "").await;
+    assert_eq!(code, 403);
+    assert!(body.contains("system:anonymous"), "{body}");
+}
+
+#[tokio::test]
+async fn names_in_headers_are_utf_8_on_both_versions_of_http() {
+    let server = Server::start().await;
+    for protocol in [&b"http/1.1"[..], b"h2"] {
+        let stream = server.connect(protocol, None).await.unwrap();
+        let mut client = match protocol {
+            b"h2" => Client::http2(stream).await,
+            _ => Client::http1(stream).await,
+        };
+        let mut ask = async |name: &[u8]| {
+            let mut request = request(Method::GET, "/api/v1/secrets", ADMIN);
+            let name = http::HeaderValue::from_bytes(name).unwrap();
+            request.headers_mut().insert("impersonate-user", name);
+            client.send(request).await.unwrap()
+        };
+        let (code, _, body) = ask("josé".as_bytes()).await;
+        assert_eq!(code, StatusCode::FORBIDDEN);
+        assert!(body.contains(r#"User \"josé\" cannot list"#), "{body}");
+        assert_eq!(ask(b"jos\xe9").await.0, StatusCode::BAD_REQUEST);
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hook::{Hook, Reply};
+use hook::{Hook, Identity, Reply};
 use serde_json::{Value, json};
 use support::{APPLY, Answer, MERGE, Server};
 
@@ -121,6 +121,15 @@ async fn start() -> (Server, Hook) {
     let (server, hook) = (Server::start().await, Hook::start(moving).await);
     define(&server, &hook, "v1").await;
     (server, hook)
+}
+
+#[tokio::test]
+async fn a_webhook_whose_certificate_stands_in_the_bundle_itself_converts() {
+    let server = Server::start().await;
+    let hook = Hook::start_as(Identity::pinned(|_| {}), moving).await;
+    define(&server, &hook, "v1").await;
+    create(&server, "v1", "a", "h").await;
+    assert_eq!(spec(&server, "v2", "a").await[field_of("v2")], "h");
 }
 
 fn widget(version: &str, name: &str, host: &str) -> Value {

@@ -171,16 +171,63 @@ async fn a_certificate_is_checked_as_go_does() {
 }
 
 #[tokio::test]
-async fn an_authority_may_serve_with_its_own_certificate() {
+async fn a_certificate_that_stands_in_the_bundle_itself_is_trusted() {
     let server = Server::start().await;
-    let hook = Hook::start_as(Identity::of_authority_itself(), |_| deny("asked")).await;
-    let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
-    server.configure("validating", "a", &[webhook]).await;
-    let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
-    assert_eq!(
-        answer.message(),
-        "admission webhook \"a.b.c\" denied the request: asked"
-    );
+    for identity in [
+        Identity::of_authority_itself(),
+        Identity::self_signed(),
+        Identity::pinned(|_| {}),
+        Identity::pinned(|params| params.is_ca = rcgen::IsCa::ExplicitNoCa),
+    ] {
+        let hook = Hook::start_as(identity, |_| deny("asked")).await;
+        let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
+        server.configure("validating", "a", &[webhook]).await;
+        let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+        assert_eq!(
+            answer.message(),
+            "admission webhook \"a.b.c\" denied the request: asked"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_in_the_bundle_is_still_checked() {
+    let server = Server::start().await;
+    let named = Identity::pinned(|params| {
+        params.subject_alt_names = vec![SanType::DnsName("a.example".try_into().unwrap())];
+    });
+    let expired = Identity::pinned(|params| {
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2001, 2, 3);
+    });
+    let for_clients = Identity::pinned(|params| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    for (identity, why) in [
+        (
+            named,
+            "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
+        ),
+        (expired, " is after 2001-02-03T00:00:00Z"),
+        (for_clients, "certificate specifies an incompatible key usage"),
+    ] {
+        let hook = Hook::start_as(identity, |_| allow()).await;
+        let said = told(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}))).await;
+        assert!(
+            said.contains("tls: failed to verify certificate: x509: ") && said.ends_with(why),
+            "{said}"
+        );
+    }
+    // What is trusted for itself signs no others.
+    let (hook, other) = (Hook::start(|_| allow()).await, Identity::pinned(|_| {}));
+    let other = Hook::start_as(other, |_| allow()).await;
+    let url = hook.url("/x");
+    let said = told(
+        &server,
+        hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, at(&url, &other.bundle)),
+    )
+    .await;
+    assert!(said.ends_with("x509: certificate signed by unknown authority"), "{said}");
 }
 
 #[tokio::test]

@@ -169,6 +169,43 @@ async fn nobody_owns_what_a_webhook_adds_and_it_is_checked_like_everything() {
 }
 
 #[tokio::test]
+async fn a_webhook_changes_neither_kind_nor_group() {
+    let server = Server::start().await;
+    let hook = Hook::start(|review| {
+        let (path, value) = match review["request"]["name"].as_str() {
+            Some("secret") => ("/kind", json!("Secret")),
+            Some("gadget") => ("/kind", json!("Gadget")),
+            Some("group") => ("/apiVersion", json!("apps/v1")),
+            _ => return patch(&json!([{"op": "remove", "path": "/kind"}, {"op": "remove", "path": "/apiVersion"}])),
+        };
+        patch(&json!([{"op": "replace", "path": path, "value": value}]))
+    })
+    .await;
+    let webhook = hook.webhook("a.b.c", &["CREATE", "UPDATE"], CONFIG_MAP, json!({"failurePolicy": "Ignore"}));
+    server.configure("mutating", "a", &[webhook]).await;
+    for (name, why) in [
+        (
+            "secret",
+            "converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            "gadget",
+            "Internal error occurred: no kind \"Gadget\" is registered for version \"v1\" in scheme \"holdfast\"",
+        ),
+        (
+            "group",
+            "Internal error occurred: no kind \"ConfigMap\" is registered for version \"apps/v1\" in scheme \"holdfast\"",
+        ),
+    ] {
+        let answer = server.post(CONFIG_MAPS, &config_map(name, "1")).await;
+        assert_eq!((answer.code, answer.message()), (500, why), "{name}");
+        assert_eq!(server.get(&format!("{CONFIG_MAPS}/{name}")).await.code, 404);
+    }
+    let fine = server.post(CONFIG_MAPS, &config_map("fine", "1")).await;
+    assert_eq!((fine.code, fine.at("/kind")), (201, &json!("ConfigMap")));
+}
+
+#[tokio::test]
 async fn a_webhook_that_spoils_who_owns_what_loses_that_change_alone() {
     let server = Server::start().await;
     let hook = Hook::start(|review| {

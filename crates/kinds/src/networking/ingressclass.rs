@@ -1,6 +1,6 @@
 //! IngressClasses: <https://kubernetes.io/docs/concepts/services-networking/ingress/#ingress-class>.
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, path_segment};
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path, path_segment};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -23,7 +23,7 @@ impl Strategy for IngressClass {
             if controller.text().len() > CONTROLLER_LENGTH {
                 errors.push(controller.too_long(CONTROLLER_LENGTH));
             }
-            domain_prefixed(&controller, &mut errors);
+            errors.extend(domain_prefixed_path(&controller.path(), controller.text()));
         }
         validate_parameters(&spec.child("parameters"), &mut errors);
         errors
@@ -41,16 +41,6 @@ impl Strategy for IngressClass {
             errors = self.validate(context, object);
         }
         errors
-    }
-}
-
-fn domain_prefixed(field: &Field<'_, '_>, errors: &mut Errors) {
-    let well_formed = field
-        .text()
-        .split_once('/')
-        .is_some_and(|(domain, path)| dns_subdomain(domain).is_empty() && !path.is_empty());
-    if !well_formed {
-        errors.push(field.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")"));
     }
 }
 

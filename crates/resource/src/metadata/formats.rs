@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::{FieldError, FieldPath};
+
 /// What is wrong with a text; empty when nothing is.
 pub type Faults = Vec<Cow<'static, str>>;
 
@@ -40,6 +42,8 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
      is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
      'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const DOMAIN_PREFIXED: &str = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+const HTTP_PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
 /// A DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
 pub fn dns_label(text: &str) -> Faults {
@@ -190,6 +194,26 @@ pub fn path_segment(text: &str) -> Faults {
     faults
 }
 
+/// What is wrong with a path below a domain, such as `acme.io/foo`.
+pub fn domain_prefixed_path(field: &FieldPath, text: &str) -> Vec<FieldError> {
+    if text.is_empty() {
+        return vec![FieldError::required(field, "")];
+    }
+    let parts = text
+        .split_once('/')
+        .filter(|(domain, path)| !domain.is_empty() && !path.is_empty());
+    let Some((domain, path)) = parts else {
+        return vec![FieldError::invalid(field, text, DOMAIN_PREFIXED)];
+    };
+    let faults = dns_subdomain(domain).into_iter();
+    let mut errors: Vec<_> = faults.map(|fault| FieldError::invalid(field, domain, fault)).collect();
+    let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if !path.bytes().all(of_path) {
+        errors.push(FieldError::invalid(field, path, HTTP_PATH));
+    }
+    errors
+}
+
 fn is_lower_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
@@ -218,6 +242,21 @@ fn is_name_part(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_below_a_domain_has_both() {
+        let told = |text: &str| {
+            let errors = domain_prefixed_path(&FieldPath::new("key"), text);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(told("acme.io/a/b%2F~x"), "");
+        assert_eq!(told(""), "key: Required value");
+        for text in ["reason", "/a", "acme.io/"] {
+            assert_eq!(told(text), format!("key: Invalid value: {text:?}: {DOMAIN_PREFIXED}"));
+        }
+        assert_eq!(told("A/b"), format!("key: Invalid value: \"A\": {SUBDOMAIN}"));
+        assert_eq!(told("a.b/c d"), format!("key: Invalid value: \"c d\": {HTTP_PATH}"));
+    }
 
     #[test]
     fn labels_and_subdomains_are_told_apart() {

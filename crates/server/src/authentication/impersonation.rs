@@ -5,15 +5,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_authorization::{AccessTarget, Attributes, Authorizer, ResourceTarget};
-use holdfast_value::SmolStr;
+use holdfast_resource::FieldPath;
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path};
+use holdfast_value::{SmolStr, text::quote};
 use http::header::HeaderMap;
 use parking_lot::Mutex;
 
 use super::{AUTHENTICATED, UNAUTHENTICATED};
 use crate::ApiError;
 use crate::authorization;
-use crate::query;
-use crate::user::User;
+use crate::headers::exact;
+use crate::query::{self, DecodeError};
+use crate::status::Aggregate;
+use crate::user::{MASTERS, User};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -30,6 +34,9 @@ const RUNS_ON: &str = "authentication.kubernetes.io/node-name";
 
 /// The group of what stands for users in access rules.
 const GROUP_OF_USERS: &str = "authentication.k8s.io";
+
+/// From so many groups or extras on, somebody who may ask for all of them need not be allowed each.
+const MANY: usize = 4;
 
 /// How many users' ways of asking are remembered.
 const REMEMBERED: usize = 1024;
@@ -88,7 +95,7 @@ impl Impersonation {
         if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
             return Ok(user);
         }
-        let wanted = Wanted::read(headers);
+        let wanted = Wanted::read(headers)?;
         if wanted.is_nobody() {
             return Ok(user);
         }
@@ -138,25 +145,30 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(headers: &HeaderMap) -> Self {
-        let mut wanted = Self::default();
+    fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let first = |name: &'static str| match headers.get(name) {
+            Some(value) => exact(name, value).map(str::to_owned),
+            None => Ok(String::new()),
+        };
+        let mut wanted = Self {
+            name: first(USER)?,
+            uid: first(UID)?,
+            ..Self::default()
+        };
+        for group in headers.get_all(GROUP) {
+            wanted.groups.push(exact(GROUP, group)?.to_owned());
+        }
         for (name, value) in headers {
-            let Ok(value) = value.to_str() else { continue };
-            match name.as_str() {
-                USER => value.clone_into(&mut wanted.name),
-                UID => value.clone_into(&mut wanted.uid),
-                GROUP => wanted.groups.push(value.to_owned()),
-                other => {
-                    let Some(key) = other.strip_prefix(EXTRA) else { continue };
-                    let key = query::decode(key, false).unwrap_or(key.into()).to_lowercase();
-                    match wanted.extra.iter_mut().find(|(known, _)| *known == key) {
-                        Some((_, values)) => values.push(value.to_owned()),
-                        None => wanted.extra.push((key, vec![value.to_owned()])),
-                    }
-                }
+            let Some(key) = name.as_str().strip_prefix(EXTRA) else {
+                continue;
+            };
+            let (key, value) = (extra_key(key)?, exact(name.as_str(), value)?.to_owned());
+            match wanted.extra.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, values)) => values.push(value),
+                None => wanted.extra.push((key, vec![value])),
             }
         }
-        wanted
+        Ok(wanted)
     }
 
     fn is_nobody(&self) -> bool {
@@ -165,12 +177,13 @@ impl Wanted {
 
     /// The namespace and name of the service account that is meant, if it is one.
     fn service_account(&self) -> Option<(&str, &str)> {
-        self.name.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')
+        service_account(&self.name)
     }
 
     /// The node that is meant, if it is one.
     fn node(&self) -> Option<&str> {
-        self.name.strip_prefix(NODE).filter(|name| !name.is_empty())
+        let name = self.name.strip_prefix(NODE)?;
+        dns_subdomain(name).is_empty().then_some(name)
     }
 
     /// Whether nothing but the name is asked for.
@@ -183,8 +196,13 @@ impl Wanted {
         match way {
             Way::AssociatedNode => {
                 let runs_on = user.extra.iter().find(|(key, _)| key == RUNS_ON);
-                let runs_on = runs_on.and_then(|(_, values)| values.first());
-                self.is_bare() && runs_on.is_some_and(|node| self.node() == Some(node))
+                let runs_on = runs_on.and_then(|(_, values)| match values.as_slice() {
+                    [node] => Some(node.as_str()),
+                    _ => None,
+                });
+                self.is_bare()
+                    && service_account(&user.name).is_some()
+                    && runs_on.is_some_and(|node| self.node() == Some(node))
             }
             Way::ArbitraryNode => self.is_bare() && self.node().is_some(),
             Way::ServiceAccount => self.is_bare() && self.service_account().is_some(),
@@ -203,7 +221,8 @@ impl Wanted {
     ) -> Result<(), ApiError> {
         let check = |attributes: &Attributes<'_>| authorization::authorize(authorizer, user, attributes);
         if way == Way::Unconstrained {
-            return self.attributes("", "impersonate").iter().try_for_each(check);
+            check(&self.named("impersonate", ""))?;
+            return self.rest("impersonate", "").iter().try_for_each(check);
         }
         let on = format!("impersonate-on:{}:{}", way.name(), request.verb);
         check(&Attributes { verb: &on, ..*request })?;
@@ -214,27 +233,73 @@ impl Wanted {
                 let node = self.node().unwrap_or_default();
                 check(&attribute(&verb, GROUP_OF_USERS, "nodes", "", "", node))
             }
-            _ => self.attributes(GROUP_OF_USERS, &verb).iter().try_for_each(check),
+            _ => {
+                check(&self.named(&verb, GROUP_OF_USERS))?;
+                self.check_constrained(&verb, user, &check)
+            }
         }
     }
 
-    /// What must be allowed: `verb` of each thing that is said of the user. `group` is that of users, groups and service
-    /// accounts.
-    fn attributes<'a>(&'a self, group: &'a str, verb: &'a str) -> Vec<Attributes<'a>> {
-        let mut attributes = vec![match self.service_account() {
+    /// Checks what is said of a user beside the name, where no way but the old one may be as lenient: neither empty texts nor
+    /// the group of those who may do everything. Who may ask for all groups or extras is asked about many at once.
+    fn check_constrained(
+        &self,
+        verb: &str,
+        user: &User,
+        check: &dyn Fn(&Attributes<'_>) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let refuse = |resource, name, why: &str| {
+            let attributes = attribute(verb, GROUP_OF_USERS, resource, "", "", name);
+            Err(authorization::refused(user, &attributes, why))
+        };
+        let all = |resource, subresource| attribute(verb, GROUP_OF_USERS, resource, subresource, "", "*");
+        if !self.uid.is_empty() {
+            check(&attribute(verb, GROUP_OF_USERS, "uids", "", "", &self.uid))?;
+        }
+        if self.groups.iter().any(String::is_empty) {
+            return refuse("groups", "", "impersonating the empty string group is not allowed");
+        }
+        if self.groups.iter().any(|group| group == MASTERS) {
+            return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
+        }
+        if self.groups.len() < MANY || check(&all("groups", "")).is_err() {
+            self.of_groups(verb, GROUP_OF_USERS).try_for_each(|group| check(&group))?;
+        }
+        if let Some(why) = self.extra.iter().find_map(|(key, values)| fault_of_extra(key, values)) {
+            return refuse("userextras", "", &why);
+        }
+        let values: usize = self.extra.iter().map(|(_, values)| values.len()).sum();
+        if values < MANY || check(&all("userextras", "*")).is_err() {
+            self.of_extra(verb).try_for_each(|extra| check(&extra))?;
+        }
+        Ok(())
+    }
+
+    /// The permission to ask in the name of the user. `group` is that of users, groups and service accounts.
+    fn named<'a>(&'a self, verb: &'a str, group: &'a str) -> Attributes<'a> {
+        match self.service_account() {
             Some((namespace, name)) => attribute(verb, group, "serviceaccounts", "", namespace, name),
             None => attribute(verb, group, "users", "", "", &self.name),
-        }];
+        }
+    }
+
+    /// The permissions to say all else of the user, in the order in which they are asked for.
+    fn rest<'a>(&'a self, verb: &'a str, group: &'a str) -> Vec<Attributes<'a>> {
+        let uid = (!self.uid.is_empty()).then(|| attribute(verb, GROUP_OF_USERS, "uids", "", "", &self.uid));
+        let groups = self.of_groups(verb, group);
+        uid.into_iter().chain(groups).chain(self.of_extra(verb)).collect()
+    }
+
+    fn of_groups<'a>(&'a self, verb: &'a str, group: &'a str) -> impl Iterator<Item = Attributes<'a>> {
         let groups = self.groups.iter();
-        attributes.extend(groups.map(|name| attribute(verb, group, "groups", "", "", name)));
-        for (key, values) in &self.extra {
+        groups.map(move |name| attribute(verb, group, "groups", "", "", name))
+    }
+
+    fn of_extra<'a>(&'a self, verb: &'a str) -> impl Iterator<Item = Attributes<'a>> {
+        self.extra.iter().flat_map(move |(key, values)| {
             let values = values.iter();
-            attributes.extend(values.map(|value| attribute(verb, GROUP_OF_USERS, "userextras", key, "", value)));
-        }
-        if !self.uid.is_empty() {
-            attributes.push(attribute(verb, GROUP_OF_USERS, "uids", "", "", &self.uid));
-        }
-        attributes
+            values.map(move |value| attribute(verb, GROUP_OF_USERS, "userextras", key, "", value))
+        })
     }
 
     fn into_user(self, way: Way) -> User {
@@ -247,14 +312,12 @@ impl Wanted {
             groups.push(format!("system:serviceaccounts:{namespace}"));
         }
         let of_all = if self.name == ANONYMOUS {
-            UNAUTHENTICATED
+            Some(UNAUTHENTICATED)
         } else {
-            AUTHENTICATED
+            let counted = groups.iter().any(|group| group == UNAUTHENTICATED);
+            (!counted).then_some(AUTHENTICATED)
         };
-        if !groups
-            .iter()
-            .any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED)
-        {
+        if let Some(of_all) = of_all.filter(|of_all| !groups.iter().any(|group| group == of_all)) {
             groups.push(of_all.to_owned());
         }
         let extra = self.extra.into_iter().map(|(key, values)| {
@@ -272,7 +335,7 @@ impl Wanted {
     /// The user as Go prints it, which is how messages show it.
     fn as_go(&self) -> String {
         let list = |values: &[String]| {
-            let quoted: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+            let quoted: Vec<String> = values.iter().map(|value| quote(value)).collect();
             format!("[]string{{{}}}", quoted.join(", "))
         };
         let groups = if self.groups.is_empty() {
@@ -283,16 +346,53 @@ impl Wanted {
         let extra = if self.extra.is_empty() {
             "map[string][]string(nil)".to_owned()
         } else {
-            let entries: Vec<String> = self
-                .extra
-                .iter()
-                .map(|(key, values)| format!("{key:?}:{}", list(values)))
-                .collect();
-            format!("map[string][]string{{{}}}", entries.join(", "))
+            let mut entries: Vec<&(String, Vec<String>)> = self.extra.iter().collect();
+            entries.sort_unstable();
+            let entries = entries
+                .into_iter()
+                .map(|(key, values)| format!("{}:{}", quote(key), list(values)));
+            format!("map[string][]string{{{}}}", entries.collect::<Vec<_>>().join(", "))
         };
-        let (name, uid) = (&self.name, &self.uid);
-        format!("&user.DefaultInfo{{Name:{name:?}, UID:{uid:?}, Groups:{groups}, Extra:{extra}}}")
+        let (name, uid) = (quote(&self.name), quote(&self.uid));
+        format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
     }
+}
+
+/// The namespace and name of the service account of which `user` is the name, if it is one.
+fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+    let is_one = dns_label(namespace).is_empty() && dns_subdomain(name).is_empty();
+    is_one.then_some((namespace, name))
+}
+
+/// The key of an extra as the name of a header bears it, in small letters: escapes in it are read where they are well-formed.
+fn extra_key(text: &str) -> Result<String, ApiError> {
+    match query::decode(text) {
+        Ok(key) => Ok(key.into_owned()),
+        Err(DecodeError::Escape) => Ok(text.to_owned()),
+        Err(DecodeError::Encoding) => Err(ApiError::bad_request(format!(
+            "the header \"{EXTRA}{text}\" cannot be read: its name is not UTF-8"
+        ))),
+    }
+}
+
+/// Why an extra is not one that constrained ways take.
+fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
+    if key.is_empty() {
+        return Some("impersonating the empty string key in extra is not allowed".to_owned());
+    }
+    let path = FieldPath::new("extra").child("key");
+    let faults = domain_prefixed_path(&path, key);
+    if !faults.is_empty() {
+        let why = Aggregate(&faults);
+        return Some(format!("impersonating an invalid key in extra is not allowed: {why}"));
+    }
+    if key.to_lowercase() != key {
+        let key = quote(key);
+        return Some(format!("impersonating a non-lowercase key in extra is not allowed: {key}"));
+    }
+    let empty = values.iter().any(String::is_empty);
+    empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
 /// The permission to ask in the name of a user of whom this is said.
@@ -357,8 +457,17 @@ mod tests {
         authorizer: &dyn Authorizer,
         headers: &[(&'static str, &'static str)],
     ) -> Result<User, String> {
+        ask_by("alice", impersonation, authorizer, headers)
+    }
+
+    fn ask_by(
+        name: &str,
+        impersonation: &Impersonation,
+        authorizer: &dyn Authorizer,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<User, String> {
         let user = User {
-            name: "alice".into(),
+            name: name.into(),
             extra: vec![(RUNS_ON.into(), vec!["n1".into()])],
             ..User::default()
         };
@@ -407,9 +516,11 @@ mod tests {
             "impersonate-on:associated-node:list  configmaps/ n ",
             "impersonate:associated-node authentication.k8s.io nodes/  *",
         ]);
-        let ask = |node| ask_as(&Impersonation::default(), &associated, &[("impersonate-user", node)]);
-        assert_eq!(ask("system:node:n1").unwrap().groups, [NODES, AUTHENTICATED]);
-        assert!(ask("system:node:n2").is_err());
+        let ask = |by, node| ask_by(by, &Impersonation::default(), &associated, &[("impersonate-user", node)]);
+        let agent = "system:serviceaccount:n:agent";
+        assert_eq!(ask(agent, "system:node:n1").unwrap().groups, [NODES, AUTHENTICATED]);
+        assert!(ask(agent, "system:node:n2").is_err());
+        assert!(ask("alice", "system:node:n1").is_err());
         let arbitrary = Listed(&[
             "impersonate-on:arbitrary-node:list  configmaps/ n ",
             "impersonate:arbitrary-node authentication.k8s.io nodes/  n2",
@@ -438,8 +549,6 @@ mod tests {
         let user = Impersonation::default().judge(Arc::new(user), &map, &Masters, &request.attributes());
         user.map(|user| User::clone(&user)).map_err(|error| error.to_string())
     }
-
-    const MASTERS: &str = crate::user::MASTERS;
 
     #[test]
     fn the_user_of_the_headers_takes_the_place_of_the_asker() {
@@ -485,5 +594,161 @@ mod tests {
             refused,
             "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"devs\"}, Extra:map[string][]string(nil)} without impersonating a user name"
         );
+    }
+
+    fn ask_bytes(headers: &[(&'static str, &[u8])]) -> Result<User, ApiError> {
+        let user = User {
+            name: "asker".into(),
+            groups: vec![MASTERS.into()],
+            ..User::default()
+        };
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_bytes(value).unwrap());
+        }
+        let uri = "/api/v1/namespaces/n/configmaps".parse().unwrap();
+        let request = RequestInfo::parse(&Method::GET, &uri).unwrap();
+        let judged = Impersonation::default().judge(Arc::new(user), &map, &Masters, &request.attributes());
+        judged.map(|user| User::clone(&user))
+    }
+
+    #[test]
+    fn names_are_read_as_utf_8_and_never_left_out() {
+        let user = ask_bytes(&[
+            ("impersonate-user", "josé".as_bytes()),
+            ("impersonate-uid", "ü".as_bytes()),
+            ("impersonate-group", "größen".as_bytes()),
+            ("impersonate-extra-scopes", "日本".as_bytes()),
+        ]);
+        let user = user.unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("josé", "ü"));
+        assert_eq!(user.groups, ["größen", "system:authenticated"]);
+        assert_eq!(user.extra, [("scopes".into(), vec!["日本".into()])]);
+        for name in [
+            "impersonate-user",
+            "impersonate-uid",
+            "impersonate-group",
+            "impersonate-extra-a",
+        ] {
+            let error = ask_bytes(&[("impersonate-user", b"bob"), (name, b"jos\xe9")]);
+            // Of several names of users the first counts, and others are not read.
+            match name {
+                "impersonate-user" => assert_eq!(error.unwrap().name, "bob"),
+                _ => assert_eq!(error.unwrap_err().code().as_u16(), 400, "{name}"),
+            }
+        }
+        assert_eq!(ask_bytes(&[("impersonate-user", b"jos\xe9")]).unwrap_err().code().as_u16(), 400);
+        let escaped = ask_bytes(&[("impersonate-user", b"bob"), ("impersonate-extra-%ff", b"v")]);
+        assert_eq!(escaped.unwrap_err().code().as_u16(), 400);
+    }
+
+    #[test]
+    fn the_first_of_several_names_and_uids_counts() {
+        let user = ask_bytes(&[
+            ("impersonate-user", b"bob"),
+            ("impersonate-user", b"eve"),
+            ("impersonate-uid", b"1"),
+            ("impersonate-uid", b"2"),
+        ]);
+        let user = user.unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("bob", "1"));
+        let none = ask_bytes(&[("impersonate-user", b""), ("impersonate-user", b"eve")]);
+        assert_eq!(none.unwrap().name, "asker");
+    }
+
+    #[test]
+    fn what_only_looks_like_a_service_account_or_a_node_is_a_user() {
+        for name in [
+            "system:serviceaccount:a:b:c",
+            "system:serviceaccount:a",
+            "system:serviceaccount::b",
+            "system:serviceaccount:A:b",
+            "system:node:",
+            "system:node:N_1",
+        ] {
+            let user = ask_bytes(&[("impersonate-user", name.as_bytes())]).unwrap();
+            assert_eq!(user.groups, ["system:authenticated"], "{name}");
+            let rules = format!("impersonate  users/  {name}");
+            let rules = [rules.as_str()];
+            let name: &'static str = name;
+            let asked = ask_as(&Impersonation::default(), &Listed(&rules), &[("impersonate-user", name)]);
+            assert_eq!(asked.unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn groups_of_all_follow_from_the_name_and_the_groups() {
+        let groups = |name: &'static str, groups: &[&'static str]| {
+            let groups = groups.iter().map(|group| ("impersonate-group", group.as_bytes()));
+            let headers: Vec<_> = [("impersonate-user", name.as_bytes())].into_iter().chain(groups).collect();
+            ask_bytes(&headers).unwrap().groups.join(" ")
+        };
+        assert_eq!(
+            groups("system:anonymous", &["system:authenticated"]),
+            "system:authenticated system:unauthenticated"
+        );
+        assert_eq!(groups("bob", &["system:unauthenticated"]), "system:unauthenticated");
+        assert_eq!(groups("bob", &["system:authenticated"]), "system:authenticated");
+    }
+
+    #[test]
+    fn extras_without_a_user_are_refused_even_where_they_are_empty() {
+        for (name, shown) in [
+            ("impersonate-group", "Groups:[]string{\"\"}, Extra:map[string][]string(nil)"),
+            (
+                "impersonate-extra-scopes",
+                "Groups:[]string(nil), Extra:map[string][]string{\"scopes\":[]string{\"\"}}",
+            ),
+        ] {
+            let error = ask_bytes(&[(name, b"")]).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("requested &user.DefaultInfo{{Name:\"\", UID:\"\", {shown}}} without impersonating a user name")
+            );
+        }
+    }
+
+    #[test]
+    fn constrained_ways_take_neither_masters_nor_odd_extras_and_ask_about_many_at_once() {
+        const ON: &str = "impersonate-on:user-info:list  configmaps/ n ";
+        const BOB: &str = "impersonate:user-info authentication.k8s.io users/  bob";
+        let ask = |more: &'static str, headers: &[(&'static str, &'static str)]| {
+            let rules = [ON, BOB, more];
+            let headers: Vec<_> = [("impersonate-user", "bob")].iter().chain(headers).copied().collect();
+            ask_as(&Impersonation::default(), &Listed(&rules), &headers)
+        };
+        let told = |resource: &str, why: &str| {
+            format!(
+                "{resource} is forbidden: User \"alice\" cannot impersonate:user-info resource \"{}\" in API group \"authentication.k8s.io\" at the cluster scope: {why}",
+                resource.split('.').next().unwrap_or_default()
+            )
+        };
+        let masters = ask(
+            "impersonate:user-info authentication.k8s.io groups/  system:masters",
+            &[("impersonate-group", "system:masters")],
+        );
+        assert_eq!(
+            masters.unwrap_err(),
+            told(
+                "groups.authentication.k8s.io",
+                "impersonating the system:masters group is not allowed"
+            )
+            .replace(" is forbidden", " \"system:masters\" is forbidden")
+        );
+        let odd = ask(
+            "impersonate:user-info authentication.k8s.io userextras/reason  v",
+            &[("impersonate-extra-reason", "v")],
+        );
+        assert_eq!(
+            odd.unwrap_err(),
+            told(
+                "userextras.authentication.k8s.io",
+                "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \"reason\": must be a domain-prefixed path (such as \"acme.io/foo\")"
+            )
+        );
+        let many: Vec<_> = ["a", "b", "c", "d"].map(|group| ("impersonate-group", group)).into();
+        let all = "impersonate:user-info authentication.k8s.io groups/  *";
+        assert!(ask(all, &many).is_ok());
+        assert!(ask(all, &many[..3]).is_err());
     }
 }

@@ -1,6 +1,7 @@
-//! Who asks: from a bearer token, from a client certificate, or nobody.
+//! Who asks: from a client certificate, from a bearer token, or nobody.
 //!
-//! A token comes before a certificate. A token that is not known is refused even where a certificate would do.
+//! A certificate comes before a token. One credential that is good is enough; where there are credentials and none is good,
+//! the request is refused rather than made by nobody.
 
 mod certificate;
 mod impersonation;
@@ -8,20 +9,26 @@ mod keys;
 mod service_accounts;
 mod tokens;
 
-pub use certificate::{CertificateError, user_of_certificate};
+pub use certificate::{CertificateError, ClientAuthorities, ClientCertificate, user_of_certificate};
 pub use impersonation::Impersonation;
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
 pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
 pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use holdfast_resource::access::TokenAuthenticator;
 use http::header::{self, HeaderMap};
 use smol_str::SmolStr;
 
 use crate::ApiError;
+use crate::headers;
 use crate::user::{AUTHENTICATED, UNAUTHENTICATED, User};
+
+/// The extra of a user that tells one credential from another.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Finds out who makes a request.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +38,8 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// The user who makes a request: that of its token, which `tokens` knows, or that of the connection's client
-    /// certificate.
+    /// The user who makes a request at the time `now`: that of the connection's client certificate, or that of its token,
+    /// which `tokens` knows.
     ///
     /// # Errors
     /// 401 where there is no such user.
@@ -40,19 +47,24 @@ impl Authenticator {
         &self,
         tokens: &dyn TokenAuthenticator,
         headers: &HeaderMap,
-        certificate: Option<&Arc<User>>,
+        certificate: Option<&ClientCertificate>,
+        now: SystemTime,
     ) -> Result<Arc<User>, ApiError> {
-        if let Some(token) = bearer_token(headers) {
-            let known = tokens.authenticate(token, &[]);
-            return known.map(|known| known.user).map_err(|_| ApiError::unauthorized());
-        }
-        if let Some(user) = certificate {
-            return Ok(Arc::clone(user));
-        }
-        if self.anonymous {
-            Ok(Arc::new(anonymous()))
-        } else {
-            Err(ApiError::unauthorized())
+        let faulty = match certificate {
+            Some(ClientCertificate::User(user, until)) if until.is_none_or(|until| now <= until) => return Ok(Arc::clone(user)),
+            Some(ClientCertificate::Nameless) | None => false,
+            Some(ClientCertificate::User(..) | ClientCertificate::Untrusted) => true,
+        };
+        match bearer_token(headers) {
+            Some(token) => {
+                let known = token.map(|token| tokens.authenticate(token, &[]));
+                known
+                    .and_then(Result::ok)
+                    .map(|known| known.user)
+                    .ok_or_else(ApiError::unauthorized)
+            }
+            None if self.anonymous && !faulty => Ok(Arc::new(anonymous())),
+            None => Err(ApiError::unauthorized()),
         }
     }
 }
@@ -74,62 +86,97 @@ fn authenticated(mut user: User) -> User {
     user
 }
 
-/// The token of a request; an empty one counts as none, as do other schemes.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
-    let (scheme, token) = text.split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+/// The token of a request, `Some(None)` where it is no text; an empty one counts as none, as do other schemes. What stands
+/// behind the token is not looked at.
+fn bearer_token(headers: &HeaderMap) -> Option<Option<&str>> {
+    let text = headers::text(headers, header::AUTHORIZATION)?;
+    let mut parts = text.trim().splitn(3, ' ');
+    let bears = parts.next()?.eq_ignore_ascii_case("bearer") && parts.next().is_some_and(|token| !token.is_empty());
+    match text {
+        _ if !bears => None,
+        Cow::Borrowed(text) => Some(text.trim().split(' ').nth(1)),
+        Cow::Owned(_) => Some(None),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use http::HeaderValue;
 
     use super::*;
 
-    fn ask(
+    fn ask_with(
         anonymous: bool,
-        authorization: &'static str,
-        certificate: Option<&Arc<User>>,
+        authorization: &[u8],
+        certificate: Option<&ClientCertificate>,
     ) -> Result<Arc<User>, ApiError> {
-        let tokens = TokenFile::parse("secret,alice,alice-uid,\"devs\"\n").unwrap();
+        let tokens = TokenFile::parse("secret,alice,alice-uid,\"devs\"\ns\u{fffd},eve,1\n").unwrap();
         let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, HeaderValue::from_static(authorization));
-        Authenticator { anonymous }.authenticate(&tokens, &headers, certificate)
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_bytes(authorization).unwrap());
+        Authenticator { anonymous }.authenticate(&tokens, &headers, certificate, UNIX_EPOCH)
+    }
+
+    fn ask(anonymous: bool, authorization: &str) -> Result<Arc<User>, ApiError> {
+        ask_with(anonymous, authorization.as_bytes(), None)
+    }
+
+    fn node(until: SystemTime) -> ClientCertificate {
+        let user = User {
+            name: "node".into(),
+            ..User::default()
+        };
+        ClientCertificate::User(Arc::new(user), Some(until))
     }
 
     #[test]
     fn a_known_token_names_its_user() {
-        let user = ask(false, "bearer secret", None).unwrap();
-        assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "alice-uid"));
-        assert_eq!(user.groups, ["devs", "system:authenticated"]);
-    }
-
-    #[test]
-    fn an_unknown_token_is_refused_whatever_else_there_is() {
-        let certificate = Arc::new(User::default());
-        let error = ask(true, "Bearer wrong", Some(&certificate)).unwrap_err();
-        assert_eq!(
-            (error.code().as_u16(), error.to_string().as_str()),
-            (401, "Unauthorized")
-        );
-    }
-
-    #[test]
-    fn what_is_no_token_counts_as_no_credentials() {
-        for text in ["Bearer ", "Basic YTpi"] {
-            assert_eq!(ask(true, text, None).unwrap().name, "system:anonymous");
-            assert!(ask(false, text, None).is_err());
+        for text in ["bearer secret", " Bearer secret ", "BEARER secret more"] {
+            let user = ask(false, text).unwrap();
+            assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "alice-uid"));
+            assert_eq!(user.groups, ["devs", "system:authenticated"]);
         }
     }
 
     #[test]
-    fn a_certificate_stands_in_for_a_token() {
-        let certificate = Arc::new(User {
-            name: "node".into(),
-            ..User::default()
-        });
-        assert_eq!(ask(false, "Basic YTpi", Some(&certificate)).unwrap().name, "node");
+    fn an_unknown_token_is_refused_rather_than_ignored() {
+        for text in [&b"Bearer wrong"[..], b"Bearer s\xff", b"Bearer \xff"] {
+            let error = ask_with(true, text, Some(&ClientCertificate::Nameless)).unwrap_err();
+            assert_eq!(
+                (error.code().as_u16(), error.to_string().as_str()),
+                (401, "Unauthorized")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_counts_as_no_credentials() {
+        for text in [&b"Bearer "[..], b"Basic YTpi", b"Bearer  secret", b"Basic \xff"] {
+            assert_eq!(ask_with(true, text, None).unwrap().name, "system:anonymous");
+            assert!(ask_with(false, text, None).is_err());
+        }
+    }
+
+    #[test]
+    fn a_certificate_comes_before_a_token() {
+        let good = node(UNIX_EPOCH);
+        for text in ["Basic YTpi", "Bearer secret", "Bearer wrong"] {
+            assert_eq!(ask_with(false, text.as_bytes(), Some(&good)).unwrap().name, "node");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_good_leaves_it_to_the_token() {
+        let expired = node(UNIX_EPOCH - Duration::from_secs(1));
+        for certificate in [expired, ClientCertificate::Untrusted] {
+            let ask = |text: &str| ask_with(true, text.as_bytes(), Some(&certificate));
+            assert_eq!(ask("Bearer secret").unwrap().name, "alice");
+            for text in ["Bearer wrong", "Basic YTpi"] {
+                assert_eq!(ask(text).unwrap_err().code().as_u16(), 401);
+            }
+        }
+        let nameless = ask_with(true, b"", Some(&ClientCertificate::Nameless));
+        assert_eq!(nameless.unwrap().name, "system:anonymous");
     }
 }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
+use super::CREDENTIAL;
 use super::keys::{Keys, SigningKey};
 use crate::objects::{self, Store};
 use crate::state::{Clock, Identifiers};
@@ -36,7 +37,6 @@ const LEEWAY: Duration = Duration::from_secs(60);
 /// By how much clocks may differ, in seconds.
 const SKEW: u64 = 60;
 
-const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 const POD: [&str; 2] = [
     "authentication.kubernetes.io/pod-name",
     "authentication.kubernetes.io/pod-uid",

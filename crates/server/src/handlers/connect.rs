@@ -32,7 +32,7 @@ pub(super) async fn connect(context: &Context, request: &ResourceRequest) -> Res
             options.insert(parameter.name, value);
         }
     }
-    match write::connect(context, &target, connecter, Value::Map(options)).await? {
+    match write::connect(context, &target, request.verb, connecter, Value::Map(options)).await? {
         Connection::Nothing => {
             let mut answer = Response::new(ResponseBody::empty());
             *answer.status_mut() = StatusCode::NO_CONTENT;

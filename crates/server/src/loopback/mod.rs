@@ -23,6 +23,7 @@ use crate::negotiation::{PATCH_TYPES, PatchType};
 use crate::options::DeleteOptions;
 use crate::service::Service;
 use crate::shutdown::Shutdown;
+use crate::authentication::ClientCertificate;
 use crate::user::{AUTHENTICATED, MASTERS, User};
 use crate::write::Target;
 
@@ -175,7 +176,8 @@ impl Client {
             .header(header::CONTENT_TYPE, media_type)
             .body(RequestBody::from_bytes(bytes))
             .map_err(|error| unreadable(&error))?;
-        let answer = self.service.respond(request, Some(&self.user)).await;
+        let credential = ClientCertificate::User(Arc::clone(&self.user), None);
+        let answer = self.service.respond(request, Some(&credential)).await;
         let code = answer.status();
         let body = match answer.into_body().collect().await {
             Ok(body) => body.to_bytes(),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -14,10 +14,10 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage, RootCertStore,
     SignatureScheme,
 };
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::connector::system_words;
 use crate::write::metadata::rfc3339;
+use crate::x509::{self, Purpose};
 
 /// TLS that trusts `authorities`, in PEM, or those of the system.
 ///
@@ -30,14 +30,15 @@ pub(super) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, 
     match authorities {
         Some(pem) => {
             trusted.extend(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
-            let (added, _) = roots.add_parsable_certificates(trusted.iter().cloned());
-            if added == 0 {
-                let why = match trusted.is_empty() {
-                    true => "unable to parse bytes as PEM block",
-                    false => "failed to parse certificate",
-                };
+            let why = match trusted.is_empty() {
+                true => "unable to parse bytes as PEM block",
+                false => "failed to parse certificate",
+            };
+            trusted.retain(|certificate| x509::parse(certificate).is_ok());
+            if trusted.is_empty() {
                 return Err(format!("unable to load root certificates: {why}"));
             }
+            roots.add_parsable_certificates(trusted.iter().filter(|root| x509::may_sign(root)).cloned());
         }
         None => {
             // Those that cannot be read cannot be trusted, which the handshake tells.
@@ -47,10 +48,17 @@ pub(super) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, 
             }
         }
     }
-    let by_chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+    let by_chain = match roots.is_empty() {
+        true => None,
+        false => {
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+            Some(builder.build().map_err(|error| error.to_string())?)
+        }
+    };
     let verifier = Verifier {
-        by_chain: by_chain.map_err(|error| error.to_string())?,
+        by_chain,
         trusted,
+        algorithms: provider.signature_verification_algorithms,
     };
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?;
@@ -58,12 +66,13 @@ pub(super) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, 
     Ok(builder.with_no_client_auth())
 }
 
-/// Checks certificates as Go does: by a chain to an authority, or, other than the library by itself, for being trusted
-/// itself, which is what a self-signed certificate in a `caBundle` comes to.
+/// Checks certificates as Go does: one that stands in a `caBundle` itself is trusted, others by a chain to an authority.
 #[derive(Debug)]
 struct Verifier {
-    by_chain: Arc<WebPkiServerVerifier>,
+    /// `None` where nobody who is trusted may sign.
+    by_chain: Option<Arc<WebPkiServerVerifier>>,
     trusted: Vec<CertificateDer<'static>>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -75,22 +84,21 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let outcome = self
-            .by_chain
-            .verify_server_cert(certificate, intermediates, name, ocsp, now);
-        match &outcome {
-            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.trusted.contains(certificate) => {
-                check_validity(certificate, now)?;
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-                // Go looks at the name first.
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-                outcome
-            }
-            _ => outcome,
+        let check_name = || verify_server_name(&ParsedCertificate::try_from(certificate)?, name);
+        if self.trusted.contains(certificate) {
+            x509::check_root(certificate, Purpose::Server, now)?;
+            check_name()?;
+            return Ok(ServerCertVerified::assertion());
         }
+        let unknown = || Err(CertificateError::UnknownIssuer.into());
+        let outcome = self.by_chain.as_ref().map_or_else(unknown, |chain| {
+            chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
+        });
+        if matches!(outcome, Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))) {
+            // Go looks at the name first.
+            check_name()?;
+        }
+        outcome
     }
 
     fn verify_tls12_signature(
@@ -99,7 +107,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.by_chain.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -108,27 +116,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.by_chain.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by_chain.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
-}
-
-fn check_validity(certificate: &CertificateDer<'_>, time: UnixTime) -> Result<(), Error> {
-    let refuse = Error::InvalidCertificate;
-    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| refuse(CertificateError::BadEncoding))?;
-    let validity = parsed.validity();
-    let at = |seconds: i64| UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
-    let (not_before, not_after) = (at(validity.not_before.timestamp()), at(validity.not_after.timestamp()));
-    if time > not_after {
-        return Err(refuse(CertificateError::ExpiredContext { time, not_after }));
-    }
-    if time < not_before {
-        return Err(refuse(CertificateError::NotValidYetContext { time, not_before }));
-    }
-    Ok(())
 }
 
 /// Why TLS came to nothing, in Go's words.
@@ -167,6 +160,7 @@ fn of_certificate(fault: &CertificateError) -> String {
             "certificate specifies an incompatible key usage".to_owned()
         }
         CertificateError::BadEncoding => "malformed certificate".to_owned(),
+        CertificateError::UnhandledCriticalExtension => "unhandled critical extension".to_owned(),
         other => other.to_string(),
     }
 }

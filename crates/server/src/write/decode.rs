@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use holdfast_resource::GroupVersion;
+use holdfast_value::text::quote;
 use holdfast_value::{Limits, List, Parsed, Value, json, yaml};
 
 use super::typing::{KindType, Types};
@@ -324,6 +325,48 @@ pub(super) fn check_identity(object: &Value, types: &Types, kind_type: &KindType
     // The reference reads it as what it says it is, and finds only then that this is not what it should be.
     other.decode(object)?;
     Err(unknown_conversion((api_version, kind), kind_type))
+}
+
+/// Why an object cannot take the place of one of another type.
+pub(super) enum Unconvertible {
+    /// Nobody knows its kind.
+    Unknown(String),
+    /// It is of another kind or version.
+    Other(String),
+}
+
+/// Checks that an object can take the place of one of `kind_type`. What is said of another kind of a custom resource is left
+/// to its validation.
+///
+/// # Errors
+/// Why not, in the words of the reference.
+pub(super) fn check_converted(object: &Value, types: &Types, kind_type: &KindType) -> Result<(), Unconvertible> {
+    let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    let expected = kind_type.api_version();
+    if api_version == expected && (kind_type.is_custom() || kind == kind_type.kind()) {
+        return Ok(());
+    }
+    let group = |version: &str| GroupVersion::parse(version).map(|version| version.group);
+    Err(if !kind_type.is_custom() {
+        if types.knows(api_version, kind) {
+            Unconvertible::Other(unknown_conversion((api_version, kind), kind_type))
+        } else {
+            let (kind, version) = (quote(kind), quote(api_version));
+            Unconvertible::Unknown(format!(
+                "no kind {kind} is registered for version {version} in scheme \"holdfast\""
+            ))
+        }
+    } else if group(api_version) == group(expected) {
+        Unconvertible::Other(format!(
+            "request to convert CR from an invalid group/version: {api_version}"
+        ))
+    } else {
+        Unconvertible::Other(format!(
+            "{api_version}, Kind={kind} is unstructured and is not suitable for converting to {}",
+            quote(expected)
+        ))
+    })
 }
 
 /// What the reference says of an object of another kind than that of the address.

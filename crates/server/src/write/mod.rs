@@ -160,7 +160,7 @@ impl Target {
             namespace: request.namespace.clone(),
             name: request.name.clone(),
             user: Arc::clone(&request.user),
-            manager: tracking::manager_name(&options.field_manager, request.user_agent()),
+            manager: tracking::manager_name(&options.field_manager, &request.user_agent()),
             dry_run: options.dry_run,
             options,
             by_server: false,

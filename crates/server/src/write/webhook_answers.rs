@@ -1,6 +1,7 @@
 //! Asking one webhook about a write, and what becomes of its answer.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_admission::webhooks::answer::{Answer, AnswerError, Patch};
@@ -11,8 +12,10 @@ use holdfast_ownership::check_managed_fields;
 use holdfast_resource::metadata::validate_managed_fields;
 use holdfast_value::{Value, json_patch};
 
+use super::decode::{self, Unconvertible};
 use super::outcome::Call;
 use super::pipeline::Pipeline;
+use super::typing::KindType;
 use super::webhooks::Asked;
 use crate::ApiError;
 use crate::conversion;
@@ -213,9 +216,13 @@ impl Pipeline<'_> {
         let before = self.in_version(Some(object), &version).await.map_err(Fault::Failed)?;
         let before = before.unwrap_or_default();
         let patched = operations.apply(&before, &json_patch::Bounds::default());
-        let patched = patched.map_err(Fault::failed)?;
+        let mut patched = patched.map_err(Fault::failed)?;
         let types = self.context.field_managers.types();
-        let kind_type = types.of_body(&self.target.shown.resource, &version, &invocation.kind.kind);
+        let expected = types.of_body(&self.target.shown.resource, &version, &invocation.kind.kind);
+        let kind_type = match expected {
+            Some(expected) => Some(self.patched_type(&mut patched, expected)?),
+            None => None,
+        };
         let (changed, after) = match kind_type {
             Some(kind_type) => {
                 let typed = kind_type.decode(&patched).map_err(Fault::failed)?;
@@ -228,6 +235,32 @@ impl Pipeline<'_> {
         let after = self.in_version(Some(&after), &own).await.map_err(Fault::Failed)?;
         *object = after.unwrap_or_default();
         Ok(changed)
+    }
+
+    /// The type of what a webhook made of an object of `expected`, which may be another version of its kind.
+    fn patched_type(&self, patched: &mut Value, expected: Arc<KindType>) -> Result<Arc<KindType>, Fault> {
+        let types = self.context.field_managers.types();
+        if expected.is_custom() && patched.str_at(&["kind"]).unwrap_or_default().is_empty() {
+            return Err(Fault::failed(format_args!("Object 'Kind' is missing in '{patched}'")));
+        }
+        for (name, own) in [("apiVersion", expected.api_version()), ("kind", expected.kind())] {
+            if patched.str_at(&[name]).unwrap_or_default().is_empty() {
+                patched.set_at(&[name], own.into());
+            }
+        }
+        let version = patched.str_at(&["apiVersion"]).unwrap_or_default();
+        if version != expected.api_version() && expected.kind() == patched.str_at(&["kind"]).unwrap_or_default() {
+            let resource = &self.target.shown.resource;
+            let served = resource.versions.iter().any(|known| known.api_version == version);
+            if let Some(other) = served.then(|| types.of_body(resource, version, expected.kind())).flatten() {
+                return Ok(other);
+            }
+        }
+        match decode::check_converted(patched, types, &expected) {
+            Ok(()) => Ok(expected),
+            Err(Unconvertible::Unknown(why)) => Err(Fault::failed(why)),
+            Err(Unconvertible::Other(why)) => Err(Fault::Failed(ApiError::unclassified(why))),
+        }
     }
 
     /// Takes back what webhooks made of who owns what, where that cannot be read any more; `before` is what it was.

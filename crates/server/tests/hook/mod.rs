@@ -96,11 +96,33 @@ impl Identity {
         }
     }
 
+    /// As [`Identity::with`], but trusted for itself and not for its authority.
+    pub fn pinned(adjust: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut identity = Self::with(|params| {
+            params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+            adjust(params);
+        });
+        let body = STANDARD.encode(&identity.certificate);
+        identity.authority = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+        identity
+    }
+
+    /// A certificate that is neither an authority nor signed by one, trusted for itself.
+    pub fn self_signed() -> Self {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+        Self::signed_by_itself(&params)
+    }
+
     /// An authority that serves with its own certificate.
     pub fn of_authority_itself() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+        Self::signed_by_itself(&params)
+    }
+
+    fn signed_by_itself(params: &CertificateParams) -> Self {
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
         Self {

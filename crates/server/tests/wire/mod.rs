@@ -82,6 +82,25 @@ impl Authority {
         (certificate.der().clone(), key.into())
     }
 
+    /// A client certificate of `alice`, otherwise as `adjust` makes it.
+    pub fn client_with(
+        &self,
+        adjust: impl FnOnce(&mut CertificateParams),
+    ) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, "alice");
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        adjust(&mut parameters);
+        let key = KeyPair::generate().unwrap();
+        let issuer = Issuer::new(
+            Self::parameters(),
+            KeyPair::from_pem(&self.key.serialize_pem()).unwrap(),
+        );
+        let certificate = parameters.signed_by(&key, &issuer).unwrap();
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        (certificate.der().clone(), key.into())
+    }
+
     pub fn tls(&self, folder: &Path) -> TlsFiles {
         let (certificate, key) = self.sign("server", "servers", ExtendedKeyUsagePurpose::ServerAuth);
         let files = TlsFiles {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::{dns_subdomain, qualified_name};
+use holdfast_resource::metadata::formats::{domain_prefixed_path, qualified_name};
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
 use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::Value;
@@ -157,13 +157,7 @@ fn validate_manager(manager: &Field<'_, '_>, errors: &mut Errors) {
     if !manager.is_set() {
         return;
     }
-    let prefixed = manager
-        .text()
-        .split_once('/')
-        .is_some_and(|(domain, path)| dns_subdomain(domain).is_empty() && !path.is_empty());
-    if !prefixed {
-        errors.push(manager.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")"));
-    }
+    errors.extend(domain_prefixed_path(&manager.path(), manager.text()));
     if manager.text().len() > MANAGER_LENGTH {
         errors.push(manager.too_long(MANAGER_LENGTH));
     }

@@ -68,6 +68,10 @@ static OF_POD: [OfPod; 5] = [
     },
 ];
 
+/// Those by which clients act within a Pod, be it with a GET, as WebSockets begin
+/// (<https://github.com/kubernetes/kubernetes/issues/133515>).
+const INTERACTIVE: [&str; 3] = ["attach", "exec", "portforward"];
+
 const PROXY: &str = "proxy";
 const CONTAINER_TO_ATTACH_TO: ConnectParameter = ConnectParameter::new(
     "container",
@@ -97,6 +101,10 @@ impl Connecter for OfPod {
 
     fn connects(&self) -> bool {
         self.name != "log"
+    }
+
+    fn also_needs(&self) -> Option<&'static str> {
+        INTERACTIVE.contains(&self.name).then_some("create")
     }
 
     fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection {
