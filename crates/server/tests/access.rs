@@ -4,6 +4,7 @@
 
 mod support;
 
+use base64::Engine as _;
 use serde_json::json;
 use support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server, config_map};
 
@@ -319,4 +320,103 @@ async fn component_statuses_can_be_read_and_nothing_else() {
         (405, "watch is not supported on resources of kind \"componentstatuses\"")
     );
     assert_eq!(server.delete("/api/v1/componentstatuses/etcd-0").await.code, 405);
+}
+
+/// A request for a certificate of these organizations, as its field has it.
+fn certificate_request(organizations: &[&str]) -> String {
+    let mut params = rcgen::CertificateParams::default();
+    for organization in organizations {
+        params
+            .distinguished_name
+            .push(rcgen::DnType::OrganizationName, *organization);
+    }
+    let request = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap();
+    base64::engine::general_purpose::STANDARD.encode(request.pem().unwrap())
+}
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn signing_request(name: &str, signer: &str, organizations: &[&str]) -> String {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"request": certificate_request(organizations), "signerName": signer, "usages": ["client auth"]},
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn nobody_asks_for_a_certificate_of_those_who_may_do_everything() {
+    let server = Server::start().await;
+    let of_clients = "kubernetes.io/kube-apiserver-client";
+    for organizations in [&["system:masters"][..], &["devs", "system:masters"]] {
+        let answer = server
+            .post(REQUESTS, &signing_request("a", of_clients, organizations))
+            .await;
+        assert_eq!(
+            (answer.code, answer.message()),
+            (
+                403,
+                "certificatesigningrequests.certificates.k8s.io \"a\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
+            )
+        );
+    }
+    for (name, signer, organization) in [("b", of_clients, "devs"), ("c", "example.com/signer", "system:masters")] {
+        let answer = server.post(REQUESTS, &signing_request(name, signer, &[organization])).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn who_approves_and_signs_needs_the_right_for_the_signer() {
+    let server = Server::start().await;
+    let made = server
+        .post(REQUESTS, &signing_request("a", "example.com/signer", &["devs"]))
+        .await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let grant = async |name: &str, rule: serde_json::Value| {
+        let role = json!({"metadata": {"name": name}, "rules": [rule]});
+        let answer = server.post(&format!("{RBAC}/clusterroles"), &role.to_string()).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        let bindings = format!("{RBAC}/clusterrolebindings");
+        assert_eq!(
+            server.post(&bindings, &binding(name, "ClusterRole", name)).await.code,
+            201
+        );
+    };
+    let subresources = ["certificatesigningrequests/approval", "certificatesigningrequests/status"];
+    grant(
+        "update",
+        json!({"apiGroups": ["certificates.k8s.io"], "resources": subresources, "verbs": ["patch"]}),
+    )
+    .await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+    let certificate = base64::engine::general_purpose::STANDARD.encode(certificate.pem());
+    let patch = async |subresource: &str, body: serde_json::Value| {
+        let path = format!("{REQUESTS}/a/{subresource}");
+        server.send_as("ann", "PATCH", &path, MERGE, &body.to_string()).await
+    };
+    let approve = async || {
+        let conditions = json!([{"type": "Approved", "status": "True"}]);
+        patch("approval", json!({"status": {"conditions": conditions}})).await
+    };
+    let sign = async || patch("status", json!({"status": {"certificate": certificate}})).await;
+    let refused = |verb: &str| {
+        format!(
+            "certificatesigningrequests.certificates.k8s.io \"a\" is forbidden: user not permitted to {verb} requests with signerName \"example.com/signer\""
+        )
+    };
+    while approve().await.message() != refused("approve") {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(sign().await.message(), refused("sign"));
+    let of_signers = |verb: &str, name: &str| json!({"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": [name], "verbs": [verb]});
+    grant("approve", of_signers("approve", "example.com/*")).await;
+    until(200, approve).await;
+    assert_eq!(sign().await.message(), refused("sign"));
+    // Who says nothing new of the request needs no right.
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(patch("status", labels).await.code, 200);
+    grant("sign", of_signers("sign", "example.com/signer")).await;
+    until(200, sign).await;
 }

@@ -3,6 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>. One file a plugin; the order of
 //! [`plugins`] is that of the reference.
 
+mod certificates;
 mod default_class;
 mod default_toleration_seconds;
 mod limit_ranger;
@@ -44,6 +45,9 @@ pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
         Box::new(runtime_class::RuntimeClass),
+        Box::new(certificates::CertificateApproval),
+        Box::new(certificates::CertificateSigning),
+        Box::new(certificates::CertificateSubjectRestriction),
         Box::new(default_class::INGRESS),
         // Last, so that nothing is charged for what is refused.
         Box::new(resource_quota::ResourceQuota),

@@ -1,7 +1,7 @@
 //! The kinds of the group `certificates.k8s.io`.
 
 mod certificatesigningrequest;
-mod pem;
+pub(crate) mod pem;
 
 pub(crate) use certificatesigningrequest::validate_signer_name;
 

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use x509_parser::pem::Pem;
-use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate, X509CertificationRequest};
 
 const REQUEST: &str = "CERTIFICATE REQUEST";
 const CERTIFICATE: &str = "CERTIFICATE";
@@ -24,6 +24,24 @@ pub(super) fn request_fault(encoded: &str) -> Option<String> {
         return Some("x509: the signature of the request does not fit its key".to_owned());
     }
     None
+}
+
+/// The organizations of the subject of a request, which stands in its field as the base64 of its PEM.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
+    let block = STANDARD.decode(encoded).ok().and_then(first_block);
+    let block = block
+        .filter(|block| block.label == REQUEST)
+        .ok_or_else(|| format!("PEM block type must be {REQUEST}"))?;
+    let request = X509CertificationRequest::from_der(&block.contents);
+    let (_, request) = request.map_err(|_| "asn1: structure error: the block is no certificate request".to_owned())?;
+    let subject = &request.certification_request_info.subject;
+    // What is no text may be one that others read.
+    let text = |name: &AttributeTypeAndValue<'_>| name.as_str().map(str::to_owned);
+    let names: Result<Vec<String>, _> = subject.iter_organization().map(text).collect();
+    names.map_err(|_| "the subject has an organization that is no text".to_owned())
 }
 
 fn first_block(text: Vec<u8>) -> Option<Pem> {

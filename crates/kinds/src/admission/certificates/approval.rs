@@ -1,0 +1,36 @@
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::{GROUP, REQUESTS, check_signer};
+
+/// Who approves or denies a request needs `approve` for its signer.
+pub(in super::super) struct CertificateApproval;
+
+impl AdmissionPlugin for CertificateApproval {
+    fn name(&self) -> &'static str {
+        "CertificateApproval"
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[Interest {
+                group: GROUP,
+                resource: REQUESTS,
+                subresources: &["approval"],
+                operations: &[Operation::Update],
+            }]
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        _resource: &Resource,
+        _object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        // The signer of the stored request counts, whatever the new one says.
+        old.map_or(Ok(()), |old| check_signer(context, "approve", old))
+    }
+}

@@ -1,0 +1,46 @@
+//! What may become of CertificateSigningRequests: who approves and signs them, and which nobody may ask for
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#authorization>).
+
+mod approval;
+mod signing;
+mod subject_restriction;
+
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_resource::{Refusal, WriteContext};
+use holdfast_value::Value;
+
+pub(super) use approval::CertificateApproval;
+pub(super) use signing::CertificateSigning;
+pub(super) use subject_restriction::CertificateSubjectRestriction;
+
+const GROUP: &str = "certificates.k8s.io";
+const REQUESTS: &str = "certificatesigningrequests";
+
+fn signer(request: &Value) -> &str {
+    request.str_at(&["spec", "signerName"]).unwrap_or_default()
+}
+
+/// Refuses a user who may not do `verb` for the signer of a request: neither for its name nor for all of its domain.
+fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Result<(), Refusal> {
+    let signer = signer(request);
+    let domain = signer.split('/').next().unwrap_or_default();
+    let may = |name: &str| {
+        let target = AccessTarget::Resource(ResourceTarget {
+            group: GROUP,
+            version: "*",
+            resource: "signers",
+            name,
+            ..ResourceTarget::default()
+        });
+        let authorizer = context.access.authorizer;
+        authorizer
+            .authorize(context.user, &Attributes { verb, target })
+            .allows()
+    };
+    if may(signer) || may(&format!("{domain}/*")) {
+        return Ok(());
+    }
+    Err(Refusal::forbidden(format!(
+        "user not permitted to {verb} requests with signerName {signer:?}"
+    )))
+}

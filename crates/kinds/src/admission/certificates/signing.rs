@@ -1,0 +1,46 @@
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::{GROUP, REQUESTS, check_signer};
+use crate::validation::same;
+
+/// Who issues a certificate, or says what becomes of a request, needs `sign` for its signer.
+pub(in super::super) struct CertificateSigning;
+
+impl AdmissionPlugin for CertificateSigning {
+    fn name(&self) -> &'static str {
+        "CertificateSigning"
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[Interest {
+                group: GROUP,
+                resource: REQUESTS,
+                subresources: &["status"],
+                operations: &[Operation::Update],
+            }]
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        _resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let (Some(object), Some(old)) = (object, old) else {
+            return Ok(());
+        };
+        let kept = |field: &str| {
+            let path = ["status", field];
+            same(object.at(&path), old.at(&path))
+        };
+        if kept("certificate") && kept("conditions") {
+            return Ok(());
+        }
+        check_signer(context, "sign", old)
+    }
+}
