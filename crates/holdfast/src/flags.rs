@@ -98,7 +98,7 @@ pub(crate) struct Serve {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) service_account_extend_token_expiration: bool,
 
-    /// Whether requests without credentials are made as system:anonymous
+    /// Whether requests without credentials are made as system:anonymous; never with the authorization mode AlwaysAllow
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) anonymous_auth: bool,

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use futures_util::{Stream, StreamExt};
+use futures_util::{FutureExt as _, Stream, StreamExt};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
 use crate::ApiError;
+use crate::inflight::{Place, Receiving};
 use crate::metrics::Lasting;
 
 /// The most bytes that the body of a request may have.
@@ -31,6 +32,8 @@ pub struct RequestBody {
     /// Behind a lock that is never contended, so that a request can be shared between threads while it is handled.
     source: Mutex<Option<Source>>,
     read_timeout: Duration,
+    /// The place of the request among those that are served, which it does not take up while its body comes.
+    place: Option<Arc<Place>>,
 }
 
 type Source = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
@@ -47,7 +50,13 @@ impl RequestBody {
         Self {
             source: Mutex::new(source),
             read_timeout,
+            place: None,
         }
+    }
+
+    /// Gives `place` back while the body comes.
+    pub(crate) fn leaving(&mut self, place: Arc<Place>) {
+        self.place = Some(place);
     }
 
     /// A body of these bytes.
@@ -59,12 +68,13 @@ impl RequestBody {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow.
-    pub async fn read(self) -> Result<Bytes, ApiError> {
+    /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow, 429 where
+    /// too many bodies are to come, or too many requests are served when it is there.
+    pub async fn read(mut self) -> Result<Bytes, ApiError> {
         let Some(source) = self.source.lock().take() else {
             return Ok(Bytes::new());
         };
-        let read = tokio::time::timeout(self.read_timeout, collect(source)).await;
+        let read = tokio::time::timeout(self.read_timeout, collect(source, self.place.take())).await;
         read.unwrap_or_else(|_| Err(ApiError::slow_body()))
     }
 }
@@ -99,34 +109,92 @@ async fn discard(mut source: Source) {
 /// body is sent, and would see a broken connection instead.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
-async fn collect(mut source: impl Body<Data = Bytes, Error = std::io::Error> + Unpin) -> Result<Bytes, ApiError> {
-    // A length that the client states is judged before anything is kept.
-    let stated = source.size_hint().lower();
-    let (mut first, mut rest, mut size) = (Bytes::new(), Vec::new(), 0);
-    while let Some(frame) = source.frame().await {
+async fn collect(mut source: Source, mut place: Option<Arc<Place>>) -> Result<Bytes, ApiError> {
+    let (mut collected, mut receiving) = (Collected::of(&source), None);
+    loop {
+        let frame = match source.frame().now_or_never() {
+            Some(frame) => frame,
+            None => {
+                // Most bodies are there when they are asked for.
+                if let Some(place) = place.take() {
+                    receiving = Some(place.receive(collected.kept())?);
+                }
+                source.frame().await
+            }
+        };
+        let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| ApiError::bad_request(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
-        size += data.len();
-        if size > MAX_REQUEST_BYTES + MAX_DISCARDED_BYTES {
+        let before = collected.kept();
+        collected.add(data);
+        if let Some(receiving) = &mut receiving {
+            receiving.keep(collected.kept().saturating_sub(before))?;
+        }
+        if collected.size > MAX_REQUEST_BYTES + MAX_DISCARDED_BYTES {
             break;
         }
-        if size > MAX_REQUEST_BYTES || stated > MAX_REQUEST_BYTES as u64 {
-            (first, rest) = (Bytes::new(), Vec::new());
-        } else if first.is_empty() {
-            // Most bodies come in one piece, which is not copied.
-            first = data;
-        } else {
-            if rest.is_empty() {
-                rest.reserve(usize::try_from(stated).unwrap_or_default().max(2 * first.len()));
-                rest.extend_from_slice(&first);
-            }
-            rest.extend_from_slice(&data);
+    }
+    receiving.map_or(Ok(()), Receiving::finish)?;
+    collected.finish()
+}
+
+/// What came of a body.
+struct Collected {
+    first: Bytes,
+    rest: Vec<u8>,
+    /// How much came.
+    size: usize,
+    /// How much there is to come at least, as the client states it.
+    stated: u64,
+}
+
+impl Collected {
+    fn of(source: &Source) -> Self {
+        Self {
+            first: Bytes::new(),
+            rest: Vec::new(),
+            size: 0,
+            stated: source.size_hint().lower(),
         }
     }
-    if size > MAX_REQUEST_BYTES {
-        return Err(ApiError::too_large(MAX_REQUEST_BYTES));
+
+    /// How many bytes are kept.
+    fn kept(&self) -> usize {
+        if self.rest.is_empty() {
+            self.first.len()
+        } else {
+            self.rest.len()
+        }
     }
-    Ok(if rest.is_empty() { first } else { rest.into() })
+
+    fn add(&mut self, data: Bytes) {
+        self.size += data.len();
+        // A length that the client states is judged before anything is kept.
+        if self.size > MAX_REQUEST_BYTES || self.stated > MAX_REQUEST_BYTES as u64 {
+            (self.first, self.rest) = (Bytes::new(), Vec::new());
+        } else if self.first.is_empty() {
+            // Most bodies come in one piece, which is not copied.
+            self.first = data;
+        } else {
+            if self.rest.is_empty() {
+                // Room is made for what came, not for what is stated.
+                self.rest.reserve(2 * (self.first.len() + data.len()));
+                self.rest.extend_from_slice(&self.first);
+            }
+            self.rest.extend_from_slice(&data);
+        }
+    }
+
+    fn finish(self) -> Result<Bytes, ApiError> {
+        if self.size > MAX_REQUEST_BYTES {
+            return Err(ApiError::too_large(MAX_REQUEST_BYTES));
+        }
+        Ok(if self.rest.is_empty() {
+            self.first
+        } else {
+            self.rest.into()
+        })
+    }
 }
 
 /// The body of an answer.

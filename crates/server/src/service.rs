@@ -21,7 +21,6 @@ use crate::request_info::RequestInfo;
 use crate::response::{self, Response};
 use crate::router::{self, Incoming};
 use crate::state::Context;
-use crate::user::{MASTERS, User};
 
 /// Everything that answers requests, once a connection has read them.
 pub struct Service {
@@ -147,9 +146,13 @@ impl Service {
         let user = self
             .impersonation
             .judge(user, &head.headers, authorizer, &info.attributes())?;
-        let place = limit.and_then(|_| self.place(&info.verb, &user));
+        let place = limit.and_then(|_| self.in_flight.enter(&info, &user)).map(Arc::new);
         if limit.is_some() && place.is_none() {
             return Ok(inflight::too_many());
+        }
+        let mut body = body;
+        if let Some(place) = &place {
+            body.leaving(Arc::clone(place));
         }
         authorization::check(authorizer, &user, &info, &head.method)?;
         let incoming = Incoming {
@@ -226,16 +229,6 @@ impl Service {
         let wanted = go_duration::parse(text)
             .map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
         Ok(Some(if wanted.is_zero() { most } else { wanted.min(most) }))
-    }
-
-    /// A place among the requests that are served at a time, if there is one. Those who may do everything are never refused
-    /// one, so that they can mend what is wrong.
-    fn place(&self, verb: &str, user: &User) -> Option<inflight::Place> {
-        let place = self.in_flight.enter(verb);
-        if place.is_none() && user.is_in(MASTERS) {
-            return self.in_flight.enter_anyway(verb);
-        }
-        place
     }
 }
 

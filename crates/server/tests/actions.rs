@@ -117,7 +117,7 @@ async fn who_acts_within_a_pod_may_create_and_not_only_get() {
     pod(&server, "a", "").await;
     let role = |verbs: &str| {
         format!(
-            r#"{{"metadata":{{"name":"r"}},"rules":[{{"apiGroups":[""],"resources":["pods/*"],"verbs":[{verbs}]}}]}}"#
+            r#"{{"metadata":{{"name":"r"}},"rules":[{{"apiGroups":[""],"resources":["pods/proxy","pods/exec","pods/attach","pods/portforward"],"verbs":[{verbs}]}}]}}"#
         )
     };
     const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";

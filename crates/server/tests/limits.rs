@@ -255,13 +255,22 @@ async fn a_head_that_is_too_large_is_refused_on_a_stream_too() {
 
 /// A request whose body never comes, once the server waits for it.
 async fn begin_write(server: &Server) -> impl AsyncReadExt + Unpin {
-    let mut stream = server.connect(b"http/1.1", None).await.unwrap();
-    let more = "Content-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n";
-    let head = head("POST", CONFIG_MAPS, ADMIN, more);
-    stream.write_all(head.as_bytes()).await.unwrap();
+    begin_write_as(server, ADMIN, CONFIG_MAPS).await
+}
+
+async fn begin_write_as(server: &Server, token: &str, path: &str) -> impl AsyncReadExt + Unpin + use<> {
+    let mut stream = announce_write(server, token, path).await;
     let mut go_on = [0; 12];
     stream.read_exact(&mut go_on).await.unwrap();
     assert_eq!(&go_on, b"HTTP/1.1 100");
+    stream
+}
+
+async fn announce_write(server: &Server, token: &str, path: &str) -> impl AsyncReadExt + Unpin + use<> {
+    let mut stream = server.connect(b"http/1.1", None).await.unwrap();
+    let more = "Content-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n";
+    let head = head("POST", path, token, more);
+    stream.write_all(head.as_bytes()).await.unwrap();
     stream
 }
 
@@ -272,24 +281,60 @@ async fn requests_beyond_the_limit_are_told_to_come_back() {
         ..Setup::default()
     })
     .await;
-    let under_way = begin_write(&server).await;
+    store_nine_megabytes(&server).await;
+    // A list that is not taken is served until it is.
+    let mut slow = server.connect(b"http/1.1", None).await.unwrap();
+    let head = head("GET", CONFIG_MAPS, ADMIN, "");
+    slow.write_all(head.as_bytes()).await.unwrap();
+    slow.read_exact(&mut [0; 12]).await.unwrap();
     let mut client = server.client().await;
-    let (code, headers, body) = client.send(post(CONFIG_MAPS, "usertoken", "{}")).await.unwrap();
-    assert_eq!(code, StatusCode::TOO_MANY_REQUESTS);
+    let (code, headers, body) = client.get(CONFIG_MAPS, "usertoken").await;
+    assert_eq!(code, 429);
     assert_eq!(
         (&*body, &headers["retry-after"]),
         ("Too many requests, please try again later.\n", &"1".parse().unwrap())
     );
     assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
-    // What reads has its own limit, what lasts has none, and administrators are never refused.
-    assert_eq!(client.get(CONFIG_MAPS, "usertoken").await.0, 403);
+    // What changes something has its own limit, what lasts has none, and neither administrators nor probes are refused.
+    assert_eq!(client.send(post(CONFIG_MAPS, "usertoken", "{}")).await.unwrap().0, 403);
     assert_eq!(client.get(&format!("{CONFIG_MAPS}?watch=1"), "usertoken").await.0, 403);
-    let (code, ..) = client
-        .send(post(CONFIG_MAPS, ADMIN, "{\"metadata\":{\"name\":\"a\"}}"))
-        .await
-        .unwrap();
+    assert_eq!(client.get("/livez", "").await.0, 200);
+    assert_eq!(client.get("/api", ADMIN).await.0, 200);
+    drop(slow);
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_come_hold_up_nobody_else() {
+    let server = Server::start_with(Setup {
+        in_flight: InFlight::new(8, 8).with_bodies(8, 1 << 20),
+        ..Setup::default()
+    })
+    .await;
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    // Half of the bodies are for one user, who is told of the next one that there are too many.
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        slow.push(begin_write_as(&server, "usertoken", reviews).await);
+    }
+    let mut refused = announce_write(&server, "usertoken", reviews).await;
+    let (mut answer, mut buffer) = (String::new(), [0; 1024]);
+    while !answer.contains("Too many requests") {
+        let bytes = refused.read(&mut buffer).await.unwrap();
+        assert!(bytes > 0, "{answer}");
+        answer.push_str(&String::from_utf8_lossy(&buffer[..bytes]));
+    }
+    assert!(answer.contains("HTTP/1.1 429 ") && answer.contains("retry-after: 1"), "{answer}");
+    // Others are served as if nothing was.
+    let mut client = server.client().await;
+    let review = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
+    for _ in 0..20 {
+        let (code, _, body) = client.send(post(reviews, "othertoken", review)).await.unwrap();
+        assert_eq!(code, StatusCode::CREATED, "{body}");
+    }
+    // So is the slow user with whole bodies.
+    let (code, ..) = client.send(post(reviews, "usertoken", review)).await.unwrap();
     assert_eq!(code, StatusCode::CREATED);
-    drop(under_way);
+    drop(slow);
 }
 
 #[tokio::test]

@@ -218,6 +218,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::request_info::RequestInfo;
 
     async fn text(response: Response) -> String {
         assert_eq!(response.headers()["content-type"], CONTENT_TYPE);
@@ -234,8 +235,9 @@ mod tests {
         let elapsed = Duration::from_millis(3);
         metrics.converted("as.x.io", ["v1", "v2"], None, elapsed);
         metrics.converted("as.x.io", ["v1", "v2"], Some(WebhookFailureSort::Count), elapsed);
-        let in_flight = InFlight::new(2, 1);
-        let place = in_flight.enter("get");
+        let in_flight = Arc::new(InFlight::new(2, 1));
+        let request = RequestInfo::parse(&http::Method::GET, &"/version".parse().unwrap()).unwrap();
+        let place = in_flight.enter(&request, &Arc::default());
         let text = text(metrics.respond(&in_flight).unwrap()).await;
         drop(place);
         for line in [
