@@ -77,13 +77,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
-pub async fn serve(
-    listener: TcpListener,
-    tls: Tls,
-    service: Arc<Service>,
-    limits: Limits,
-    shutdown: Shutdown,
-) {
+pub async fn serve(listener: TcpListener, tls: Tls, service: Arc<Service>, limits: Limits, shutdown: Shutdown) {
     let acceptor = Acceptor {
         handshakes: TlsAcceptor::from(tls.config),
         authorities: tls.authorities,

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
@@ -109,7 +109,10 @@ impl TlsFiles {
         })
     }
 
-    fn client_authorities(&self, provider: Arc<CryptoProvider>) -> Result<(AnyCertificate, ClientAuthorities), TlsError> {
+    fn client_authorities(
+        &self,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<(AnyCertificate, ClientAuthorities), TlsError> {
         let (mut all, mut roots) = (Vec::new(), RootCertStore::empty());
         for path in &self.client_authorities {
             let refused = |reason: String| TlsError::Authority {

@@ -361,7 +361,9 @@ async fn nobody_asks_for_a_certificate_of_those_who_may_do_everything() {
         );
     }
     for (name, signer, organization) in [("b", of_clients, "devs"), ("c", "example.com/signer", "system:masters")] {
-        let answer = server.post(REQUESTS, &signing_request(name, signer, &[organization])).await;
+        let answer = server
+            .post(REQUESTS, &signing_request(name, signer, &[organization]))
+            .await;
         assert_eq!(answer.code, 201, "{}", answer.body);
     }
 }
@@ -383,7 +385,10 @@ async fn who_approves_and_signs_needs_the_right_for_the_signer() {
             201
         );
     };
-    let subresources = ["certificatesigningrequests/approval", "certificatesigningrequests/status"];
+    let subresources = [
+        "certificatesigningrequests/approval",
+        "certificatesigningrequests/status",
+    ];
     grant(
         "update",
         json!({"apiGroups": ["certificates.k8s.io"], "resources": subresources, "verbs": ["patch"]}),

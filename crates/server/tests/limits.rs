@@ -323,7 +323,10 @@ async fn bodies_that_do_not_come_hold_up_nobody_else() {
         assert!(bytes > 0, "{answer}");
         answer.push_str(&String::from_utf8_lossy(&buffer[..bytes]));
     }
-    assert!(answer.contains("HTTP/1.1 429 ") && answer.contains("retry-after: 1"), "{answer}");
+    assert!(
+        answer.contains("HTTP/1.1 429 ") && answer.contains("retry-after: 1"),
+        "{answer}"
+    );
     // Others are served as if nothing was.
     let mut client = server.client().await;
     let review = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;

@@ -227,7 +227,10 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
         hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, at(&url, &other.bundle)),
     )
     .await;
-    assert!(said.ends_with("x509: certificate signed by unknown authority"), "{said}");
+    assert!(
+        said.ends_with("x509: certificate signed by unknown authority"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

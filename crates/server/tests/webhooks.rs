@@ -181,7 +181,12 @@ async fn a_webhook_changes_neither_kind_nor_group() {
         patch(&json!([{"op": "replace", "path": path, "value": value}]))
     })
     .await;
-    let webhook = hook.webhook("a.b.c", &["CREATE", "UPDATE"], CONFIG_MAP, json!({"failurePolicy": "Ignore"}));
+    let webhook = hook.webhook(
+        "a.b.c",
+        &["CREATE", "UPDATE"],
+        CONFIG_MAP,
+        json!({"failurePolicy": "Ignore"}),
+    );
     server.configure("mutating", "a", &[webhook]).await;
     for (name, why) in [
         (

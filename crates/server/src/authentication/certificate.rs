@@ -111,11 +111,17 @@ fn untrusted(why: &dyn fmt::Display) -> ClientCertificate {
 ///
 /// # Errors
 /// Where it names none.
-pub fn user_of_certificate(der: &CertificateDer<'_>) -> Result<User, CertificateError> {
-    let certificate = x509::parse(der).map_err(|_| CertificateError::Unreadable)?;
+pub fn user_of_certificate(der: &[u8]) -> Result<User, CertificateError> {
+    let certificate = CertificateDer::from(der);
+    let certificate = x509::parse(&certificate).map_err(|_| CertificateError::Unreadable)?;
     let subject = certificate.subject();
     // Of several names the last counts, as in Go.
-    let name = subject.iter_common_name().last().map(text).transpose()?.unwrap_or_default();
+    let name = subject
+        .iter_common_name()
+        .last()
+        .map(text)
+        .transpose()?
+        .unwrap_or_default();
     if name.is_empty() {
         return Err(CertificateError::NoCommonName);
     }
@@ -145,9 +151,9 @@ fn text<'c>(attribute: &AttributeTypeAndValue<'c>) -> Result<&'c str, Certificat
     attribute.as_str().map_err(|_| CertificateError::Unreadable)
 }
 
-fn credential(der: &CertificateDer<'_>) -> SmolStr {
+fn credential(der: &[u8]) -> SmolStr {
     let mut text = String::from("X509SHA256=");
-    for byte in Sha256::digest(der.as_ref()) {
+    for byte in Sha256::digest(der) {
         let _ = write!(text, "{byte:02x}");
     }
     text.into()
@@ -208,8 +214,7 @@ mod tests {
     fn a_certificate_without_a_common_name_names_nobody() {
         let der = certificate(&[(DnType::OrganizationName, "devs")]);
         assert_eq!(user_of_certificate(&der), Err(CertificateError::NoCommonName));
-        let none = CertificateDer::from(b"none".to_vec());
-        assert_eq!(user_of_certificate(&none), Err(CertificateError::Unreadable));
+        assert_eq!(user_of_certificate(b"none"), Err(CertificateError::Unreadable));
         let empty = certificate(&[(DnType::CommonName, "alice"), (uid_type(), "")]);
         assert_eq!(user_of_certificate(&empty), Err(CertificateError::AmbiguousUid));
     }

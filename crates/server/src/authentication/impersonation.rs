@@ -260,10 +260,15 @@ impl Wanted {
             return refuse("groups", "", "impersonating the empty string group is not allowed");
         }
         if self.groups.iter().any(|group| group == MASTERS) {
-            return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
+            return refuse(
+                "groups",
+                MASTERS,
+                "impersonating the system:masters group is not allowed",
+            );
         }
         if self.groups.len() < MANY || check(&all("groups", "")).is_err() {
-            self.of_groups(verb, GROUP_OF_USERS).try_for_each(|group| check(&group))?;
+            self.of_groups(verb, GROUP_OF_USERS)
+                .try_for_each(|group| check(&group))?;
         }
         if let Some(why) = self.extra.iter().find_map(|(key, values)| fault_of_extra(key, values)) {
             return refuse("userextras", "", &why);
@@ -389,7 +394,9 @@ fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
     }
     if key.to_lowercase() != key {
         let key = quote(key);
-        return Some(format!("impersonating a non-lowercase key in extra is not allowed: {key}"));
+        return Some(format!(
+            "impersonating a non-lowercase key in extra is not allowed: {key}"
+        ));
     }
     let empty = values.iter().any(String::is_empty);
     empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
@@ -516,7 +523,14 @@ mod tests {
             "impersonate-on:associated-node:list  configmaps/ n ",
             "impersonate:associated-node authentication.k8s.io nodes/  *",
         ]);
-        let ask = |by, node| ask_by(by, &Impersonation::default(), &associated, &[("impersonate-user", node)]);
+        let ask = |by, node| {
+            ask_by(
+                by,
+                &Impersonation::default(),
+                &associated,
+                &[("impersonate-user", node)],
+            )
+        };
         let agent = "system:serviceaccount:n:agent";
         assert_eq!(ask(agent, "system:node:n1").unwrap().groups, [NODES, AUTHENTICATED]);
         assert!(ask(agent, "system:node:n2").is_err());
@@ -637,7 +651,13 @@ mod tests {
                 _ => assert_eq!(error.unwrap_err().code().as_u16(), 400, "{name}"),
             }
         }
-        assert_eq!(ask_bytes(&[("impersonate-user", b"jos\xe9")]).unwrap_err().code().as_u16(), 400);
+        assert_eq!(
+            ask_bytes(&[("impersonate-user", b"jos\xe9")])
+                .unwrap_err()
+                .code()
+                .as_u16(),
+            400
+        );
         let escaped = ask_bytes(&[("impersonate-user", b"bob"), ("impersonate-extra-%ff", b"v")]);
         assert_eq!(escaped.unwrap_err().code().as_u16(), 400);
     }
@@ -671,7 +691,11 @@ mod tests {
             let rules = format!("impersonate  users/  {name}");
             let rules = [rules.as_str()];
             let name: &'static str = name;
-            let asked = ask_as(&Impersonation::default(), &Listed(&rules), &[("impersonate-user", name)]);
+            let asked = ask_as(
+                &Impersonation::default(),
+                &Listed(&rules),
+                &[("impersonate-user", name)],
+            );
             assert_eq!(asked.unwrap().name, name);
         }
     }
@@ -680,7 +704,10 @@ mod tests {
     fn groups_of_all_follow_from_the_name_and_the_groups() {
         let groups = |name: &'static str, groups: &[&'static str]| {
             let groups = groups.iter().map(|group| ("impersonate-group", group.as_bytes()));
-            let headers: Vec<_> = [("impersonate-user", name.as_bytes())].into_iter().chain(groups).collect();
+            let headers: Vec<_> = [("impersonate-user", name.as_bytes())]
+                .into_iter()
+                .chain(groups)
+                .collect();
             ask_bytes(&headers).unwrap().groups.join(" ")
         };
         assert_eq!(
@@ -694,7 +721,10 @@ mod tests {
     #[test]
     fn extras_without_a_user_are_refused_even_where_they_are_empty() {
         for (name, shown) in [
-            ("impersonate-group", "Groups:[]string{\"\"}, Extra:map[string][]string(nil)"),
+            (
+                "impersonate-group",
+                "Groups:[]string{\"\"}, Extra:map[string][]string(nil)",
+            ),
             (
                 "impersonate-extra-scopes",
                 "Groups:[]string(nil), Extra:map[string][]string{\"scopes\":[]string{\"\"}}",
@@ -703,7 +733,9 @@ mod tests {
             let error = ask_bytes(&[(name, b"")]).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                format!("requested &user.DefaultInfo{{Name:\"\", UID:\"\", {shown}}} without impersonating a user name")
+                format!(
+                    "requested &user.DefaultInfo{{Name:\"\", UID:\"\", {shown}}} without impersonating a user name"
+                )
             );
         }
     }

@@ -51,7 +51,9 @@ impl Authenticator {
         now: SystemTime,
     ) -> Result<Arc<User>, ApiError> {
         let faulty = match certificate {
-            Some(ClientCertificate::User(user, until)) if until.is_none_or(|until| now <= until) => return Ok(Arc::clone(user)),
+            Some(ClientCertificate::User(user, until)) if until.is_none_or(|until| now <= until) => {
+                return Ok(Arc::clone(user));
+            }
             Some(ClientCertificate::Nameless) | None => false,
             Some(ClientCertificate::User(..) | ClientCertificate::Untrusted) => true,
         };

@@ -18,12 +18,12 @@ use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt as _;
 use smol_str::SmolStr;
 
+use crate::authentication::ClientCertificate;
 use crate::body::RequestBody;
 use crate::negotiation::{PATCH_TYPES, PatchType};
 use crate::options::DeleteOptions;
 use crate::service::Service;
 use crate::shutdown::Shutdown;
-use crate::authentication::ClientCertificate;
 use crate::user::{AUTHENTICATED, MASTERS, User};
 use crate::write::Target;
 

@@ -395,9 +395,10 @@ impl From<CommitError> for Failure {
             CommitError::TooLarge { limit, .. } => Self::Refused(ApiError::too_large(limit)),
             CommitError::Closed => Self::Refused(ApiError::unavailable("the server is shutting down")),
             // Where the file is stands in the log.
-            CommitError::Storage(error) => {
-                Self::Refused(ApiError::internal(format!("the store cannot be written to: {}", error.detail)))
-            }
+            CommitError::Storage(error) => Self::Refused(ApiError::internal(format!(
+                "the store cannot be written to: {}",
+                error.detail
+            ))),
             error @ CommitError::Invalid(_) => Self::Refused(ApiError::internal(error.to_string())),
         }
     }

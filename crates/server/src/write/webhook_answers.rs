@@ -252,7 +252,10 @@ impl Pipeline<'_> {
         if version != expected.api_version() && expected.kind() == patched.str_at(&["kind"]).unwrap_or_default() {
             let resource = &self.target.shown.resource;
             let served = resource.versions.iter().any(|known| known.api_version == version);
-            if let Some(other) = served.then(|| types.of_body(resource, version, expected.kind())).flatten() {
+            if let Some(other) = served
+                .then(|| types.of_body(resource, version, expected.kind()))
+                .flatten()
+            {
                 return Ok(other);
             }
         }

@@ -37,7 +37,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-pub const TOKENS: &str = "admintoken,admin,1,\"system:masters\"\nusertoken,alice,2,\"devs\"\nothertoken,bob,3,\"devs\"\n";
+pub const TOKENS: &str =
+    "admintoken,admin,1,\"system:masters\"\nusertoken,alice,2,\"devs\"\nothertoken,bob,3,\"devs\"\n";
 
 /// An authority that signs certificates of servers and clients.
 pub struct Authority {
