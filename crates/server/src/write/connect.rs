@@ -63,5 +63,9 @@ fn check_verb(pipeline: &Pipeline<'_>, verb: Verb, connecter: &dyn Connecter) ->
     if decision.allows() {
         return Ok(());
     }
-    Err(ApiError::forbidden(&resource.group_resource(), &target.name, decision.reason()))
+    Err(ApiError::forbidden(
+        &resource.group_resource(),
+        &target.name,
+        decision.reason(),
+    ))
 }
