@@ -53,6 +53,8 @@ pub struct OpenApi {
     kept: Mutex<Kept>,
     /// Held by who makes a document: one at a time, so that those who ask for the same one wait for it.
     making: tokio::sync::Mutex<()>,
+    /// The index as it was last sent.
+    index: Mutex<Bytes>,
 }
 
 /// The documents that were asked for, compressed.
@@ -167,6 +169,7 @@ impl OpenApi {
             source,
             kept: Mutex::default(),
             making: tokio::sync::Mutex::default(),
+            index: Mutex::default(),
         }
     }
 
@@ -231,8 +234,12 @@ impl OpenApi {
                 Some((name, serde_json::json!({ "serverRelativeURL": url })))
             })
             .collect();
-        let index = serde_json::json!({ "paths": paths });
-        response::text(StatusCode::OK, index.to_string())
+        let text = serde_json::json!({ "paths": paths }).to_string();
+        let mut index = self.index.lock();
+        if *index != text.as_bytes() {
+            *index = text.into();
+        }
+        response::text(StatusCode::OK, index.clone())
     }
 
     /// The document of version 2, compressed while it is made.
@@ -558,6 +565,13 @@ mod tests {
             .await
             .unwrap();
         assert!(!document.headers().contains_key(header::CONTENT_ENCODING));
+    }
+
+    #[tokio::test]
+    async fn all_who_are_sent_the_index_share_its_bytes() {
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        let index = async || openapi.index().into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(index().await.as_ptr(), index().await.as_ptr());
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::ApiError;
 use crate::authentication::IssuerDocuments;
+use crate::discovery::KeptDocuments;
 use crate::discovery::aggregated::{self, Documents, Root};
 use crate::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::health::Health;
@@ -29,6 +30,7 @@ pub struct Paths {
     health: Health,
     address: String,
     discovery: Documents,
+    kept: KeptDocuments,
     version: VersionInfo,
     openapi: Option<Arc<OpenApi>>,
     metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
@@ -49,6 +51,7 @@ impl Paths {
             health,
             address: address.into(),
             discovery: Documents::default(),
+            kept: KeptDocuments::default(),
             version: VersionInfo::of(&Build::default()),
             openapi: None,
             metrics: None,
@@ -118,14 +121,17 @@ impl Paths {
             negotiation::check_acceptable(&headers, &[sort])?;
             return Ok(issuer_document(sort, text));
         }
+        let registry = self.registry.load_full();
         let document = Document {
             messages,
             headers: &headers,
             query: &info.query,
+            kept: &self.kept,
+            registry: &registry,
+            path,
         };
         let trimmed = path.strip_suffix('/').unwrap_or(path);
         let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
-        let registry = self.registry.load_full();
         match parts.as_slice() {
             [] | ["index.html"] => document.json_only(&PathList {
                 paths: self.list(&registry),
@@ -138,7 +144,8 @@ impl Paths {
             [root @ ("api" | "apis")] if aggregated::wanted(&headers).is_some() => {
                 let root = if *root == "api" { Root::Core } else { Root::Groups };
                 let format = aggregated::wanted(&headers).unwrap_or_default();
-                self.discovery.respond(messages, registry, root, format, &headers)
+                self.discovery
+                    .respond(messages, Arc::clone(&registry), root, format, &headers)
             }
             ["api"] => document.any_format(&ApiVersions::new(&registry, &self.address)),
             ["apis"] => document.any_format(&ApiGroupList::new(&registry)),
@@ -203,6 +210,9 @@ struct Document<'a> {
     messages: &'a Messages,
     headers: &'a HeaderMap,
     query: &'a crate::query::Query,
+    kept: &'a KeptDocuments,
+    registry: &'a Arc<Registry>,
+    path: &'a str,
 }
 
 impl Document<'_> {
@@ -215,7 +225,13 @@ impl Document<'_> {
     /// The document at a path whose route takes any Accept header, so that negotiation alone refuses.
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = Representation::of_document(self.headers, self.query)?;
-        response::document(self.messages, StatusCode::OK, &representation, document)
+        let make = || response::document_bytes(self.messages, &representation, document);
+        let body = self.kept.get(self.registry, self.path, &representation, make)?;
+        Ok(response::bytes(
+            StatusCode::OK,
+            representation.format.content_type(),
+            body,
+        ))
     }
 
     /// The document, which has no form but JSON.

@@ -40,6 +40,19 @@ pub fn document(
     representation: &Representation,
     document: &impl Serialize,
 ) -> Result<Response, ApiError> {
+    let body = document_bytes(messages, representation, document)?;
+    Ok(bytes(code, representation.format.content_type(), body))
+}
+
+/// The body of [`document`].
+///
+/// # Errors
+/// Those of [`document`].
+pub(crate) fn document_bytes(
+    messages: &Messages,
+    representation: &Representation,
+    document: &impl Serialize,
+) -> Result<Bytes, ApiError> {
     let fault = |error: &dyn std::fmt::Display| ApiError::internal(error.to_string());
     let body = match (representation.format, representation.pretty) {
         (Format::Json, false) => {
@@ -60,7 +73,7 @@ pub fn document(
             protobuf::from_json(messages, &json)?
         }
     };
-    Ok(bytes(code, representation.format.content_type(), body))
+    Ok(body.into())
 }
 
 /// An answer of one object whose JSON exists already, in the form that the client asked for: as it is, indented, as YAML,

@@ -197,11 +197,11 @@ impl Service {
         let Some(limit) = limit else {
             return answer.await;
         };
+        let long_work = self.in_flight.long_work.clone();
+        let answer = async move { long_work.apart(answer).await };
         let answer = async {
             if writes {
-                let long_work = self.in_flight.long_work.clone();
-                let answer = tokio::spawn(async move { long_work.apart(answer).await });
-                answer.await.unwrap_or_else(|_| Err(panicked()))
+                tokio::spawn(answer).await.unwrap_or_else(|_| Err(panicked()))
             } else {
                 answer.await
             }

@@ -6,6 +6,7 @@
 mod admission;
 mod custom;
 mod definitions;
+mod instructions;
 mod pods;
 mod scale;
 mod workload;
@@ -38,6 +39,12 @@ pub(crate) struct Arguments {
     /// Print the table alone, as README shows it.
     #[arg(long)]
     markdown: bool,
+    /// Count the instructions of requests under callgrind instead, and compare with the counts that are kept.
+    #[arg(long)]
+    instructions: bool,
+    /// Keep the counts of this run.
+    #[arg(long, requires = "instructions")]
+    bless: bool,
 }
 
 /// A row of the table: what was measured, here and on the reference, and what was aimed at.
@@ -49,6 +56,9 @@ struct Row {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.instructions {
+        return instructions::run(arguments.bless);
+    }
     let binary = Binary::release()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

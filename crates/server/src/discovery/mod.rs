@@ -4,12 +4,15 @@
 //! clients keep and ask for again by its ETag.
 
 pub mod aggregated;
+mod kept;
 pub mod legacy;
 
 use std::collections::HashMap;
 
 use holdfast_resource::{Registry, Resource, Served, Verb};
 use smol_str::SmolStr;
+
+pub(crate) use kept::KeptDocuments;
 
 /// The resources of a group version in the order of discovery: by name.
 fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::GroupVersion) -> Vec<Served> {

@@ -18,6 +18,7 @@ use super::list::Page;
 use super::table::{IncludeObject, Rows};
 use crate::ApiError;
 use crate::conversion;
+use crate::long_work;
 use crate::negotiation::{Format, MetaVersion, Representation, View};
 use crate::objects::{self, Entry};
 use crate::protobuf;
@@ -263,6 +264,13 @@ pub(crate) async fn entry(
     code: StatusCode,
     entry: &Entry,
 ) -> Result<Response, ApiError> {
+    let of_stored_bytes = representation.view == View::Whole
+        && representation.format == Format::Json
+        && !representation.pretty
+        && shown.is_stored_so(entry);
+    if !of_stored_bytes {
+        long_work::begins(entry.bytes().len()).await;
+    }
     if shown.needs_webhook(entry) {
         return tree(context, shown, query, representation, code, objects::tree(entry)).await;
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
-use holdfast_store::{CommitError, Committed, Transaction};
-use holdfast_value::{SmolStr, Value};
+use holdfast_store::{CommitError, Committed, MAX_VALUE, Transaction};
+use holdfast_value::{Growth, SmolStr, Value};
 
 use super::admission::Told;
 use super::charges::{self, Charged};
@@ -70,7 +70,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
             return Err(already_exists(&target, live));
         }
         if target.dry_run {
-            return Ok(unstored(prepared, true));
+            return unstored(prepared, true);
         }
         let home = Home::of(&target, &snapshot);
         match store(context, &target, key, prepared, charges, home).await {
@@ -184,7 +184,7 @@ pub(super) async fn update_in_turn(
             _ => Vec::new(),
         };
         if target.dry_run {
-            return Ok(unstored(prepared, created));
+            return unstored(prepared, created);
         }
         // An object that was made under another name than the address has is stored under that of the address.
         let key = key_of(target, &target.name);
@@ -255,7 +255,7 @@ pub(super) async fn delete_in_turn(
             let removed = prepared.action == Action::Remove;
             return Ok(Written {
                 removed,
-                ..unstored(prepared, false)
+                ..unstored(prepared, false)?
             });
         }
         if was_overtaken(context, turn, &key, Some(&live)).await? {
@@ -371,13 +371,16 @@ fn kept(prepared: Prepared, live: Arc<Entry>) -> Written {
     }
 }
 
-fn unstored(prepared: Prepared, created: bool) -> Written {
-    Written {
+/// The end of a dry run, which is refused what the store would refuse.
+fn unstored(prepared: Prepared, created: bool) -> Result<Written, ApiError> {
+    let too_large = |_| ApiError::too_large(MAX_VALUE);
+    Growth::new(MAX_VALUE).draw_value(&prepared.object).map_err(too_large)?;
+    Ok(Written {
         object: Shape::Tree(prepared.object),
         created,
         removed: prepared.action == Action::Remove,
         warnings: prepared.warnings,
-    }
+    })
 }
 
 /// Why a write was not stored.

@@ -188,12 +188,25 @@ impl Server {
             .await
     }
 
+    /// The answer to a body that is no text.
+    pub async fn respond_to_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+        accept: &str,
+    ) -> http::Response<ResponseBody> {
+        self.request(method, path, content_type, body, &[("Accept", accept)])
+            .await
+    }
+
     async fn request(
         &self,
         method: &str,
         path: &str,
         content_type: &str,
-        body: &str,
+        body: impl AsRef<[u8]>,
         headers: &[(&str, &str)],
     ) -> http::Response<ResponseBody> {
         let mut request = Request::builder()
@@ -207,7 +220,7 @@ impl Server {
         if !content_type.is_empty() {
             request = request.header("Content-Type", content_type);
         }
-        let request = request.body(RequestBody::from_bytes(body.to_owned())).unwrap();
+        let request = request.body(RequestBody::from_bytes(body.as_ref().to_vec())).unwrap();
         self.service.respond(request, None).await
     }
 
@@ -278,6 +291,17 @@ pub struct Watch {
 impl Watch {
     /// The next event as `TYPE NAME`, with the whole of it; `None` at the end.
     pub async fn next(&mut self) -> Option<(String, Value)> {
+        let line = self.next_line().await?;
+        let event: Value = serde_json::from_slice(&line).unwrap();
+        let name = event
+            .pointer("/object/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        Some((format!("{} {name}", event["type"].as_str().unwrap()), event))
+    }
+
+    /// The next event as its text.
+    pub async fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = loop {
             if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
                 break end;
@@ -287,13 +311,7 @@ impl Watch {
                 .unwrap()?;
             self.text.extend_from_slice(&frame.unwrap().into_data().unwrap());
         };
-        let line: Vec<u8> = self.text.drain(..=end).collect();
-        let event: Value = serde_json::from_slice(&line).unwrap();
-        let name = event
-            .pointer("/object/metadata/name")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        Some((format!("{} {name}", event["type"].as_str().unwrap()), event))
+        Some(self.text.drain(..=end).collect())
     }
 
     /// The next events in short.

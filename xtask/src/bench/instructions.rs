@@ -1,0 +1,170 @@
+//! `cargo xtask bench --instructions`: how many instructions a request takes, which says the same on a busy machine as on
+//! an idle one. The counts are kept in `tests/instructions.txt`; one that grows by more than [`MOST`] is a failure.
+//!
+//! Each row is run twice under callgrind, with a lower and a higher count of requests: the difference is what the requests
+//! take, without the start of the server and what is prepared for them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::habits::say;
+
+/// By how much a count may grow, as a part of what is kept.
+const MOST: f64 = 0.03;
+
+/// Where the counts are kept.
+const KEPT: &str = "tests/instructions.txt";
+
+const HEAD: &str = "# Instructions for one request, counted by `cargo xtask bench --instructions`; written by `--bless`.\n\
+                    # A commit that lets a count grow by more than 3 % says why.\n";
+
+struct Row {
+    name: String,
+    low: u64,
+    high: u64,
+}
+
+/// Counts, and compares with what is kept; with `bless` what was counted is kept.
+pub(super) fn run(bless: bool) -> Result<()> {
+    let valgrind = Command::new("valgrind").arg("--version").output();
+    ensure!(
+        valgrind.is_ok_and(|output| output.status.success()),
+        "valgrind is missing"
+    );
+    let program = build()?;
+    let counts = count_all(&program, &rows(&program)?)?;
+    let kept = read(Path::new(KEPT))?;
+    let mut grown = Vec::new();
+    say("| request | instructions | before | change |");
+    say("|---|---:|---:|---:|");
+    for (name, count) in &counts {
+        let before = kept.get(name);
+        let change = before.map(|before| *count as f64 / *before as f64 - 1.0);
+        if change.is_none_or(|change| change > MOST) {
+            grown.push(name.as_str());
+        }
+        let before = before.map_or_else(String::new, u64::to_string);
+        let change = change.map_or_else(|| "new".to_owned(), |change| format!("{:+.1} %", change * 100.0));
+        say(&format!("| {name} | {count} | {before} | {change} |"));
+    }
+    if bless {
+        let mut text = HEAD.to_owned();
+        for (name, count) in &counts {
+            writeln!(text, "{count}\t{name}")?;
+        }
+        return fs::write(KEPT, text).with_context(|| format!("{KEPT} cannot be written"));
+    }
+    ensure!(
+        grown.is_empty(),
+        "these take more instructions than {KEPT} says: {}; where that has its reason, keep the counts with --bless",
+        grown.join(", ")
+    );
+    Ok(())
+}
+
+/// Builds the program that sends the requests, and says where it is.
+fn build() -> Result<PathBuf> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(cargo);
+    command.args([
+        "bench",
+        "--no-run",
+        "--package",
+        "holdfast-server",
+        "--bench",
+        "instructions",
+    ]);
+    let output = command.args(["--message-format", "json-render-diagnostics"]).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let messages = String::from_utf8(output.stdout)?;
+    let executable = messages.lines().rev().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let of = message.pointer("/target/name").and_then(Value::as_str);
+        let path = message.get("executable").and_then(Value::as_str);
+        path.filter(|_| of == Some("instructions")).map(PathBuf::from)
+    });
+    executable.context("cargo does not say where the program is")
+}
+
+fn rows(program: &Path) -> Result<Vec<Row>> {
+    let output = Command::new(program).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let row = |line: &str| {
+        let mut parts = line.split('\t');
+        let (name, low, high) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Row {
+            name: name.to_owned(),
+            low: low.parse().ok()?,
+            high: high.parse().ok()?,
+        })
+    };
+    let rows: Option<Vec<Row>> = text.lines().map(row).collect();
+    rows.filter(|rows| !rows.is_empty())
+        .context("the program lists no rows")
+}
+
+/// Counts as many rows at a time as there are processors; each run has a thread of its own under callgrind.
+fn count_all(program: &Path, rows: &[Row]) -> Result<BTreeMap<String, u64>> {
+    let (next, counts) = (Mutex::new(rows.iter()), Mutex::new(BTreeMap::new()));
+    let work = || -> Result<()> {
+        loop {
+            let row = next.lock().ok().and_then(|mut rows| rows.next());
+            let Some(row) = row else { return Ok(()) };
+            let count = instructions(program, row).with_context(|| row.name.clone())?;
+            if let Ok(mut counts) = counts.lock() {
+                counts.insert(row.name.clone(), count);
+            }
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(outcome) => outcome,
+            Err(_) => bail!("a count was broken off"),
+        })
+    })?;
+    Ok(counts.into_inner().unwrap_or_default())
+}
+
+/// The instructions for one request of a row.
+fn instructions(program: &Path, row: &Row) -> Result<u64> {
+    let (low, high) = (collected(program, row, row.low)?, collected(program, row, row.high)?);
+    Ok(high.saturating_sub(low) / (row.high - row.low))
+}
+
+fn collected(program: &Path, row: &Row, count: u64) -> Result<u64> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.arg(program).args([&row.name, &count.to_string()]);
+    // The store's files in memory: what a disk does is not counted anyway.
+    if Path::new("/dev/shm").is_dir() {
+        command.env("TMPDIR", "/dev/shm");
+    }
+    let output = command.output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{told}");
+    let collected = told.lines().find_map(|line| line.split_once("Collected : "));
+    let (_, number) = collected.context("callgrind does not say what it collected")?;
+    number.trim().parse().context("callgrind collected no number")
+}
+
+fn read(path: &Path) -> Result<BTreeMap<String, u64>> {
+    if !path.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let text = fs::read_to_string(path)?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let count = |line: &str| {
+        let (count, name) = line.split_once('\t').with_context(|| format!("{line:?} is no row"))?;
+        Ok((name.to_owned(), count.parse()?))
+    };
+    lines.map(count).collect()
+}
