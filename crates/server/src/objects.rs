@@ -16,6 +16,7 @@ use holdfast_store::{Indexer, Key};
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
+use crate::ApiError;
 use crate::watch::EventFrames;
 
 /// A stored object as it is served.
@@ -31,6 +32,8 @@ pub struct Index {
     labels: Map,
     /// The selectable fields beyond name and namespace, with their text.
     fields: Vec<(SmolStr, SmolStr)>,
+    /// Whether the object cannot be read.
+    unreadable: bool,
     /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
     definition: AtomicU64,
     /// The parsed object, for as long as somebody remembers it; see [`Index::remember`].
@@ -48,6 +51,7 @@ impl Index {
         Self {
             labels: labels.unwrap_or_default(),
             fields,
+            unreadable: false,
             definition: AtomicU64::new(0),
             tree: Mutex::new(None),
         }
@@ -107,10 +111,16 @@ impl Indexer for Objects {
 
     fn index(&self, key: &Key, value: &[u8]) -> Index {
         let registry = self.registry.load();
-        let Ok(object) = json::parse(value, &Limits::TRUSTED) else {
-            return Index::default();
-        };
-        Index::of(registry.stored_around(key).iter(), &object)
+        match json::parse(value, &Limits::TRUSTED) {
+            Ok(object) => Index::of(registry.stored_around(key).iter(), &object),
+            Err(error) => {
+                tracing::error!(%key, %error, "a stored object cannot be read");
+                Index {
+                    unreadable: true,
+                    ..Index::default()
+                }
+            }
+        }
     }
 }
 
@@ -193,6 +203,9 @@ impl Selection {
 
     /// Whether the stored object is selected.
     pub fn selects(&self, resource: &Resource, entry: &Entry) -> bool {
+        if is_unreadable(entry) {
+            return false;
+        }
         if self.is_everything() {
             return true;
         }
@@ -205,6 +218,9 @@ impl Selection {
     /// Whether the stored object is selected, which `converted` is in the version that is shown: a webhook may have labels
     /// of its own.
     pub fn selects_converted(&self, resource: &Resource, entry: &Entry, converted: &Value) -> bool {
+        if is_unreadable(entry) {
+            return false;
+        }
         if self.is_everything() {
             return true;
         }
@@ -241,15 +257,58 @@ fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
     selectable_fields(resource, &shown.unwrap_or(stored))
 }
 
+/// Whether a stored object cannot be read, as far as that can be told without parsing it: lists and watches leave it out,
+/// so that the others can be had.
+///
+/// Only a fault of ours or a stranger's hand in the file makes one; that the bytes are those that were written, the store checks.
+pub fn is_unreadable(entry: &Entry) -> bool {
+    let whole = matches!(entry.bytes()[..], [b'{', b'"', .., b'}']);
+    // Where its ends are not those of an object, its index tells for sure.
+    match entry.known_index() {
+        Some(index) => index.unreadable,
+        None => !whole && entry.index().unreadable,
+    }
+}
+
+/// The tree of a stored object that somebody asks for by its name.
+///
+/// # Errors
+/// 500 with its key where it cannot be read.
+pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
+    if let Some(tree) = entry.index().remembered() {
+        return Ok(tree);
+    }
+    json::parse(entry.bytes(), &Limits::TRUSTED).map_err(|error| unreadable(entry, &error))
+}
+
+/// Refuses a stored object that is known to be unreadable.
+///
+/// # Errors
+/// 500 with its key.
+pub fn check_readable(entry: &Entry) -> Result<(), ApiError> {
+    if is_unreadable(entry) {
+        tree_or_refusal(entry)?;
+    }
+    Ok(())
+}
+
+fn unreadable(entry: &Entry, why: &dyn std::fmt::Display) -> ApiError {
+    ApiError::unclassified(format!(
+        "StorageError: corrupt object, Code: 7, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable \
+         revision={}: {why}",
+        entry.key(),
+        entry.mod_revision()
+    ))
+}
+
 /// The tree of a stored object; null where it cannot be read.
 pub fn tree(entry: &Entry) -> Value {
     readable(entry).unwrap_or_default()
 }
 
-/// The tree of a stored object, if it can be read. What cannot was told of when it came into memory.
+/// The tree of a stored object, if it can be read.
 pub fn readable(entry: &Entry) -> Option<Value> {
-    let remembered = entry.index().remembered();
-    remembered.or_else(|| json::parse(entry.bytes(), &Limits::TRUSTED).ok())
+    tree_or_refusal(entry).ok()
 }
 
 /// Encodes an object for the store: without its resource version, and with the place where that belongs.

@@ -25,6 +25,60 @@ async fn with_label(server: &Server, name: &str, label: &str) {
 }
 
 #[tokio::test]
+async fn an_object_that_cannot_be_read_is_told_by_its_key_and_takes_nothing_else_down() {
+    let server = Server::start().await;
+    with_label(&server, "a", "1").await;
+    with_label(&server, "c", "1").await;
+    let key = "/registry/configmaps/default/b";
+    for bytes in ["", "no object", r#"{"kind":"ConfigMap""#] {
+        let broken = holdfast_store::Value::plain(bytes.as_bytes().to_vec());
+        let put = holdfast_store::Transaction::new().put(key, broken);
+        server.service.context.store.commit(put).await.unwrap();
+        assert_eq!(names(&server, "").await, ["a", "c"]);
+        assert_eq!(names(&server, "labelSelector=x%3D1").await, ["a", "c"]);
+        assert_eq!(server.get("/api/v1/configmaps").await.code, 200);
+        let one = format!("{CONFIG_MAPS}/b");
+        for answer in [
+            server.get(&one).await,
+            server.patch(&one, MERGE, r#"{"data":{}}"#).await,
+            server.put(&one, &config_map("b", "1")).await,
+            server.delete(&one).await,
+        ] {
+            assert_eq!(answer.code, 500);
+            let told = format!("StorageError: corrupt object, Code: 7, Key: {key}, ");
+            assert!(answer.message().starts_with(&told), "{}", answer.message());
+        }
+    }
+    assert_eq!(server.delete(&format!("{CONFIG_MAPS}/a")).await.code, 200);
+}
+
+#[tokio::test]
+async fn a_definition_that_cannot_be_read_takes_no_follower_along() {
+    let server = Server::start().await;
+    let broken = holdfast_store::Value::plain(b"{".to_vec());
+    let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/broken.example.com";
+    let put = holdfast_store::Transaction::new().put(key, broken);
+    server.service.context.store.commit(put).await.unwrap();
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}
+            }]
+        }
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.post(path, &definition.to_string()).await.code, 201);
+    assert_eq!(server.service.context.background.all(), Ok(()));
+    let listed = server.get(path).await;
+    assert_eq!(listed.at("/items").as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn lists_are_selected_by_labels_and_fields() {
     let server = Server::start().await;
     for (name, label) in [("a", "1"), ("b", "2"), ("c", "1")] {

@@ -206,6 +206,11 @@ impl<X: Indexer> Entry<X> {
         self.index.get_or_init(|| self.indexer.index(&self.key, &self.bytes))
     }
 
+    /// The index of the value, if it was made or given.
+    pub fn known_index(&self) -> Option<&X::Index> {
+        self.index.get()
+    }
+
     pub(crate) fn position(&self) -> u16 {
         self.position
     }

@@ -1,11 +1,14 @@
 //! Clients that mean harm or know no better. What they are answered does not matter; that others are served does.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
 use conformance::{Target, USER_TOKEN};
 use http::Method;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
@@ -31,7 +34,7 @@ const SORTS: [Sort; 8] = [
 ];
 
 #[derive(Clone, Copy, Debug)]
-enum Sort {
+pub(super) enum Sort {
     /// Many large answers over HTTP/2, of which no byte is let in.
     ZeroWindow,
     /// Lists that are asked for and not read.
@@ -50,13 +53,22 @@ enum Sort {
     WidePatch,
 }
 
-/// Does harm until it is ended. Gives how often it tried, for as long as it was let.
-pub(super) async fn run(target: Target, mut random: Random, attempts: std::sync::Arc<std::sync::atomic::AtomicU64>) {
+/// What hostile clients have done and do.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    pub(super) done: u64,
+    /// What each of them does now.
+    pub(super) under_way: BTreeMap<u64, Sort>,
+}
+
+/// Does harm until it is ended.
+pub(super) async fn run(number: u64, target: Target, mut random: Random, attempts: Arc<Mutex<Attempts>>) {
     loop {
         let sort = random.one_of(&SORTS).copied().unwrap_or(Sort::HangUp);
+        attempts.lock().under_way.insert(number, sort);
         // A failure is what such clients are to meet.
         let _ = timeout(ATTEMPT, attempt(sort, &target, &mut random)).await;
-        attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        attempts.lock().done += 1;
         // Where the server is gone, connecting fails at once.
         sleep(Duration::from_millis(10)).await;
     }

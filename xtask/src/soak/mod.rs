@@ -13,7 +13,6 @@ mod watchers;
 mod writers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -24,6 +23,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::hostile::Attempts;
 use self::ledger::{Contents, Ledger};
 use self::objects::{COLLECTION, MARKER};
 use self::random::Random;
@@ -81,7 +81,7 @@ struct Soak {
     round: u64,
     ledger: Arc<Mutex<Ledger>>,
     watchers: Vec<Watcher>,
-    attempts: Arc<AtomicU64>,
+    attempts: Arc<Mutex<Attempts>>,
     seen: Seen,
 }
 
@@ -135,13 +135,16 @@ impl Soak {
     }
 
     fn state(&self) -> String {
+        let attempts = self.attempts.lock();
         format!(
-            "seed {}, {} rounds: {} acknowledged writes, {} events, {} hostile attempts; at most {} MiB, /livez within {:?}",
+            "seed {}, {} rounds: {} acknowledged writes, {} events, {} hostile attempts, the last {:?}; at most {} MiB, \
+             /livez within {:?}",
             self.seed,
             self.round,
             self.ledger.lock().total,
             self.watchers.iter().map(|watcher| watcher.events).sum::<u64>(),
-            self.attempts.load(Ordering::Relaxed),
+            attempts.done,
+            attempts.under_way.values(),
             self.seen.memory >> 20,
             self.seen.slowest,
         )
@@ -191,7 +194,8 @@ impl Soak {
         let target = target.clone().with_token(USER_TOKEN);
         for number in 0..HOSTILE {
             let random = Random::of(self.seed, self.round, 200 + number);
-            hostile.spawn(hostile::run(target.clone(), random, Arc::clone(&self.attempts)));
+            let attempts = Arc::clone(&self.attempts);
+            hostile.spawn(hostile::run(number, target.clone(), random, attempts));
         }
         hostile
     }

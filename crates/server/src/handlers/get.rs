@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::list::{not_older_than, revision};
 use super::representation::{self, Shown};
 use crate::ApiError;
-use crate::objects::{Entry, Snapshot};
+use crate::objects::{self, Entry, Snapshot};
 use crate::options::GetOptions;
 use crate::request::ResourceRequest;
 use crate::response::Response;
@@ -30,7 +30,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// The object that the request names.
 ///
 /// # Errors
-/// 404 where it is not there.
+/// 404 where it is not there, 500 where it cannot be read.
 pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Result<&'a Arc<Entry>, ApiError> {
     let resource = &request.served.resource;
     let key = resource
@@ -38,5 +38,7 @@ pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Re
         .as_ref()
         .map(|storage| storage.key(&request.namespace, &request.name));
     let entry = key.and_then(|key| snapshot.get(key.as_bytes()));
-    entry.ok_or_else(|| ApiError::not_found(&resource.group_resource(), &request.name))
+    let entry = entry.ok_or_else(|| ApiError::not_found(&resource.group_resource(), &request.name))?;
+    objects::check_readable(entry)?;
+    Ok(entry)
 }

@@ -69,7 +69,7 @@ impl Objects {
 
     /// The objects, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = Object> + '_ {
-        self.snapshot.range(self.prefix.as_bytes()).map(Object::new)
+        self.after(None)
     }
 
     /// The objects behind `last`, in the order of their keys; all where it is `None`.
@@ -78,7 +78,7 @@ impl Objects {
             Some(last) => self.snapshot.range_after(self.prefix.as_bytes(), last.entry.key()),
             None => self.snapshot.range(self.prefix.as_bytes()),
         };
-        range.map(Object::new)
+        range.filter(|entry| !objects::is_unreadable(entry)).map(Object::new)
     }
 
     /// How many there are.
@@ -101,6 +101,7 @@ impl Client {
             .store
             .snapshot()
             .get(key.as_bytes())
+            .filter(|entry| !objects::is_unreadable(entry))
             .map(Object::new)
     }
 

@@ -246,6 +246,7 @@ pub(super) async fn delete_in_turn(
             let resource = target.shown.resource.group_resource();
             return Err(ApiError::not_found(&resource, &target.name));
         };
+        objects::check_readable(&live)?;
         let pipeline = Pipeline::new(context, target, &snapshot);
         let prepared = turn.over(remove(&pipeline, options, &live)).await?;
         if prepared.action == Action::Keep {

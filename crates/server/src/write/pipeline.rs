@@ -119,7 +119,7 @@ impl<'a> Pipeline<'a> {
             return self.update_of_nothing(change, &key).await;
         };
         long_work::begins(entry.bytes().len()).await;
-        let stored = objects::tree(entry);
+        let stored = objects::tree_or_refusal(entry)?;
         if let Some(fields) = &target.scale {
             return scale::update(self, change, fields, entry, &stored).await;
         }
