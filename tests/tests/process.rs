@@ -269,3 +269,58 @@ async fn what_was_done_is_told_as_metrics() {
         assert!(value.parse::<f64>().unwrap() > 0.0, "{name}{value}");
     }
 }
+
+#[tokio::test]
+async fn the_service_of_the_server_is_complete_where_it_is_reached_by_loopback_alone() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    for (path, address) in [
+        (
+            "/api/v1/namespaces/default/endpoints/kubernetes",
+            "/subsets/0/addresses/0/ip",
+        ),
+        (
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+            "/endpoints/0/addresses/0",
+        ),
+        ("/apis/networking.k8s.io/v1/ipaddresses/10.0.0.1", "/metadata/name"),
+    ] {
+        let (code, body) = connection.ask(Method::GET, path, "", Bytes::new()).await.unwrap();
+        let object: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(code, StatusCode::OK, "{object}");
+        let expected = if path.contains("ipaddresses") {
+            "10.0.0.1"
+        } else {
+            "127.0.0.1"
+        };
+        assert_eq!(object.pointer(address), Some(&expected.into()), "{object}");
+    }
+}
+
+#[tokio::test]
+async fn checks_of_health_stand_in_the_order_of_the_reference() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let (_, body) = connection
+        .ask(Method::GET, "/livez?verbose", "", Bytes::new())
+        .await
+        .unwrap();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("[+]")?.strip_suffix(" ok"))
+        .collect();
+    let of_reference = [
+        "ping",
+        "loopback-serving-certificate",
+        "etcd",
+        "poststarthook/generic-apiserver-start-informers",
+        "poststarthook/priority-and-fairness-config-consumer",
+        "poststarthook/start-apiextensions-controllers",
+        "poststarthook/crd-informer-synced",
+        "poststarthook/start-system-namespaces-controller",
+        "poststarthook/rbac/bootstrap-roles",
+    ];
+    // Behind them stand the tasks that kube-apiserver leaves to others.
+    assert_eq!(names.get(..of_reference.len()), Some(&of_reference[..]), "{text}");
+}

@@ -16,7 +16,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 use x509_parser::extensions::GeneralName;
-use x509_parser::pem::parse_x509_pem;
+use x509_parser::pem::{Pem, parse_x509_pem};
 
 use crate::files;
 
@@ -146,14 +146,28 @@ fn issuer(authority: &Pair, now: OffsetDateTime) -> Result<Issuer<'static, KeyPa
     Ok(Issuer::new(authority_parameters(now), key))
 }
 
+/// When the certificate of a pair ends.
+pub(crate) fn end(pair: &Pair) -> Result<OffsetDateTime> {
+    let shown = pair.certificate.display();
+    let pem = certificate_pem(pair)?;
+    let certificate = pem.parse_x509().with_context(|| format!("{shown} is no certificate"))?;
+    Ok(certificate.validity().not_after.to_datetime())
+}
+
+fn certificate_pem(pair: &Pair) -> Result<Pem> {
+    let text = read(&pair.certificate)?;
+    let parsed = parse_x509_pem(text.as_bytes());
+    let (_, pem) = parsed.with_context(|| format!("{} is no PEM", pair.certificate.display()))?;
+    Ok(pem)
+}
+
 /// Whether a pair is there, is valid for some time to come, and holds all `names`.
 fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<bool> {
     if !pair.certificate.exists() || !pair.key.exists() {
         return Ok(false);
     }
     let shown = pair.certificate.display();
-    let pem = read(&pair.certificate)?;
-    let (_, pem) = parse_x509_pem(pem.as_bytes()).with_context(|| format!("{shown} is no PEM"))?;
+    let pem = certificate_pem(pair)?;
     let certificate = pem.parse_x509().with_context(|| format!("{shown} is no certificate"))?;
     if certificate.validity().not_after.to_datetime() < now + RENEWAL {
         return Ok(false);

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -40,7 +40,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::flags::{AuthorizationMode, Serve};
 use crate::openapi::Documents;
-use crate::pki::{Names, Pair, Pki};
+use crate::pki::{self, Names, Pair, Pki};
 use crate::token_keys::TokenKeys;
 use crate::{admission, files, kubeconfig, logging};
 
@@ -87,7 +87,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         service_cidr: flags.service_cluster_ip_range,
         node_ports: flags.service_node_port_range.clone(),
         secure_port: reached.port(),
-        advertise_address: Some(reached.ip()).filter(|address| !address.is_loopback()),
+        advertise_address: Some(reached.ip()),
         allow_privileged: flags.allow_privileged,
         policy: Arc::default(),
         webhooks: Arc::default(),
@@ -112,7 +112,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
             Ok(pki)
         })
     };
-    let prepared = Hook::default();
+    let milestones = Milestones::default();
     let service = service(
         flags,
         registry,
@@ -120,7 +120,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         &kinds,
         reached,
         shutdown.clone(),
-        (&prepared, &controllers),
+        (&milestones, &controllers),
     )?;
     let outcome = write::start(&service.context).await;
     outcome.context("cannot prepare the store")?;
@@ -128,8 +128,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         // Nobody has seen the store empty.
         store.begin_history();
     }
-    prepared.finish();
+    milestones.prepared.finish();
     let pki = certificates.await.context("cannot make certificates")??;
+    let end = pki::end(&pki.server)?;
+    milestones.certificate_end.get_or_init(|| end);
     let tls = tls_files(flags, &pki).load()?;
 
     let limits = Limits {
@@ -256,16 +258,27 @@ fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<St
     Ok(Arc::new(store.context("cannot open the store")?))
 }
 
-/// What kube-apiserver does after its start and this server before it serves: the checks by which it is asked for. Those that
-/// name tasks fail where one of these has ended.
+/// What kube-apiserver does after its start and this server before it serves: the checks by which it is asked for, in the
+/// order of kube-apiserver. Those that name tasks fail where one of these has ended.
 const HOOKS: [&str; 6] = [
-    background::DEFINITIONS,
     background::OBSERVERS,
-    holdfast_controllers::DEFINITIONS,
     holdfast_controllers::FLOW_CONTROL,
-    "poststarthook/rbac/bootstrap-roles",
+    holdfast_controllers::DEFINITIONS,
+    background::DEFINITIONS,
     "poststarthook/start-system-namespaces-controller",
+    "poststarthook/rbac/bootstrap-roles",
 ];
+
+/// What checks of health learn while the server starts.
+#[derive(Default)]
+struct Milestones {
+    /// Whether the first objects are there.
+    prepared: Hook,
+    /// When the server's own certificate ends.
+    certificate_end: Arc<OnceLock<OffsetDateTime>>,
+    /// The tasks that run for as long as the server does.
+    background: Background,
+}
 
 fn service(
     flags: &Serve,
@@ -274,7 +287,7 @@ fn service(
     kinds: &holdfast_kinds::Config,
     reached: SocketAddr,
     shutdown: Shutdown,
-    (prepared, controllers): (&Hook, &Selection),
+    (milestones, controllers): (&Milestones, &Selection),
 ) -> Result<Arc<Service>> {
     let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
     let keys = TokenKeys::load(
@@ -300,29 +313,7 @@ fn service(
         Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
     ]);
     let (ending, stored) = (shutdown.clone(), Arc::clone(&store));
-    let background = Background::default();
-    let followers = background.clone();
-    let hooks = HOOKS.iter().fold(Health::new(), |health, name| {
-        health.with_hook(name, prepared, &background, flags.livez_grace_period)
-    });
-    let health = hooks
-        .with("etcd", Endpoint::ALL, move || {
-            if stored.is_failing() {
-                Err("the last write to the store failed".to_owned())
-            } else {
-                Ok(())
-            }
-        })
-        // Nothing is served before the state in memory is complete, and all that follows it is there.
-        .with("informer-sync", &[Endpoint::Readyz], move || followers.all())
-        .with_tasks(controllers.names(), &background)
-        .with("shutdown", &[Endpoint::Readyz], move || {
-            if ending.is_ready() {
-                Ok(())
-            } else {
-                Err("process is shutting down".to_owned())
-            }
-        });
+    let health = health(flags, stored, milestones, controllers, ending);
     let config = Config {
         request_timeout: flags.request_timeout,
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
@@ -358,7 +349,7 @@ fn service(
         clock: Arc::new(SystemClock),
         metrics: Arc::clone(&metrics),
         shutdown,
-        background,
+        background: milestones.background.clone(),
         config,
     };
     Ok(Arc::new(Service {
@@ -374,6 +365,51 @@ fn service(
             .with_issuer(issuer),
         in_flight,
     }))
+}
+
+/// The checks of health, in the order of kube-apiserver.
+fn health(
+    flags: &Serve,
+    store: Arc<Store>,
+    milestones: &Milestones,
+    controllers: &Selection,
+    ending: Shutdown,
+) -> Health {
+    const LIVE: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Livez];
+    let certificate_end = Arc::clone(&milestones.certificate_end);
+    let (background, followers) = (&milestones.background, milestones.background.clone());
+    let health = Health::new()
+        // The server speaks to itself without a connection; what can end is the certificate that it made for others.
+        .with("loopback-serving-certificate", LIVE, move || {
+            let ended = certificate_end
+                .get()
+                .is_some_and(|end| OffsetDateTime::now_utc() > *end);
+            if ended {
+                Err("loopback serving certificate is expired".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        .with("etcd", Endpoint::ALL, move || {
+            if store.is_failing() {
+                Err("the last write to the store failed".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        // Nothing is served before the state in memory is complete, and all that follows it is there.
+        .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
+    let hooks = HOOKS.iter().fold(health, |health, name| {
+        health.with_hook(name, &milestones.prepared, background, flags.livez_grace_period)
+    });
+    let hooks = hooks.with_tasks(controllers.names(), background);
+    hooks.with("shutdown", &[Endpoint::Readyz], move || {
+        if ending.is_ready() {
+            Ok(())
+        } else {
+            Err("process is shutting down".to_owned())
+        }
+    })
 }
 
 /// Those who decide what users may do, in the order of the flags.

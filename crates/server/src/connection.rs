@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::UPGRADE;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +23,7 @@ use crate::service::{Lasts, Service};
 use crate::shutdown::Shutdown;
 use crate::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
 use crate::tls::Tls;
+use crate::websocket::Held;
 
 /// The bounds of connections.
 #[derive(Clone, Debug)]
@@ -99,8 +101,7 @@ pub async fn serve(listener: TcpListener, tls: Tls, service: Arc<Service>, limit
         };
         let (acceptor, open) = (Arc::clone(&acceptor), open.clone());
         tokio::spawn(async move {
-            acceptor.connection(stream, peer).await;
-            drop((open, place));
+            acceptor.connection(stream, peer, Held::new((open, place))).await;
         });
     }
     drop((listener, open));
@@ -136,7 +137,8 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn connection(&self, stream: TcpStream, peer: SocketAddr) {
+    /// Serves a connection. A WebSocket that it becomes takes `held` over.
+    async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
         // Answers are written whole, so that there is nothing to gather small packets for.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off delays");
@@ -158,8 +160,12 @@ impl Acceptor {
             let service = Arc::clone(&self.service);
             let certificate = certificate.clone();
             let body_time = self.limits.body;
+            let held = request.headers().contains_key(UPGRADE).then(|| held.clone());
             let respond = async move {
-                let request = request.map(|body| RequestBody::new(body, body_time));
+                let mut request = request.map(|body| RequestBody::new(body, body_time));
+                if let Some(held) = held {
+                    request.extensions_mut().insert(held);
+                }
                 let mut response = service.respond(request, certificate.as_ref()).await;
                 if response.extensions().get::<Lasts>().is_some() {
                     stream_lasts();
@@ -211,7 +217,7 @@ impl Acceptor {
                 .header_read_timeout(self.limits.head)
                 .max_headers(MAX_HEADERS)
                 .max_buf_size(self.limits.head_bytes as usize);
-            drive!(builder.serve_connection(stream, respond));
+            drive!(builder.serve_connection(stream, respond).with_upgrades());
         }
     }
 

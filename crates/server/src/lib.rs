@@ -44,6 +44,7 @@ pub mod user;
 pub mod version;
 pub mod watch;
 pub mod webhooks;
+mod websocket;
 pub mod write;
 mod x509;
 

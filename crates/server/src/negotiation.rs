@@ -92,6 +92,15 @@ impl MetaVersion {
     }
 }
 
+/// Which forms the objects of an address have beside JSON and YAML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms {
+    /// Whether objects have a protobuf form.
+    pub protobuf: bool,
+    /// Whether they are shown as rows of a table.
+    pub tables: bool,
+}
+
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Representation {
@@ -122,14 +131,16 @@ impl Representation {
         }
     }
 
-    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form (`protobuf`),
-    /// their metadata still do.
+    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their metadata
+    /// still do.
     ///
     /// # Errors
     /// 406 where the client accepts nothing that is served.
-    pub fn of_object(headers: &HeaderMap, query: &Query, protobuf: bool) -> Result<Self, ApiError> {
-        Self::negotiate(headers, query, |format, view| {
-            format != Format::Protobuf || view != View::Whole || protobuf
+    pub fn of_object(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Self, ApiError> {
+        Self::negotiate(headers, query, |format, view| match view {
+            View::Whole => format != Format::Protobuf || forms.protobuf,
+            View::Table(_) => forms.tables,
+            View::PartialObject(_) | View::PartialList(_) => true,
         })
     }
 
@@ -371,6 +382,22 @@ fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 mod tests {
     use super::*;
 
+    const ALL: Forms = Forms {
+        protobuf: true,
+        tables: true,
+    };
+
+    #[test]
+    fn what_has_no_rows_is_shown_as_no_table() {
+        const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let form = |accept: &str| {
+            let forms = Forms { tables: false, ..ALL };
+            Representation::of_object(&headers(accept), &Query::default(), forms)
+        };
+        assert_eq!(form(TABLE).unwrap_err().code(), 406);
+        assert_eq!(form(&format!("{TABLE},application/json")).unwrap().view, View::Whole);
+    }
+
     fn headers(accept: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
@@ -378,7 +405,7 @@ mod tests {
     }
 
     fn object(accept: &str) -> Option<(Format, View)> {
-        let form = Representation::of_object(&headers(accept), &Query::default(), true).ok()?;
+        let form = Representation::of_object(&headers(accept), &Query::default(), ALL).ok()?;
         Some((form.format, form.view))
     }
 
@@ -423,7 +450,9 @@ mod tests {
 
     #[test]
     fn what_has_no_protobuf_form_falls_back_to_the_next_choice() {
-        let form = |accept: &str| Representation::of_object(&headers(accept), &Query::default(), false);
+        let form = |accept: &str| {
+            Representation::of_object(&headers(accept), &Query::default(), Forms { protobuf: false, ..ALL })
+        };
         let format = |accept: &str| form(accept).map(|form| form.format).ok();
         assert_eq!(format("application/vnd.kubernetes.protobuf"), None);
         assert_eq!(
@@ -457,7 +486,7 @@ mod tests {
                 true,
             ),
         ] {
-            let form = Representation::of_object(&headers(accept), &Query::default(), true).unwrap();
+            let form = Representation::of_object(&headers(accept), &Query::default(), ALL).unwrap();
             assert_eq!(form.drops_managed_fields, drops, "{accept}");
         }
     }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use holdfast_resource::schema::{self, Shape, Type, TypeId, TypeTable};
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
-use holdfast_resource::{Registry, Resource};
+use holdfast_resource::{GroupVersion, GroupVersionKind, Registry, Resource};
 use holdfast_store::{Indexer, Key};
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
@@ -184,6 +185,22 @@ pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
     std::str::from_utf8(&rest[..end]).unwrap_or_default()
 }
 
+/// What an object is called and where it lives.
+#[derive(Clone, Copy)]
+struct Identity<'o> {
+    name: &'o str,
+    namespace: &'o str,
+}
+
+impl<'o> Identity<'o> {
+    fn of_key(resource: &Resource, key: &'o [u8]) -> Self {
+        Self {
+            name: name_of_key(key),
+            namespace: namespace_of_key(resource, key),
+        }
+    }
+}
+
 /// Which objects of a resource a list or a watch is about.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
@@ -212,7 +229,8 @@ impl Selection {
         let index = entry.index();
         // What was indexed under another definition may lack fields, or hold them without their defaults.
         let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
-        self.matches(resource, entry, &index.labels, anew.as_ref().unwrap_or(&index.fields))
+        let identity = Identity::of_key(resource, entry.key());
+        self.matches(identity, &index.labels, anew.as_ref().unwrap_or(&index.fields))
     }
 
     /// Whether the stored object is selected, which `converted` is in the version that is shown: a webhook may have labels
@@ -224,20 +242,35 @@ impl Selection {
         if self.is_everything() {
             return true;
         }
-        let none = Map::default();
-        let labels = converted.at(&["metadata", "labels"]).and_then(Value::as_map);
-        let fields = selectable_fields(resource, converted);
-        self.matches(resource, entry, labels.unwrap_or(&none), &fields)
+        let identity = Identity::of_key(resource, entry.key());
+        self.matches_tree(resource, identity, converted)
     }
 
-    fn matches(&self, resource: &Resource, entry: &Entry, labels: &Map, fields: &[(SmolStr, SmolStr)]) -> bool {
-        let name = name_of_key(entry.key());
+    /// Whether an object that is not stored is selected.
+    pub fn selects_tree(&self, resource: &Resource, object: &Value) -> bool {
+        let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
+        let identity = Identity {
+            name: text("name"),
+            namespace: text("namespace"),
+        };
+        self.is_everything() || self.matches_tree(resource, identity, object)
+    }
+
+    fn matches_tree(&self, resource: &Resource, identity: Identity<'_>, object: &Value) -> bool {
+        let none = Map::default();
+        let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
+        let fields = selectable_fields(resource, object);
+        self.matches(identity, labels.unwrap_or(&none), &fields)
+    }
+
+    fn matches(&self, identity: Identity<'_>, labels: &Map, fields: &[(SmolStr, SmolStr)]) -> bool {
+        let Identity { name, namespace } = identity;
         if self.name.as_ref().is_some_and(|wanted| wanted != name) {
             return false;
         }
         self.fields.matches(|field| match field {
             "metadata.name" => name,
-            "metadata.namespace" => namespace_of_key(resource, entry.key()),
+            "metadata.namespace" => namespace,
             _ => {
                 let found = fields.iter().find(|(known, _)| known == field);
                 found.map(|(_, text)| text.as_str()).unwrap_or_default()
@@ -311,24 +344,37 @@ pub fn readable(entry: &Entry) -> Option<Value> {
     tree_or_refusal(entry).ok()
 }
 
-/// Encodes an object for the store: without its resource version, and with the place where that belongs.
+/// Encodes an object for the store: without its resource version, and with the place where that belongs. The fields of
+/// built-in kinds stand in the order of `types`, as in the reference's answers; those of others by their names.
 ///
-/// Kind, version and metadata come first, as in the reference's answers: lists, whose items leave the first two out, take
-/// the rest of the bytes as it is (see [`list_item`]), and answers that show metadata alone take those (see
-/// [`metadata_text`]).
-pub fn encode(object: &Value) -> holdfast_store::Value {
+/// Kind, version and metadata come first: lists, whose items leave the first two out, take the rest of the bytes as it is
+/// (see [`list_item`]), and answers that show metadata alone take those (see [`metadata_text`]).
+pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(2048);
-    match write_object(object, true, &mut bytes) {
+    match write_object(types, object, true, &mut bytes) {
         Some(at) => holdfast_store::Value::object(bytes, at),
         None => holdfast_store::Value::plain(bytes),
     }
 }
 
 /// An object as it is answered, its members in the order of [`encode`].
-pub fn encode_answer(object: &Value) -> Vec<u8> {
+pub fn encode_answer(types: &TypeTable, object: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2048);
-    write_object(object, false, &mut bytes);
+    write_object(types, object, false, &mut bytes);
     bytes
+}
+
+/// The type of the objects of a built-in kind.
+pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Option<TypeId> {
+    // The metadata of an object are the same type in both versions.
+    let api_version = match (api_version, kind) {
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
+        _ => api_version,
+    };
+    types.id_of_kind(&GroupVersionKind {
+        group_version: GroupVersion::parse(api_version)?,
+        kind: SmolStr::new(kind),
+    })
 }
 
 /// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
@@ -412,52 +458,32 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize)) -> Option<usize> {
 const OBJECT: [&str; 3] = ["kind", "apiVersion", METADATA];
 const METADATA: &str = "metadata";
 const RESOURCE_VERSION: &str = "resourceVersion";
-const MANAGED_FIELDS: &str = "managedFields";
-
-/// The members of metadata, in the order of `ObjectMeta`.
-const OBJECT_META: [&str; 15] = [
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    RESOURCE_VERSION,
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    MANAGED_FIELDS,
-];
-
-/// The members of an item of `metadata.managedFields`, in the order of `ManagedFieldsEntry`.
-const MANAGED_FIELDS_ENTRY: [&str; 7] = [
-    "manager",
-    "operation",
-    "apiVersion",
-    "time",
-    "fieldsType",
-    "fieldsV1",
-    "subresource",
-];
 
 /// Writes an object; with `room` for the resource version in place of the one that it has, and says where that is.
-fn write_object(object: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
+fn write_object(types: &TypeTable, object: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
+    let text = |name| object.str_at(&[name]).unwrap_or_default();
+    let of = type_of(types, text("apiVersion"), text("kind")).map(|id| types.get(id));
     let mut revision_at = None;
-    write_map(object, &OBJECT, bytes, |key, value, bytes| {
-        if key == METADATA && value.as_map().is_some() {
-            revision_at = write_metadata(value, room, bytes);
-        } else {
-            json::write(value, bytes);
+    write_map(of, object, &OBJECT, bytes, |key, value, shape, bytes| match value {
+        Value::Map(_) if key == METADATA => {
+            let of = match shape {
+                Some(Shape::Ref(id)) => Some(types.get(*id)),
+                _ => None,
+            };
+            revision_at = write_metadata(types, of, value, room, bytes);
         }
+        _ => schema::write_json(types, shape, value, bytes),
     });
     revision_at
 }
 
-fn write_metadata(metadata: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
+fn write_metadata(
+    types: &TypeTable,
+    of: Option<&Type>,
+    metadata: &Value,
+    room: bool,
+    bytes: &mut Vec<u8>,
+) -> Option<u32> {
     let mut revision_at = None;
     let with_room;
     let metadata = if room && metadata.get(RESOURCE_VERSION).is_none() {
@@ -468,50 +494,54 @@ fn write_metadata(metadata: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u
     } else {
         metadata
     };
-    write_map(metadata, &OBJECT_META, bytes, |key, value, bytes| match key {
+    write_map(of, metadata, &[], bytes, |key, value, shape, bytes| match key {
         RESOURCE_VERSION if room => {
             bytes.extend_from_slice(b"\"\"");
             revision_at = Some(bytes.len() as u32 - 1);
         }
-        MANAGED_FIELDS => write_managed_fields(value, bytes),
-        _ => json::write(value, bytes),
+        _ => schema::write_json(types, shape, value, bytes),
     });
     revision_at
 }
 
-fn write_managed_fields(entries: &Value, bytes: &mut Vec<u8>) {
-    let Some(list) = entries.as_list() else {
-        return json::write(entries, bytes);
-    };
-    bytes.push(b'[');
-    for (at, entry) in list.iter().enumerate() {
-        if at > 0 {
-            bytes.push(b',');
-        }
-        match entry {
-            Value::Map(_) => write_map(entry, &MANAGED_FIELDS_ENTRY, bytes, |_, value, bytes| {
-                json::write(value, bytes);
-            }),
-            other => json::write(other, bytes),
-        }
-    }
-    bytes.push(b']');
-}
-
-/// Writes a map: the members that `first` names in its order, then the others in theirs, the value of each by `write`.
-fn write_map(map: &Value, first: &[&str], bytes: &mut Vec<u8>, mut write: impl FnMut(&str, &Value, &mut Vec<u8>)) {
+/// Writes a map, the value of each member by `write`: a struct in the order of its type, all else beginning with the members
+/// that `first` names and going on by names.
+fn write_map(
+    of: Option<&Type>,
+    map: &Value,
+    first: &[&str],
+    bytes: &mut Vec<u8>,
+    mut write: impl FnMut(&str, &Value, Option<&Shape>, &mut Vec<u8>),
+) {
     bytes.push(b'{');
-    for key in first {
-        if let Some(value) = map.get(key) {
-            write_member(key, bytes, |bytes| write(key, value, bytes));
+    let members = map.as_map();
+    match of {
+        Some(of) => {
+            for member in members.into_iter().flat_map(|members| schema::members(of, members)) {
+                write_member(member.name, bytes, |bytes| {
+                    write(member.name, member.value, member.shape, bytes);
+                });
+            }
         }
-    }
-    for (key, value) in map.as_map().into_iter().flatten() {
-        if !first.contains(&key.as_str()) {
-            write_member(key, bytes, |bytes| write(key, value, bytes));
+        None => {
+            for key in first {
+                if let Some(value) = map.get(key) {
+                    write_member(key, bytes, |bytes| write(key, value, None, bytes));
+                }
+            }
+            for (key, value) in members.into_iter().flatten() {
+                if !first.contains(&key.as_str()) {
+                    write_member(key, bytes, |bytes| write(key, value, None, bytes));
+                }
+            }
         }
     }
     bytes.push(b'}');
+}
+
+/// Writes a small map whose members stand in the order of `names`.
+pub(crate) fn write_in_order(map: &Value, names: &[&str], bytes: &mut Vec<u8>) {
+    write_map(None, map, names, bytes, |_, value, _, bytes| json::write(value, bytes));
 }
 
 fn write_member(key: &str, bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
@@ -550,34 +580,59 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_place_of_the_resource_version_is_within_the_metadata() {
-        let text = r#"{"apiVersion":"v1","kind":"A","metadata":{"labels":{},"name":"a"},"spec":{"metadata":{}}}"#;
-        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        let value = encode(&object);
-        let text = String::from_utf8(value.bytes().to_vec()).unwrap();
-        let (head, tail) = text.split_at(value.revision_at().unwrap() as usize);
-        assert!(head.ends_with(r#""name":"a","resourceVersion":""#), "{head}");
-        assert!(tail.starts_with(r#"","labels":{}}"#), "{tail}");
+    fn types() -> TypeTable {
+        holdfast_kinds::tables::types().unwrap()
+    }
+
+    fn object(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
     }
 
     #[test]
-    fn metadata_and_managed_fields_are_in_the_order_of_their_types() {
-        let text = r#"{"kind":"A","metadata":{"annotations":{"a":"}\\\""},"managedFields":[{"fieldsV1":{},"manager":"m"}],"name":"a","resourceVersion":"4","zone":1}}"#;
-        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        let bytes = encode_answer(&object);
-        let expected = r#"{"kind":"A","metadata":{"name":"a","resourceVersion":"4","annotations":{"a":"}\\\""},"managedFields":[{"manager":"m","fieldsV1":{}}],"zone":1}}"#;
+    fn the_place_of_the_resource_version_is_within_the_metadata() {
+        let metadata = r#""metadata":{"labels":{},"name":"a"},"spec":{"metadata":{}}"#;
+        for (identity, before, behind) in [
+            (
+                r#""apiVersion":"v1","kind":"Pod""#,
+                r#""name":"a","resourceVersion":""#,
+                r#"","labels":{}}"#,
+            ),
+            (
+                r#""apiVersion":"a.io/v1","kind":"A""#,
+                r#""name":"a","resourceVersion":""#,
+                "\"}",
+            ),
+        ] {
+            let value = encode(&types(), &object(&format!("{{{identity},{metadata}}}")));
+            let text = String::from_utf8(value.bytes().to_vec()).unwrap();
+            let (head, tail) = text.split_at(value.revision_at().unwrap() as usize);
+            assert!(head.ends_with(before), "{head}");
+            assert!(tail.starts_with(behind), "{tail}");
+        }
+    }
+
+    #[test]
+    fn built_in_objects_are_written_in_the_order_of_their_types() {
+        let text = r#"{"apiVersion":"v1","data":{"b":"<","a":"&"},"immutable":true,"kind":"ConfigMap","metadata":{"annotations":{"a":"}\\\""},"managedFields":[{"fieldsV1":{"f:b":{},"f:a":{}},"manager":"m"}],"name":"a","resourceVersion":"4"},"zone":1}"#;
+        let object = object(text);
+        let bytes = encode_answer(&types(), &object);
+        let expected = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"4","annotations":{"a":"}\\\""},"managedFields":[{"manager":"m","fieldsV1":{"f:a":{},"f:b":{}}}]},"immutable":true,"data":{"a":"\u0026","b":"\u003c"},"zone":1}"#;
         assert_eq!(std::str::from_utf8(&bytes).unwrap(), expected);
         assert_eq!(json::parse(&bytes, &Limits::TRUSTED).unwrap(), object);
     }
 
     #[test]
+    fn other_objects_are_written_by_names() {
+        let text = r#"{"kind":"A","apiVersion":"a.io/v1","spec":{"z":1,"b":[{"y":1,"x":2}]},"metadata":{"name":"a","labels":{}}}"#;
+        let expected = r#"{"kind":"A","apiVersion":"a.io/v1","metadata":{"labels":{},"name":"a"},"spec":{"b":[{"x":2,"y":1}],"z":1}}"#;
+        assert_eq!(encode_answer(&types(), &object(text)), expected.as_bytes());
+    }
+
+    #[test]
     fn metadata_are_cut_out_of_the_bytes() {
-        let text =
-            r#"{"apiVersion":"v1","kind":"A","metadata":{"annotations":{"a":"}\\\"]"},"finalizers":["x"]},"spec":{}}"#;
-        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        let bytes = encode_answer(&object);
-        let cut = metadata_text(&bytes, "A", "v1").unwrap();
+        let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"}\\\"]"},"finalizers":["x"]},"spec":{}}"#;
+        let bytes = encode_answer(&types(), &object(text));
+        let cut = metadata_text(&bytes, "Pod", "v1").unwrap();
         assert_eq!(cut, br#"{"annotations":{"a":"}\\\"]"},"finalizers":["x"]}"#);
         for odd in [
             &b"{\"metadata\":1}"[..],
@@ -593,8 +648,7 @@ mod tests {
     #[test]
     fn an_item_of_a_list_is_the_object_without_kind_and_version() {
         let text = r#"{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{}}"#;
-        let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        let bytes = encode(&object).bytes().clone();
+        let bytes = encode(&types(), &object(text)).bytes().clone();
         assert!(bytes.starts_with(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata""#));
         let item = list_item(&bytes, "ConfigMap", "v1");
         assert_eq!(item, br#""metadata":{"resourceVersion":""},"data":{"a":"1"}}"#);

@@ -365,10 +365,17 @@ impl DeleteOptions {
 
 impl GetOptions {
     /// Reads the options of a GET of one object.
-    pub fn parse(query: &Query) -> Self {
-        Self {
-            resource_version: query.get("resourceVersion").unwrap_or_default().to_owned(),
+    ///
+    /// # Errors
+    /// 400 for an export, which the API knows no more.
+    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+        if query.get("export").is_some_and(reads_as_true) {
+            const WHY: &str = "the export parameter, deprecated since v1.14, is no longer supported";
+            return Err(ApiError::bad_request(WHY));
         }
+        Ok(Self {
+            resource_version: query.get("resourceVersion").unwrap_or_default().to_owned(),
+        })
     }
 }
 
@@ -398,6 +405,9 @@ impl ListOptions {
             "NotOlderThan" => Some(ResourceVersionMatch::NotOlderThan),
             _ => None,
         };
+        if options.watch && rule.is_empty() {
+            options.begin_with_initial_events();
+        }
         let errors = if options.watch {
             options.check_watch(rule)
         } else {
@@ -405,6 +415,16 @@ impl ListOptions {
         };
         refuse("ListOptions", errors)?;
         Ok(options)
+    }
+
+    /// A watch from any version, or from none, that does not say how it begins, begins as one that asks for the objects that
+    /// are there: with the newest state, and with a bookmark behind it where the watch wants bookmarks.
+    fn begin_with_initial_events(&mut self) {
+        let from_any_version = matches!(self.resource_version.as_str(), "" | "0");
+        if from_any_version && self.send_initial_events.is_none() {
+            self.send_initial_events = Some(true);
+            self.resource_version_match = Some(ResourceVersionMatch::NotOlderThan);
+        }
     }
 
     fn check_list(&self, rule: &str) -> Vec<FieldError> {

@@ -2,11 +2,11 @@
 
 use holdfast_proto::{DecodeError, Envelope, Messages, TAIL, write_bytes, write_envelope, write_list};
 use holdfast_resource::schema::TypeId;
-use holdfast_resource::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, Value, json};
 use smol_str::SmolStr;
 
 use crate::ApiError;
+use crate::objects;
 
 /// Reads the body of a request: an object in its envelope. Where the envelope tells no version or kind, it is of those
 /// that are `expected`. Of a kind that has no type nothing but version and kind are read, for the caller to refuse.
@@ -17,7 +17,7 @@ pub(crate) fn read(messages: &Messages, bytes: &[u8], expected: (&str, &str)) ->
     let envelope = Envelope::read(bytes)?;
     let or = |text: &str, otherwise: &str| SmolStr::new(if text.is_empty() { otherwise } else { text });
     let (api_version, kind) = (or(&envelope.api_version, expected.0), or(&envelope.kind, expected.1));
-    let mut object = match type_of(messages, &api_version, &kind) {
+    let mut object = match objects::type_of(messages.types(), &api_version, &kind) {
         Some(of) => messages.decode(of, envelope.message, &Limits::REQUEST)?,
         None => Value::empty_map(),
     };
@@ -66,7 +66,7 @@ fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, A
 /// # Errors
 /// As [`from_json`].
 pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, ApiError> {
-    let of = type_of(messages, api_version, kind).ok_or_else(|| {
+    let of = objects::type_of(messages.types(), api_version, kind).ok_or_else(|| {
         ApiError::not_acceptable(format!(
             "object {kind} in {api_version} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message"
         ))
@@ -105,18 +105,6 @@ fn encode(messages: &Messages, of: TypeId, value: &Value) -> Result<Vec<u8>, Api
     let outcome = messages.encode(of, value, &mut out);
     outcome.map_err(|error| ApiError::internal(error.to_string()))?;
     Ok(out)
-}
-
-fn type_of(messages: &Messages, api_version: &str, kind: &str) -> Option<TypeId> {
-    // The metadata of an object are the same message in both versions.
-    let api_version = match (api_version, kind) {
-        ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
-        _ => api_version,
-    };
-    messages.types().id_of_kind(&GroupVersionKind {
-        group_version: GroupVersion::parse(api_version)?,
-        kind: SmolStr::new(kind),
-    })
 }
 
 fn text_at<'v>(object: &'v Value, name: &str) -> &'v str {

@@ -13,6 +13,7 @@ use crate::headers;
 use crate::negotiation::Representation;
 use crate::query::Query;
 use crate::user::User;
+use crate::websocket::Upgrade;
 
 /// A request for a resource that is served, by a user who may make it.
 pub struct ResourceRequest {
@@ -44,6 +45,8 @@ pub struct ResourceRequest {
     pub now: SystemTime,
     /// When the client is told that it took too long, if ever.
     pub deadline: Option<Instant>,
+    /// How the connection becomes a WebSocket, where the client asks for one.
+    pub upgrade: Option<Upgrade>,
 }
 
 impl ResourceRequest {

@@ -56,11 +56,14 @@ pub(crate) fn document_bytes(
     let fault = |error: &dyn std::fmt::Display| ApiError::internal(error.to_string());
     let body = match (representation.format, representation.pretty) {
         (Format::Json, false) => {
-            let mut text = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            let mut text = json::html_safe(serde_json::to_vec(document).map_err(|error| fault(&error))?);
             text.push(b'\n');
             text
         }
-        (Format::Json, true) => serde_json::to_vec_pretty(document).map_err(|error| fault(&error))?,
+        (Format::Json, true) => {
+            let text = serde_json::to_vec_pretty(document).map_err(|error| fault(&error))?;
+            json::html_safe(text)
+        }
         (Format::Yaml, _) => {
             let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
             let value = json::parse(&json, &Limits::TRUSTED).map_err(|error| fault(&error))?;

@@ -15,12 +15,13 @@ use crate::ApiError;
 use crate::body::RequestBody;
 use crate::compression;
 use crate::handlers;
-use crate::negotiation::{self, NAMED_TYPES, NAMED_WATCH_TYPES, PatchType, Representation};
+use crate::negotiation::{self, Forms, NAMED_TYPES, NAMED_WATCH_TYPES, PatchType, Representation};
 use crate::request::ResourceRequest;
 use crate::request_info::{RequestInfo, ResourcePath};
 use crate::response::{self, Response};
 use crate::state::Context;
 use crate::user::User;
+use crate::websocket::Upgrade;
 
 /// A request after authentication, before anything is known of its resource.
 pub struct Incoming {
@@ -38,6 +39,8 @@ pub struct Incoming {
     pub now: SystemTime,
     /// When the client is told that it took too long, if ever.
     pub deadline: Option<Instant>,
+    /// How the connection becomes a WebSocket, where the client asks for one.
+    pub upgrade: Option<Upgrade>,
 }
 
 /// The patches that custom resources take, as messages name them.
@@ -99,6 +102,7 @@ pub fn resource_request(
         body,
         now,
         deadline,
+        upgrade,
     } = incoming;
     let place = Place::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
@@ -120,7 +124,7 @@ pub fn resource_request(
         Representation::default()
     } else {
         negotiation::check_acceptable(&headers, produced)?;
-        Representation::of_object(&headers, &info.query, place.served.resource.strategy.has_protobuf())?
+        Representation::of_object(&headers, &info.query, place.forms())?
     };
     let Place {
         served,
@@ -143,6 +147,7 @@ pub fn resource_request(
         rest: rest_of(&info.path, target.rest),
         now,
         deadline,
+        upgrade,
     })
 }
 
@@ -158,6 +163,9 @@ fn rest_of(path: &str, rest: String) -> String {
 
 /// The subresource that takes all of a path.
 const PROXY: &str = "proxy";
+
+/// The subresources that are shown as tables, too.
+const SUBRESOURCES_WITH_ROWS: [&str; 2] = ["status", "scale"];
 
 /// Where a path leads among the resources that are served.
 struct Place {
@@ -203,6 +211,18 @@ impl Place {
             name: target.name.clone(),
             subresource: target.subresource.clone(),
         })
+    }
+
+    /// In which forms objects are shown here.
+    fn forms(&self) -> Forms {
+        let strategy = &self.served.resource.strategy;
+        let of_object = self.subresource.is_empty();
+        // What is answered to a POST alone has no rows, and of subresources those do that people look at.
+        let readable = self.served.version().verbs.contains(&Verb::Get);
+        Forms {
+            protobuf: strategy.has_protobuf(),
+            tables: of_object && readable || SUBRESOURCES_WITH_ROWS.contains(&self.subresource.as_str()),
+        }
     }
 
     /// What is to be done, if it can be done here.

@@ -21,6 +21,7 @@ use crate::request_info::RequestInfo;
 use crate::response::{self, Response};
 use crate::router::{self, Incoming};
 use crate::state::Context;
+use crate::websocket::{self, Upgrade};
 
 /// Everything that answers requests, once a connection has read them.
 pub struct Service {
@@ -72,7 +73,7 @@ impl Service {
             .ok()
             .and_then(|info| self.record(info, &head.headers, started));
         let outcome = match info {
-            Ok(info) => self.answer(head, info, body, certificate).await,
+            Ok(info) => self.answer(head, info, body, certificate, started).await,
             Err(error) => Err(error),
         };
         let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
@@ -91,6 +92,7 @@ impl Service {
         if let Some(recording) = recording {
             self.finish(recording, &mut response);
         }
+        websocket::begin(&mut response);
         let (code, audit_id, user_agent) = (code.as_u16(), Shown(Some(&audit_id)), Shown(user_agent.as_ref()));
         if taken >= SLOW && !lasting {
             tracing::info!(%method, %uri, code, ?taken, %user_agent, %audit_id, "slow request");
@@ -133,14 +135,20 @@ impl Service {
 
     async fn answer(
         self: &Arc<Self>,
-        head: http::request::Parts,
+        mut head: http::request::Parts,
         info: RequestInfo,
         body: RequestBody,
         certificate: Option<&ClientCertificate>,
+        started: Instant,
     ) -> Result<Response, ApiError> {
         let limit = self.time_limit(&info)?;
+        if limit.is_some_and(|limit| started.elapsed() >= limit) {
+            return Err(ApiError::out_of_time());
+        }
         let (tokens, now) = (self.context.tokens.as_ref(), self.context.clock.now());
-        let user = self.authenticator.authenticate(tokens, &head.headers, certificate, now);
+        let user = self
+            .authenticator
+            .authenticate(tokens, &mut head.headers, certificate, now);
         let user = user.inspect_err(|_| self.context.metrics.unauthenticated())?;
         let authorizer = self.context.authorizer.as_ref();
         let user = self
@@ -155,6 +163,7 @@ impl Service {
             body.leaving(Arc::clone(place));
         }
         authorization::check(authorizer, &user, &info, &head.method)?;
+        let upgrade = Upgrade::take(&mut head);
         let incoming = Incoming {
             method: head.method,
             info,
@@ -162,7 +171,8 @@ impl Service {
             user,
             body,
             now: self.context.clock.now(),
-            deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
+            deadline: limit.and_then(|limit| started.checked_add(limit)),
+            upgrade,
         };
         let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api {

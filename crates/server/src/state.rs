@@ -10,6 +10,7 @@ use holdfast_authorization::Authorizer;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 use holdfast_resource::access::{Access, TokenAuthenticator, TokenIssuer};
+use holdfast_resource::schema::TypeTable;
 
 use crate::background::Background;
 use crate::definitions::Definitions;
@@ -75,6 +76,11 @@ impl Context {
             tokens: self.tokens.as_ref(),
             issuer: self.issuer.as_ref(),
         }
+    }
+
+    /// The types of the built-in kinds.
+    pub fn types(&self) -> &Arc<TypeTable> {
+        self.field_managers.types().table()
     }
 
     /// The protobuf messages of the types of the kinds.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
+use holdfast_value::json;
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
@@ -521,7 +522,7 @@ impl ApiError {
     /// The `Status` as compact JSON text, as error events of watches hold it.
     pub fn to_json(&self) -> Vec<u8> {
         // Text and numbers always have a JSON form.
-        serde_json::to_vec(&self.document()).unwrap_or_default()
+        json::html_safe(serde_json::to_vec(&self.document()).unwrap_or_default())
     }
 }
 

@@ -195,3 +195,101 @@ async fn a_table_shows_the_columns_of_the_kind() {
     );
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
 }
+
+#[tokio::test]
+async fn parameters_that_cannot_be_met_are_refused() {
+    let server = Server::start().await;
+    let late = server.get(&format!("{CONFIG_MAPS}?timeout=1ns")).await;
+    assert_eq!((late.code, late.at("/reason")), (504, &serde_json::json!("Timeout")));
+    assert_eq!(server.get(&format!("{CONFIG_MAPS}?timeout=1m")).await.code, 200);
+    assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 201);
+    for (export, code) in [
+        ("export=true", 400),
+        ("export", 400),
+        ("export=false", 200),
+        ("export=0", 200),
+    ] {
+        assert_eq!(
+            server.get(&format!("{CONFIG_MAPS}/a?{export}")).await.code,
+            code,
+            "{export}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn component_statuses_obey_selectors() {
+    let server = Server::start().await;
+    for (selector, count) in [
+        ("", 1),
+        ("fieldSelector=metadata.name%3Detcd-0", 1),
+        ("fieldSelector=metadata.name%3Dother", 0),
+        ("labelSelector=a%3Db", 0),
+        ("labelSelector=!a", 1),
+    ] {
+        let list = server.get(&format!("/api/v1/componentstatuses?{selector}")).await;
+        assert_eq!(list.at("/items").as_array().unwrap().len(), count, "{selector}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_only_posted_has_no_table() {
+    let server = Server::start().await;
+    let review = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    for (accept, code) in [
+        ("application/json;as=Table;v=v1;g=meta.k8s.io", 406),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", 201),
+    ] {
+        let answer = server.respond("POST", review, "application/json", "{}", accept).await;
+        assert_eq!(answer.status(), code, "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn events_are_selected_by_the_names_of_either_group() {
+    let server = Server::start().await;
+    let (core, own) = (
+        "/api/v1/namespaces/default/events",
+        "/apis/events.k8s.io/v1/namespaces/default/events",
+    );
+    let event = |name: &str, controller: &str, pod: &str| {
+        json!({
+            "metadata": {"name": name}, "eventTime": "2010-10-10T10:10:10.000000Z", "reason": "R", "action": "A", "type": "Normal",
+            "reportingController": controller, "reportingInstance": "i",
+            "regarding": {"kind": "Pod", "namespace": "default", "name": pod, "fieldPath": "spec"},
+        })
+        .to_string()
+    };
+    for (name, controller, pod) in [("e1", "a.io/one", "p1"), ("e2", "a.io/two", "p2")] {
+        let made = server.post(own, &event(name, controller, pod)).await;
+        assert_eq!(made.code, 201, "{}", made.message());
+    }
+    for (path, selector, count) in [
+        (own, "regarding.name=p1", 1),
+        (own, "regarding.kind=Pod", 2),
+        (own, "regarding.kind!=Pod", 0),
+        (own, "reportingController=a.io/two", 1),
+        (
+            own,
+            "regarding.fieldPath=spec,regarding.namespace=default,reason=R,type=Normal",
+            2,
+        ),
+        (core, "involvedObject.name=p1", 1),
+        (core, "reportingComponent=a.io/one", 1),
+        (core, "source=a.io/one", 1),
+        (core, "source=other", 0),
+    ] {
+        let query = selector.replace('=', "%3D").replace('!', "%21");
+        let list = server.get(&format!("{path}?fieldSelector={query}")).await;
+        assert_eq!(
+            list.at("/items").as_array().map(Vec::len),
+            Some(count),
+            "{selector}: {}",
+            list.body
+        );
+    }
+    for (path, unknown) in [(own, "involvedObject.name"), (own, "source"), (core, "regarding.name")] {
+        let refused = server.get(&format!("{path}?fieldSelector={unknown}%3Dx")).await;
+        assert_eq!(refused.message(), format!("field label not supported: {unknown}"));
+    }
+}

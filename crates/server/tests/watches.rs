@@ -207,3 +207,68 @@ async fn bookmarks_come_each_minute_and_before_the_end() {
     assert!(watch.next().await.is_none());
     assert_eq!(begin.elapsed().as_secs(), 90);
 }
+
+#[tokio::test]
+async fn a_watch_from_any_version_ends_its_initial_events_with_a_bookmark() {
+    let server = Server::start().await;
+    make(&server, "a").await;
+    let annotated = json!({"k8s.io/initial-events-end": "true"});
+    for (query, expected) in [
+        ("allowWatchBookmarks=true", true),
+        ("allowWatchBookmarks=true&resourceVersion=0", true),
+        (
+            "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            true,
+        ),
+        ("resourceVersion=0", false),
+    ] {
+        let mut watch = server.watch(&format!("{CONFIG_MAPS}?watch=1&{query}")).await;
+        assert_eq!(watch.next().await.unwrap().0, "ADDED a", "{query}");
+        change(&server, "a", query).await;
+        let (short, event) = watch.next().await.unwrap();
+        let bookmark = event["object"]["metadata"]["annotations"] == annotated;
+        assert_eq!(
+            (bookmark, short == "BOOKMARK "),
+            (expected, expected),
+            "{query}: {event}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_goes_at_once_is_seen_to_be_marked_first() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}"#;
+    let mut watch = server.watch(&format!("{pods}?watch=1&resourceVersion=0")).await;
+    for (path, marks) in [(format!("{pods}/p"), true), (pods.to_owned(), true)] {
+        assert_eq!(server.post(pods, pod).await.code, 201);
+        assert_eq!(watch.next().await.unwrap().0, "ADDED p");
+        assert_eq!(server.delete(&path).await.code, 200);
+        let (marked, event) = watch.next().await.unwrap();
+        assert_eq!(
+            (
+                marked == "MODIFIED p",
+                event["object"]["metadata"]["deletionGracePeriodSeconds"].clone()
+            ),
+            (marks, json!(0))
+        );
+        assert_eq!(watch.next().await.unwrap().0, "DELETED p");
+    }
+    // A precondition is about the object as the client knew it.
+    let made = server.post(pods, pod).await;
+    let options =
+        json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": made.version()}});
+    let gone = server
+        .send("DELETE", &format!("{pods}/p"), "application/json", &options.to_string())
+        .await;
+    assert_eq!(gone.code, 200, "{}", gone.message());
+}
+
+#[tokio::test]
+async fn a_watch_whose_time_is_below_zero_is_over_at_once() {
+    let server = Server::start().await;
+    make(&server, "a").await;
+    let mut watch = server.watch(&format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=-5")).await;
+    assert!(watch.next().await.is_none());
+}

@@ -15,6 +15,8 @@ pub(super) struct Messages<'f> {
 pub(super) struct MessageField<'f> {
     /// Its numbers, those of inlined messages above it first.
     pub(super) numbers: Vec<u16>,
+    /// The definitions whose messages have these numbers.
+    pub(super) holders: Vec<String>,
     /// The facts about it.
     pub(super) fact: &'f Value,
 }
@@ -32,24 +34,31 @@ impl<'f> Messages<'f> {
     /// The fields of a message by their JSON names; `None` where there is no such message.
     pub(super) fn fields(&self, definition: &str) -> Option<BTreeMap<&'f str, MessageField<'f>>> {
         let mut found = BTreeMap::new();
-        self.gather(definition, &[], &mut found)?;
+        self.gather(definition, (&[], &[]), &mut found)?;
         Some(found)
     }
 
-    fn gather(&self, definition: &str, above: &[u16], found: &mut BTreeMap<&'f str, MessageField<'f>>) -> Option<()> {
+    fn gather(
+        &self,
+        definition: &str,
+        above: (&[u16], &[String]),
+        found: &mut BTreeMap<&'f str, MessageField<'f>>,
+    ) -> Option<()> {
         for fact in self.messages.get(definition)?["fields"]
             .as_array()
             .into_iter()
             .flatten()
         {
-            let mut numbers = above.to_vec();
+            let (mut numbers, mut holders) = (above.0.to_vec(), above.1.to_vec());
             numbers.push(u16::try_from(fact["n"].as_u64()?).ok()?);
+            holders.push(definition.to_owned());
             if fact["inline"] == true {
-                self.gather(&definition_name(fact["type"].as_str()?), &numbers, found)?;
+                self.gather(&definition_name(fact["type"].as_str()?), (&numbers, &holders), found)?;
                 continue;
             }
             let name = fact["json"].as_str().or(fact["name"].as_str())?;
-            found.insert(name, MessageField { numbers, fact });
+            let field = MessageField { numbers, holders, fact };
+            found.insert(name, field);
         }
         Some(())
     }

@@ -13,6 +13,31 @@ use holdfast_resource::schema::{Type, TypeKind, TypeTable};
 use super::facts::Facts;
 use super::messages::Messages;
 
+/// The order in which the reference writes the fields of its types: that of their messages, which follow its sources.
+pub(super) struct Orders {
+    /// Folded definition name to the numbers of the message's fields.
+    numbers: BTreeMap<String, Vec<u16>>,
+}
+
+impl Orders {
+    /// Reads them from the sources of `k8s-pb`.
+    pub(super) fn read() -> anyhow::Result<Self> {
+        let messages = protobuf_messages(&sources()?["k8s-pb"])?;
+        let numbers = messages
+            .into_iter()
+            .map(|(name, fields)| (name, fields.into_iter().map(|(_, number)| number).collect()));
+        Ok(Self {
+            numbers: numbers.collect(),
+        })
+    }
+
+    /// The place of the field `number` in the message of that definition.
+    pub(super) fn place(&self, definition: &str, number: u16) -> Option<usize> {
+        let numbers = self.numbers.get(&folded(definition))?;
+        numbers.iter().position(|known| *known == number)
+    }
+}
+
 /// Adds to `disagreements` where the crates tell something else than the table.
 pub(super) fn check(table: &TypeTable, facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::Result<()> {
     let sources = sources()?;
@@ -51,8 +76,8 @@ fn sources() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     Ok(found)
 }
 
-/// Folded definition name to the numbers of the message's fields by their folded names.
-type NumbersByName = BTreeMap<String, BTreeMap<String, u16>>;
+/// Folded definition name to the message's fields in their order: their folded names and their numbers.
+type NumbersByName = BTreeMap<String, Vec<(String, u16)>>;
 
 fn protobuf_messages(source: &Path) -> anyhow::Result<NumbersByName> {
     let mut found = BTreeMap::new();
@@ -145,7 +170,12 @@ fn check_numbers(of: &Type, known: &NumbersByName, inlined: &Messages<'_>, disag
         // A field of an inlined message is checked where that message is a type of its own.
         let [number] = field.numbers[..] else { continue };
         let proto_name = field.fact["name"].as_str().unwrap_or(name);
-        match numbers.get(&folded(proto_name)) {
+        let proto_name = folded(proto_name);
+        match numbers
+            .iter()
+            .find(|(known, _)| *known == proto_name)
+            .map(|(_, number)| number)
+        {
             Some(known) if *known == number => {}
             Some(known) => disagreements.push(format!("{}.{name}: number {number}, in k8s-pb {known}", of.name)),
             None => disagreements.push(format!("{}.{name}: not in k8s-pb", of.name)),

@@ -9,8 +9,9 @@ use holdfast_value::{Limits, SmolStr, json};
 use serde_json::Value;
 
 use super::facts::{Facts, texts};
-use super::messages::{Messages, definition_name};
+use super::messages::{MessageField, Messages, definition_name};
 use super::openapi;
+use super::reference_crates::Orders;
 
 /// The kinds that clients and the server exchange and that no OpenAPI document holds, with the definition of each.
 const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
@@ -50,6 +51,7 @@ pub(super) fn table(facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::R
     let mut assembly = Assembly {
         facts,
         messages: Messages::new(&facts.proto),
+        orders: Orders::read()?,
         builder: TypeTable::builder(),
         disagreements,
     };
@@ -99,6 +101,7 @@ pub(super) fn text(table: &TypeTable) -> String {
 struct Assembly<'f, 'd> {
     facts: &'f Facts,
     messages: Messages<'f>,
+    orders: Orders,
     builder: TypeTableBuilder,
     disagreements: &'d mut Vec<String>,
 }
@@ -152,6 +155,7 @@ impl Assembly<'_, '_> {
                     .push(format!("{name}.{json_name}: in protobuf and not in OpenAPI"));
             }
         }
+        self.sort_as_written(messages.as_ref(), &mut fields);
         let of = self.builder.add_struct(name, fields)?;
         of.map_type = openapi::map_type(definition)?;
         of.kinds = openapi::kinds(definition);
@@ -159,11 +163,33 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
+    /// Puts fields into the order in which the reference writes them: kind and version first, the others as its sources have
+    /// them. Those of no message come last, by their names.
+    fn sort_as_written(&self, messages: Option<&BTreeMap<&str, MessageField<'_>>>, fields: &mut [Field]) {
+        let places = |field: &Field| -> Vec<usize> {
+            let message = messages.and_then(|messages| messages.get(field.name.as_str()));
+            let path = message.map(|message| message.holders.iter().zip(&message.numbers));
+            let place = |(holder, number): (&String, &u16)| {
+                let known = self.orders.place(holder, *number);
+                known.unwrap_or(usize::MAX / 2 + usize::from(*number))
+            };
+            path.map_or_else(|| vec![usize::MAX], |path| path.map(place).collect())
+        };
+        fields.sort_by_cached_key(|field| {
+            // What has a number of its own is no kind or version of the object itself.
+            let numbered = messages.is_some_and(|messages| messages.contains_key(field.name.as_str()));
+            let of_type_meta = ["kind", "apiVersion"]
+                .iter()
+                .position(|name| !numbered && *name == field.name);
+            (of_type_meta.unwrap_or(2), places(field), field.name.clone())
+        });
+    }
+
     fn complete(
         &mut self,
         of: &str,
         field: &mut Field,
-        messages: Option<&BTreeMap<&str, super::messages::MessageField<'_>>>,
+        messages: Option<&BTreeMap<&str, MessageField<'_>>>,
     ) -> anyhow::Result<()> {
         match messages.map(|messages| messages.get(field.name.as_str())) {
             Some(Some(message)) => {
@@ -236,6 +262,7 @@ impl Assembly<'_, '_> {
         if group_version.is_some() {
             fields.extend(TYPE_META.map(|name| Field::new(name, Shape::String)));
         }
+        self.sort_as_written(self.messages.fields(name).as_ref(), &mut fields);
         let of = self.builder.add_struct(name, fields)?;
         of.published = false;
         of.kinds = group_version

@@ -1,7 +1,7 @@
 //! Endpoints, which EndpointSlices replace: <https://kubernetes.io/docs/concepts/services-networking/service/#endpoints>.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
@@ -50,7 +50,7 @@ impl Strategy for Endpoints {
         Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
         for subset in root.child("subsets").items() {
@@ -59,7 +59,7 @@ impl Strategy for Endpoints {
                 errors.push(subset.required("must specify `addresses` or `notReadyAddresses`"));
             }
             for address in ready.items().chain(waiting.items()) {
-                validate_address(&address, &mut errors);
+                validate_address(&address, own_address(self.server, context), &mut errors);
             }
             let ports = subset.child("ports");
             for port in ports.items() {
@@ -90,14 +90,21 @@ pub(crate) fn with_parts_of(stored: &Value, wanted: &Value, parts: &[&str]) -> O
     (object != *stored).then_some(object)
 }
 
-fn validate_address(address: &Field<'_, '_>, errors: &mut Errors) {
+/// The address of the server itself, where a write is to what stands behind its own service: a server that is reached on its
+/// own machine alone has one that no other endpoint can have.
+pub(crate) fn own_address(server: Option<SocketAddr>, context: &WriteContext<'_>) -> Option<IpAddr> {
+    let own = context.namespace == "default" && context.name == "kubernetes";
+    server.filter(|_| own).map(|server| server.ip())
+}
+
+fn validate_address(address: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
     let ip = address.child("ip");
     if ip.text().parse::<std::net::IpAddr>().is_err() {
         // Two checks of the reference find this, each in its own words.
         crate::validation::addresses::address(&ip, errors);
         errors.push(ip.invalid_text("must be a valid IP address"));
     } else {
-        endpoint_address(&ip, errors);
+        endpoint_address(&ip, own, errors);
     }
     optional_text(&address.child("hostname"), dns_label, errors);
     let node = address.child("nodeName");

@@ -44,13 +44,12 @@ impl Strategy for Event {
         let root = Field::root(object);
         let mut errors = Errors::new();
         let timed = !is_zero(object.get("eventTime"));
-        if self.of_own_group && !timed {
-            let time = root.child("eventTime");
-            errors.push(time.required(""));
-        }
-        self.validate_place(&root, context.namespace, &mut errors);
+        validate_place(&root, context.namespace, timed, &mut errors);
         if timed {
             self.validate_report(&root, &mut errors);
+        }
+        if self.of_own_group && !timed {
+            errors.push(root.child("eventTime").required(""));
         }
         if self.of_own_group {
             let (sort, note) = (root.child("type"), root.child("message"));
@@ -126,19 +125,6 @@ impl Strategy for Event {
 }
 
 impl Event {
-    /// An event lives in the namespace of what it is about; those about cluster-scoped objects live in `default`.
-    fn validate_place(&self, event: &Field<'_, '_>, namespace: &str, errors: &mut Errors) {
-        let about = event.child("involvedObject");
-        let place = about.child("namespace");
-        let fits = match place.text() {
-            "" => matches!(namespace, "" | "default"),
-            other => other == namespace || self.of_own_group,
-        };
-        if !fits {
-            errors.push(place.invalid_text("does not match event.namespace"));
-        }
-    }
-
     /// What a reporter has to say of itself since events have a time of their own.
     fn validate_report(&self, event: &Field<'_, '_>, errors: &mut Errors) {
         let reporter = event.child("reportingComponent");
@@ -167,6 +153,22 @@ impl Event {
                 errors.push(field.invalid_as("", format!("can have at most {INSTANCE_LENGTH} characters")));
             }
         }
+    }
+}
+
+/// An event lives in the namespace of what it is about; those about cluster-scoped objects live in `default`, or where they
+/// have a time of their own, in `kube-system`. Such events may tell from elsewhere of what is in a namespace.
+fn validate_place(event: &Field<'_, '_>, namespace: &str, timed: bool, errors: &mut Errors) {
+    let about = event.child("involvedObject");
+    let place = about.child("namespace");
+    let fits = match (place.text(), timed) {
+        ("", false) => matches!(namespace, "" | "default"),
+        ("", true) => matches!(namespace, "default" | "kube-system"),
+        (other, false) => other == namespace,
+        (_, true) => true,
+    };
+    if !fits {
+        errors.push(place.invalid_text("does not match event.namespace"));
     }
 }
 
@@ -203,5 +205,26 @@ mod tests {
         let own = strategy.convert(core.clone(), OWN).unwrap();
         assert!(own.get("reportingController").is_none() && own.get("reportingInstance").is_none());
         assert_eq!(strategy.convert(own, CORE).unwrap(), core);
+    }
+
+    #[test]
+    fn events_about_cluster_scoped_objects_live_in_namespaces_of_the_system() {
+        let told = |namespace: &str, about: &str, timed: bool| {
+            let mut event = Value::empty_map();
+            event.set_at(&["involvedObject", "namespace"], about.into());
+            let (root, mut errors) = (Field::root(&event), Errors::new());
+            validate_place(&root, namespace, timed, &mut errors);
+            errors.is_empty()
+        };
+        for (namespace, about, untimed, timed) in [
+            ("default", "", true, true),
+            ("kube-system", "", false, true),
+            ("a", "", false, false),
+            ("a", "a", true, true),
+            ("a", "b", false, true),
+        ] {
+            let fits = [told(namespace, about, false), told(namespace, about, true)];
+            assert_eq!(fits, [untimed, timed], "{namespace} {about}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use holdfast_resource::metadata::labels::validate_labels;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::core::endpoints::{port_of_server, with_parts_of};
+use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
 use crate::defaults::none_if_empty;
 use crate::validation::addresses::endpoint_address;
 use crate::validation::ports::PROTOCOLS;
@@ -67,7 +67,7 @@ impl Strategy for EndpointSlice {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
         let sort = root.child("addressType");
@@ -75,7 +75,8 @@ impl Strategy for EndpointSlice {
         if !errors.is_empty() {
             return errors;
         }
-        validate_endpoints(&root.child("endpoints"), sort.text(), &mut errors);
+        let own = own_address(self.server, context);
+        validate_endpoints(&root.child("endpoints"), sort.text(), own, &mut errors);
         validate_ports(&root.child("ports"), &mut errors);
         errors
     }
@@ -98,7 +99,7 @@ impl Strategy for EndpointSlice {
     }
 }
 
-fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
+fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, own: Option<IpAddr>, errors: &mut Errors) {
     if endpoints.len() > ENDPOINTS {
         errors.push(endpoints.too_many(ENDPOINTS));
         return;
@@ -111,7 +112,7 @@ fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, errors: &mut Errors
             errors.push(addresses.too_many(ADDRESSES));
         }
         for address in addresses.items() {
-            validate_address(&addresses, &address, sort, errors);
+            validate_address(&addresses, &address, sort, own, errors);
         }
         let node = endpoint.child("nodeName");
         if node.is_set() {
@@ -132,7 +133,13 @@ fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, errors: &mut Errors
     }
 }
 
-fn validate_address(all: &Field<'_, '_>, address: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
+fn validate_address(
+    all: &Field<'_, '_>,
+    address: &Field<'_, '_>,
+    sort: &str,
+    own: Option<IpAddr>,
+    errors: &mut Errors,
+) {
     if sort == "FQDN" {
         report(address, dns_subdomain(address.text()), errors);
         return;
@@ -143,7 +150,7 @@ fn validate_address(all: &Field<'_, '_>, address: &Field<'_, '_>, sort: &str, er
         // The reference reports the list rather than the item.
         errors.push(all.invalid_as(address.text(), format!("must be an {sort} address")));
     }
-    endpoint_address(address, errors);
+    endpoint_address(address, own, errors);
 }
 
 fn validate_hints(hints: &Field<'_, '_>, errors: &mut Errors) {

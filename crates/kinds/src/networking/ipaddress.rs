@@ -8,9 +8,36 @@ use holdfast_value::Value;
 use crate::validation::{Errors, immutable};
 
 /// What only IPAddresses do.
-pub(crate) struct IpAddress;
+pub(crate) struct IpAddress {
+    /// The address of the service `kubernetes`.
+    pub(crate) first: Address,
+}
 
 impl Strategy for IpAddress {
+    /// The address of the service that is there from the start.
+    fn initial_objects(&self) -> Vec<Value> {
+        let mut object = Value::empty_map();
+        object.set_at(&["apiVersion"], "networking.k8s.io/v1".into());
+        object.set_at(&["kind"], "IPAddress".into());
+        object.set_at(&["metadata", "name"], self.first.to_string().into());
+        let family = if self.first.is_ipv4() { "IPv4" } else { "IPv6" };
+        for (label, value) in [
+            ("ipaddress.kubernetes.io/ip-family", family),
+            ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"),
+        ] {
+            object.set_at(&["metadata", "labels", label], value.into());
+        }
+        for (field, value) in [
+            ("group", ""),
+            ("resource", "services"),
+            ("namespace", "default"),
+            ("name", "kubernetes"),
+        ] {
+            object.set_at(&["spec", "parentRef", field], value.into());
+        }
+        vec![object]
+    }
+
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();

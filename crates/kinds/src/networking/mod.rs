@@ -17,7 +17,9 @@ pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strate
     Some(match resource {
         "ingresses" => Arc::new(ingress::Ingress),
         "ingressclasses" => Arc::new(ingressclass::IngressClass),
-        "ipaddresses" => Arc::new(ipaddress::IpAddress),
+        "ipaddresses" => Arc::new(ipaddress::IpAddress {
+            first: config.service_cidr.nth(1),
+        }),
         "networkpolicies" => Arc::new(networkpolicy::NetworkPolicy),
         "servicecidrs" => Arc::new(servicecidr::ServiceCidr {
             first: config.service_cidr,

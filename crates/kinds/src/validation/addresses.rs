@@ -127,12 +127,15 @@ pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
     }
 }
 
-/// Reports an IP address that no endpoint of a service can have.
-pub(crate) fn endpoint_address(field: &Field<'_, '_>, errors: &mut Errors) {
+/// Reports an IP address that no endpoint of a service can have, but for that of the server itself (`own`).
+pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
     let Some(address) = lenient_address(field.text()) else {
         errors.push(field.invalid_text(NOT_AN_ADDRESS));
         return;
     };
+    if own == Some(address) {
+        return;
+    }
     let (link_local, link_local_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] == 0xff02),

@@ -35,6 +35,8 @@ pub struct Field {
     pub default_published: bool,
     /// Whether the struct that it holds takes no defaults of its own here, only those of what is within it.
     pub undefaulted: bool,
+    /// Where it stands among the fields of its type, in the order in which the reference writes them.
+    pub(crate) place: u16,
 }
 
 impl Field {
@@ -55,6 +57,7 @@ impl Field {
             default: None,
             default_published: false,
             undefaulted: false,
+            place: 0,
         }
     }
 }

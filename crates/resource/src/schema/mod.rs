@@ -22,6 +22,7 @@ mod text;
 pub mod times;
 mod types;
 mod visit;
+mod write;
 
 pub use declare::decl_type;
 pub use decode::{DecodeError, Decoded, UnknownField, decode};
@@ -32,6 +33,7 @@ pub use table::{TableError, TypeTable, TypeTableBuilder};
 pub use text::{TextError, write_table};
 pub use types::{Scalar, Type, TypeId, TypeKind, Union};
 pub use visit::TypeVisitor;
+pub use write::{Member, Members, members, write_json};
 
 pub(crate) use decode::is_empty;
 pub(crate) use merge::{anything, type_spec};

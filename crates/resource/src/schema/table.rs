@@ -140,7 +140,7 @@ impl TypeTableBuilder {
         self.ids.get(name).copied()
     }
 
-    /// Gives a struct; its fields come in any order.
+    /// Gives a struct; its fields come in the order in which the reference writes them.
     pub fn add_struct(&mut self, name: &str, fields: Vec<Field>) -> Result<&mut Type, TableError> {
         self.add(name, TypeKind::Struct(fields))
     }
@@ -156,6 +156,9 @@ impl TypeTableBuilder {
         if let TypeKind::Struct(fields) = &mut kind {
             if fields.len() >= usize::from(u16::MAX) {
                 return Err(TableError::TooManyFields(name));
+            }
+            for (place, field) in (0..).zip(fields.iter_mut()) {
+                field.place = place;
             }
             fields.sort_by(|a, b| a.name.cmp(&b.name));
             if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {

@@ -298,3 +298,54 @@ fn what_is_empty_and_always_written_stays_as_it_was_sent() {
         r#"{"metadata":{},"rules":[]}"#
     );
 }
+
+/// The text without the blanks between its tokens.
+fn minified(text: &str) -> String {
+    let (mut out, mut quoted, mut escaped) = (String::with_capacity(text.len()), false, false);
+    for letter in text.chars() {
+        if quoted || !letter.is_ascii_whitespace() {
+            out.push(letter);
+        }
+        quoted ^= letter == '"' && !escaped;
+        escaped = quoted && letter == '\\' && !escaped;
+    }
+    out
+}
+
+#[test]
+fn objects_are_written_in_the_order_of_the_reference() {
+    let Some(folder) = shared("facts/roundtrip") else {
+        return;
+    };
+    let table = builtin();
+    let (mut written, mut failures) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let value = object(&text);
+        let kind = value.str_at(&["kind"]).unwrap_or_default().into();
+        let group_version = value.str_at(&["apiVersion"]).and_then(crate::GroupVersion::parse);
+        let of = group_version.map(|group_version| crate::GroupVersionKind { group_version, kind });
+        let Some(of) = of.and_then(|of| table.id_of_kind(&of)) else {
+            continue;
+        };
+        written += 1;
+        let mut out = Vec::new();
+        write_json(&table, Some(&Shape::Ref(of)), &value, &mut out);
+        let (out, expected) = (String::from_utf8(out).unwrap(), minified(&text));
+        if out != expected {
+            let same = out.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
+            let part = |text: &str| {
+                text.get(same.saturating_sub(60)..same + 60)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            failures.push(format!("{path:?}: {} is not {}", part(&out), part(&expected)));
+        }
+    }
+    assert!(written > 60, "{written}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

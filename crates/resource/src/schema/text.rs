@@ -8,7 +8,8 @@
 //! ```
 //! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
 //! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and marks. Types outside the packages at
-//! the top have their full names. A blank within a listed value is written as `~`.
+//! the top have their full names. A blank within a listed value is written as `~`. Fields stand in the order in which the
+//! reference writes them.
 
 use std::fmt::Write as _;
 
@@ -298,7 +299,9 @@ impl Writer<'_> {
             let _ = write!(out, " union({discriminator}:{})", pairs.join(","));
         }
         out.push('\n');
-        for field in of.fields() {
+        let mut fields: Vec<&Field> = of.fields().iter().collect();
+        fields.sort_by_key(|field| field.place);
+        for field in fields {
             self.write_field(field, out);
         }
     }

@@ -83,13 +83,14 @@ impl Timestamp {
         );
         let (year, month, day) = date_of(days);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let (sign, year) = (if year < 0 { "-" } else { "" }, year.abs());
         match precision {
             Precision::Seconds => {
-                format_smolstr!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+                format_smolstr!("{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
             }
             Precision::Micros => {
                 let micros = self.nanos / 1000;
-                format_smolstr!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+                format_smolstr!("{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
             }
         }
     }
@@ -162,7 +163,7 @@ impl Reader<'_> {
         self.literal("-")?;
         let day = self.number(2, "02")?;
         self.literal("T")?;
-        let hour = self.bounded("15", 24, "hour")?;
+        let hour = self.hour()?;
         self.literal(":")?;
         let minute = self.bounded("04", 60, "minute")?;
         self.literal(":")?;
@@ -205,33 +206,55 @@ impl Reader<'_> {
         Ok(number)
     }
 
+    /// The hour, which may have one digit, as Go reads it.
+    fn hour(&mut self) -> Result<i64, TimeProblem> {
+        let mut digits = self.rest.bytes().take(2).take_while(u8::is_ascii_digit);
+        match (digits.next(), digits.next()) {
+            (Some(digit), None) => {
+                self.rest = &self.rest[1..];
+                Ok(i64::from(digit - b'0'))
+            }
+            _ => self.bounded("15", 24, "hour"),
+        }
+    }
+
     fn literal(&mut self, literal: &'static str) -> Result<(), TimeProblem> {
         self.rest = self.rest.strip_prefix(literal).ok_or_else(|| self.bad(literal))?;
         Ok(())
     }
 
+    /// Billionths of a second. Where the layout has no fraction there may be one of any length; where it has, six characters
+    /// must make a number.
     fn fraction(&mut self, precision: Precision) -> Result<u32, TimeProblem> {
-        let (dot, digits) = match self.rest.strip_prefix(['.', ',']) {
-            Some(after) => (true, after.bytes().take_while(u8::is_ascii_digit).count()),
-            None => (false, 0),
+        let behind = self.rest.strip_prefix(['.', ',']);
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, length) = match (precision, behind) {
+            (Precision::Seconds, Some(behind)) => match digits(behind) {
+                0 => return Ok(0),
+                length => (&behind[..length], length),
+            },
+            (Precision::Seconds, None) => return Ok(0),
+            (Precision::Micros, behind) => {
+                let micros = behind.and_then(|behind| behind.get(..6));
+                (micros.ok_or_else(|| self.bad(".000000"))?, 6)
+            }
         };
-        let taken = match precision {
-            Precision::Micros if dot && digits >= 6 => 6,
-            Precision::Micros => return Err(self.bad(".000000")),
-            Precision::Seconds if digits == 0 => return Ok(0),
-            Precision::Seconds => digits,
+        // Go reads these characters as a number, which may have a sign.
+        let (negative, unsigned) = match number.strip_prefix(['+', '-']) {
+            Some(unsigned) => (number.starts_with('-'), unsigned),
+            None => (false, number),
         };
-        let mut nanos = 0;
-        for at in 0..9 {
-            let digit = if at < taken {
-                self.rest.as_bytes()[1 + at] - b'0'
-            } else {
-                0
-            };
-            nanos = nanos * 10 + u32::from(digit);
+        if unsigned.is_empty() || digits(unsigned) != unsigned.len() {
+            return Err(self.bad(".000000"));
         }
-        self.rest = &self.rest[1 + taken..];
-        Ok(nanos)
+        let counted = unsigned.get(..9).unwrap_or(unsigned);
+        let value: u32 = counted.parse().map_err(|_| self.bad(".000000"))?;
+        if negative && value > 0 {
+            return Err(TimeProblem::Range("fractional second"));
+        }
+        self.rest = &self.rest[1 + length..];
+        let scale = u32::try_from(9usize.saturating_sub(number.len())).unwrap_or_default();
+        Ok(value * 10u32.pow(scale))
     }
 
     /// The zone as seconds east of UTC.
@@ -248,16 +271,21 @@ impl Reader<'_> {
                 .map(|byte| i64::from(byte - b'0'))
         };
         let pair = |at: usize| Some(digit(at)? * 10 + digit(at + 1)?);
-        let parts = (bytes.first(), pair(1), bytes.get(3), pair(4));
-        let (Some(sign @ (b'+' | b'-')), Some(hours), Some(b':'), Some(minutes)) = parts else {
+        if bytes.len() < 6 || bytes[3] != b':' {
             return Err(self.bad("Z07:00"));
-        };
-        if hours > 24 {
-            return Err(TimeProblem::Range("time zone offset hour"));
         }
-        if minutes > 60 {
+        // Go looks at what is out of range first, and at the minutes after the hours.
+        let hours = pair(1);
+        let minutes = hours.and_then(|_| pair(4));
+        if minutes.is_some_and(|minutes| minutes > 60) {
             return Err(TimeProblem::Range("time zone offset minute"));
         }
+        if hours.is_some_and(|hours| hours > 24) {
+            return Err(TimeProblem::Range("time zone offset hour"));
+        }
+        let (Some(sign @ (b'+' | b'-')), Some(hours), Some(minutes)) = (bytes.first(), hours, minutes) else {
+            return Err(self.bad("Z07:00"));
+        };
         let offset = hours * 3600 + minutes * 60;
         let offset = if *sign == b'-' { -offset } else { offset };
         self.rest = &self.rest[6..];
@@ -314,6 +342,10 @@ mod tests {
             ("2000-02-29T23:59:59-00:30", "2000-03-01T00:29:59Z"),
             ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
             ("1969-12-31T23:59:59Z", "1969-12-31T23:59:59Z"),
+            ("2010-10-10T0:00:00Z", "2010-10-10T00:00:00Z"),
+            ("2010-10-10T9:00:00,5+24:60", "2010-10-09T08:00:00Z"),
+            ("2010-10-10T10:00:00.12345678901234567890Z", "2010-10-10T10:00:00Z"),
+            ("0000-01-01T00:00:00+01:00", "-0001-12-31T23:00:00Z"),
         ] {
             let time = Timestamp::parse(text, Precision::Seconds).unwrap();
             assert_eq!(time.text(Precision::Seconds), canonical);
@@ -326,6 +358,8 @@ mod tests {
         let time = Timestamp::parse("2026-11-21T04:03:28.000123Z", Precision::Micros).unwrap();
         assert_eq!(time.nanos, 123_000);
         assert_eq!(time.text(Precision::Micros), "2026-11-21T04:03:28.000123Z");
+        let signed = Timestamp::parse("2026-11-21T4:03:28,+12345Z", Precision::Micros).unwrap();
+        assert_eq!(signed.text(Precision::Micros), "2026-11-21T04:03:28.012345Z");
         let error = Timestamp::parse("2026-11-21T04:03:28Z", Precision::Micros).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -348,6 +382,12 @@ mod tests {
             ("2026-02-30T04:03:28Z", ": day out of range"),
             ("2026-02-20T24:03:28Z", ": hour out of range"),
             ("2026-02-20T04:03:28Zulu", ": extra text: \"ulu\""),
+            ("2026-02-20T04:03:28+25:00", ": time zone offset hour out of range"),
+            ("2026-02-20T04:03:28x25:61", ": time zone offset minute out of range"),
+            (
+                "2026-02-20T4:3:28Z",
+                " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"3:28Z\" as \"04\"",
+            ),
             (
                 "2026-02-20T04:03:28+1",
                 " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"+1\" as \"Z07:00\"",

@@ -55,8 +55,8 @@ impl FieldSelector {
             if !known {
                 return Err(SelectorError(unknown_field(resource, field)));
             }
-            if field == "spec.host" && resource.definition.is_none() {
-                requirement.field = SmolStr::new_static("spec.nodeName");
+            if let Some(stored) = stored_field(resource, field) {
+                requirement.field = stored;
             }
         }
         Ok(self)
@@ -95,7 +95,9 @@ impl FieldSelector {
 /// The text of each field beyond name and namespace that objects of the resource can be selected by, in the order of the
 /// descriptor.
 pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, SmolStr)> {
+    // Another name for a field is looked up by that of the field.
     let fields = resource.rules.field_selectors.iter();
+    let fields = fields.filter(|field| stored_field(resource, field).is_none());
     let mut texts: Vec<(SmolStr, SmolStr)> = fields.map(|field| (field.clone(), field_text(field, object))).collect();
     // Those of versions are what stands at their path, whatever they are called.
     for field in resource.versions.iter().flat_map(|version| &version.field_selectors) {
@@ -106,12 +108,26 @@ pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, S
     texts
 }
 
+/// The field as which stored objects are selected where clients name it otherwise: by an older name, or by that of another
+/// group that serves the same objects.
+fn stored_field(resource: &Resource, field: &str) -> Option<SmolStr> {
+    if resource.definition.is_some() {
+        return None;
+    }
+    match field {
+        "spec.host" => Some(SmolStr::new_static("spec.nodeName")),
+        "reportingController" => Some(SmolStr::new_static("reportingComponent")),
+        _ => {
+            let of_object = field.strip_prefix("regarding.")?;
+            Some(["involvedObject.", of_object].concat().into())
+        }
+    }
+}
+
 /// Fields whose text is not simply what stands at their path: what they are called, where they stand instead (the first
 /// of these that holds something counts), and their text when nothing stands there.
-const FIELD_RULES: [(&str, &[&str], &str); 7] = [
+const FIELD_RULES: [(&str, &[&str], &str); 5] = [
     ("source", &["source.component", "reportingComponent"], ""),
-    ("reportingComponent", &["reportingComponent", "reportingController"], ""),
-    ("spec.host", &["spec.nodeName"], ""),
     ("spec.hostNetwork", &["spec.hostNetwork"], "false"),
     ("spec.unschedulable", &["spec.unschedulable"], "false"),
     ("status.successful", &["status.succeeded"], "0"),

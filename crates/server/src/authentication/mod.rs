@@ -26,6 +26,7 @@ use smol_str::SmolStr;
 use crate::ApiError;
 use crate::headers;
 use crate::user::{AUTHENTICATED, UNAUTHENTICATED, User};
+use crate::websocket::BearerProtocol;
 
 /// The extra of a user that tells one credential from another.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
@@ -39,14 +40,14 @@ pub struct Authenticator {
 
 impl Authenticator {
     /// The user who makes a request at the time `now`: that of the connection's client certificate, or that of its token,
-    /// which `tokens` knows.
+    /// which `tokens` knows. A token among the subprotocols of a WebSocket is taken out of the headers.
     ///
     /// # Errors
     /// 401 where there is no such user.
     pub fn authenticate(
         &self,
         tokens: &dyn TokenAuthenticator,
-        headers: &HeaderMap,
+        headers: &mut HeaderMap,
         certificate: Option<&ClientCertificate>,
         now: SystemTime,
     ) -> Result<Arc<User>, ApiError> {
@@ -57,16 +58,23 @@ impl Authenticator {
             Some(ClientCertificate::Nameless) | None => false,
             Some(ClientCertificate::User(..) | ClientCertificate::Untrusted) => true,
         };
-        match bearer_token(headers) {
-            Some(token) => {
-                let known = token.map(|token| tokens.authenticate(token, &[]));
-                known
-                    .and_then(Result::ok)
-                    .map(|known| known.user)
-                    .ok_or_else(ApiError::unauthorized)
-            }
-            None if self.anonymous && !faulty => Ok(Arc::new(anonymous())),
-            None => Err(ApiError::unauthorized()),
+        if let Some(token) = bearer_token(headers) {
+            let known = token.map(|token| tokens.authenticate(token, &[]));
+            return known
+                .and_then(Result::ok)
+                .map(|known| known.user)
+                .ok_or_else(ApiError::unauthorized);
+        }
+        if let Some(protocol) = BearerProtocol::read(headers)? {
+            let known = tokens.authenticate(&protocol.token, &[]);
+            let known = known.map_err(|_| ApiError::unauthorized())?;
+            protocol.remove_from(headers);
+            return Ok(known.user);
+        }
+        if self.anonymous && !faulty {
+            Ok(Arc::new(anonymous()))
+        } else {
+            Err(ApiError::unauthorized())
         }
     }
 }
@@ -117,7 +125,7 @@ mod tests {
         let tokens = TokenFile::parse("secret,alice,alice-uid,\"devs\"\ns\u{fffd},eve,1\n").unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::from_bytes(authorization).unwrap());
-        Authenticator { anonymous }.authenticate(&tokens, &headers, certificate, UNIX_EPOCH)
+        Authenticator { anonymous }.authenticate(&tokens, &mut headers, certificate, UNIX_EPOCH)
     }
 
     fn ask(anonymous: bool, authorization: &str) -> Result<Arc<User>, ApiError> {

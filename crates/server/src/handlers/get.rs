@@ -18,7 +18,7 @@ use crate::state::Context;
 /// # Errors
 /// 404 where it is not there, 504 where the state asked for is yet to come.
 pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
-    let options = GetOptions::parse(&request.query);
+    let options = GetOptions::parse(&request.query)?;
     let wanted = revision(&options.resource_version)?.unwrap_or_default();
     let snapshot = not_older_than(context, wanted).await?;
     let entry = entry(&snapshot, &request)?;

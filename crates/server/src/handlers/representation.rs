@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_proto::Messages;
+use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
 use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion};
 use holdfast_value::Value;
@@ -211,10 +212,10 @@ impl Shown {
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
-    pub(crate) fn bytes(&self, entry: &Entry) -> Result<Bytes, ApiError> {
+    pub(crate) fn bytes(&self, types: &TypeTable, entry: &Entry) -> Result<Bytes, ApiError> {
         if !self.is_stored_so(entry) {
             let tree = objects::tree(entry);
-            return Ok(objects::encode_answer(&self.answered(Tree::Stored(&tree))?).into());
+            return Ok(objects::encode_answer(types, &self.answered(Tree::Stored(&tree))?).into());
         }
         let bytes = entry.bytes();
         if !self.drops_managed_fields {
@@ -222,7 +223,7 @@ impl Shown {
         }
         let metadata = objects::metadata_text(bytes, &self.kind, &self.api_version);
         let Some(metadata) = metadata else {
-            return Ok(objects::encode_answer(&self.reduced(objects::tree(entry))).into());
+            return Ok(objects::encode_answer(types, &self.reduced(objects::tree(entry))).into());
         };
         let Some((head, tail)) = objects::without_managed_fields(metadata) else {
             return Ok(bytes.clone());
@@ -275,7 +276,12 @@ pub(crate) async fn entry(
         return tree(context, shown, query, representation, code, objects::tree(entry)).await;
     }
     if representation.view == View::Whole {
-        return response::encoded(context.messages(), code, representation, shown.bytes(entry)?);
+        return response::encoded(
+            context.messages(),
+            code,
+            representation,
+            shown.bytes(context.types(), entry)?,
+        );
     }
     let tree = objects::tree(entry);
     object(context, shown, query, representation, code, Tree::Stored(&tree))
@@ -328,10 +334,10 @@ pub(crate) fn view(
     object: Tree<'_>,
 ) -> Result<Vec<u8>, ApiError> {
     match view {
-        View::Whole => Ok(objects::encode_answer(&shown.answered(object)?)),
+        View::Whole => Ok(objects::encode_answer(context.types(), &shown.answered(object)?)),
         View::PartialObject(version) => {
             let object = shown.summarized(object)?;
-            Ok(objects::encode_answer(&partial(&object, version)))
+            Ok(objects::encode_answer(context.types(), &partial(&object, version)))
         }
         View::PartialList(_) => Err(ApiError::not_acceptable(
             "you requested PartialObjectMetadataList, but the requested object is not a list (".to_owned()
@@ -434,6 +440,7 @@ pub(crate) fn list_of_trees(
 
 /// How the objects of a list are written in JSON.
 pub(crate) struct Writer {
+    types: Arc<TypeTable>,
     shown: Shown,
     items: ItemForm,
 }
@@ -477,8 +484,8 @@ impl Writer {
                 (ItemForm::Row(rows), head)
             }
         };
-        let shown = shown.clone();
-        Ok((Self { shown, items }, head))
+        let (types, shown) = (Arc::clone(context.types()), shown.clone());
+        Ok((Self { types, shown, items }, head))
     }
 
     /// Writes an object of a list. One that is stored as it is shown is not parsed where its bytes will do.
@@ -491,9 +498,9 @@ impl Writer {
         }
         let entry = &item.entry;
         match &self.items {
-            ItemForm::Whole => self.whole(&self.shown.bytes(entry)?, bytes),
+            ItemForm::Whole => self.whole(&self.shown.bytes(&self.types, entry)?, bytes),
             ItemForm::Partial(version) => match self.shown.metadata_text(entry) {
-                Some(metadata) => write_partial(&Value::Null, Some(&metadata), *version, bytes),
+                Some(metadata) => write_partial(&self.types, &Value::Null, Some(&metadata), *version, bytes),
                 None => return self.tree(Tree::Stored(&objects::tree(entry)), bytes),
             },
             ItemForm::Row(rows) => {
@@ -512,11 +519,11 @@ impl Writer {
         match &self.items {
             ItemForm::Whole => {
                 let object = self.shown.answered(tree)?;
-                self.whole(&objects::encode_answer(&object), bytes);
+                self.whole(&objects::encode_answer(&self.types, &object), bytes);
             }
             ItemForm::Partial(version) => {
                 let object = self.shown.summarized(tree)?;
-                write_partial(&object, None, *version, bytes);
+                write_partial(&self.types, &object, None, *version, bytes);
             }
             ItemForm::Row(rows) => return rows.row(tree, None, bytes),
         }
@@ -552,9 +559,15 @@ async fn protobuf_list(messages: &Messages, shown: &Shown, mut page: Page) -> Re
 }
 
 /// Writes the `PartialObjectMetadata` of an object, whose `metadata` may be at hand as JSON.
-pub(crate) fn write_partial(object: &Value, metadata: Option<&[u8]>, version: MetaVersion, bytes: &mut Vec<u8>) {
+pub(crate) fn write_partial(
+    types: &TypeTable,
+    object: &Value,
+    metadata: Option<&[u8]>,
+    version: MetaVersion,
+    bytes: &mut Vec<u8>,
+) {
     let Some(metadata) = metadata else {
-        bytes.extend_from_slice(&objects::encode_answer(&partial(object, version)));
+        bytes.extend_from_slice(&objects::encode_answer(types, &partial(object, version)));
         return;
     };
     let api_version = version.api_version();

@@ -1,8 +1,10 @@
 //! Tables: objects as rows of cells, which is what `kubectl get` shows
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
 use holdfast_value::{Value, json};
 
@@ -44,6 +46,7 @@ impl IncludeObject {
 
 /// How the rows of a table are made.
 pub(crate) struct Rows {
+    types: Arc<TypeTable>,
     shown: Shown,
     version: MetaVersion,
     include: IncludeObject,
@@ -54,6 +57,7 @@ impl Rows {
     /// Rows of objects that are shown in this way, as of now.
     pub(crate) fn new(context: &Context, shown: &Shown, include: IncludeObject, version: MetaVersion) -> Self {
         Self {
+            types: Arc::clone(context.types()),
             shown: shown.clone(),
             version,
             include,
@@ -69,7 +73,7 @@ impl Rows {
         );
         let mut bytes = head.into_bytes();
         if with_columns {
-            json::write(&definitions(self.shown.columns()), &mut bytes);
+            write_list(&definitions(self.shown.columns()), &COLUMN, &mut bytes);
         } else {
             bytes.extend_from_slice(b"null");
         }
@@ -93,14 +97,14 @@ impl Rows {
         bytes.push(b']');
         if let Some(conditions) = self.shown.resource.strategy.row_conditions(&object) {
             bytes.extend_from_slice(b",\"conditions\":");
-            json::write(&conditions, bytes);
+            write_list(&conditions, &CONDITION, bytes);
         }
         bytes.extend_from_slice(b",\"object\":");
         match self.include {
             IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_partial(&object, metadata, self.version, bytes),
+            IncludeObject::Metadata => write_partial(&self.types, &object, metadata, self.version, bytes),
             IncludeObject::Whole => {
-                bytes.extend_from_slice(&objects::encode_answer(&self.shown.answered(tree)?));
+                bytes.extend_from_slice(&objects::encode_answer(&self.types, &self.shown.answered(tree)?));
             }
         }
         bytes.push(b'}');
@@ -111,6 +115,22 @@ impl Rows {
     pub(super) fn end(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(b"]}");
     }
+}
+
+/// The members of the definition of a column and of a condition of a row, in their order.
+const COLUMN: [&str; 5] = ["name", "type", "format", "description", "priority"];
+const CONDITION: [&str; 4] = ["type", "status", "reason", "message"];
+
+/// Writes a list of maps whose members stand in the order of `names`.
+fn write_list(list: &Value, names: &[&str], bytes: &mut Vec<u8>) {
+    bytes.push(b'[');
+    for (at, item) in list.as_list().into_iter().flat_map(|list| list.iter()).enumerate() {
+        if at > 0 {
+            bytes.push(b',');
+        }
+        objects::write_in_order(item, names, bytes);
+    }
+    bytes.push(b']');
 }
 
 fn definitions(columns: &[Column]) -> Value {

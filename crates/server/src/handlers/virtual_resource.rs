@@ -6,7 +6,7 @@ use holdfast_resource::{Operation, Verb, Virtual};
 use http::StatusCode;
 
 use super::representation::{self, Shown, Tree};
-use super::{read_object, unsupported};
+use super::{list, read_object, unsupported};
 use crate::ApiError;
 use crate::options::{CreateOptions, ListOptions, WriteOptions};
 use crate::request::ResourceRequest;
@@ -74,11 +74,13 @@ fn read(context: &Context, request: &ResourceRequest, kind: &dyn Virtual) -> Res
             )
         }
         Verb::List => {
-            ListOptions::parse(query)?;
-            let objects = write::ask(context, &target, Operation::Update, |pipeline, call| {
+            let options = ListOptions::parse(query)?;
+            let selection = list::selection(request, &options)?;
+            let mut objects = write::ask(context, &target, Operation::Update, |pipeline, call| {
                 let objects = kind.list(call);
                 objects.map_err(|refusal| pipeline.refusal_of_answer(refusal, kind))
             })?;
+            objects.retain(|object| selection.selects_tree(&request.served.resource, object));
             representation::list_of_trees(context, &shown, query, representation, "{}", &objects)
         }
         _ => Err(unsupported(request)),

@@ -76,7 +76,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         Ok(watcher) => watcher,
         Err(HistoryError::Compacted { oldest, .. }) => {
             let frame = error_frame(context.messages(), format, &too_old(after, oldest));
-            return Ok(stream(format, ResponseBody::from(frame)));
+            return Ok(answer(request, ResponseBody::from(frame)));
         }
         Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
     };
@@ -110,18 +110,24 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         },
         end,
     };
-    Ok(stream(format, ResponseBody::stream(watch.frames())))
+    Ok(answer(request, ResponseBody::stream(watch.frames())))
+}
+
+/// The answer that shows frames: as they come, or as the messages of a WebSocket.
+fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
+    let format = request.representation.format;
+    match request.upgrade {
+        Some(upgrade) => upgrade.answer(&request.headers, format, frames),
+        None => stream(format, frames),
+    }
 }
 
 /// How long the watch lasts: as the client says, or the least time and up to as much again, so that not all watches end at
 /// once.
 fn duration(context: &Context, options: &ListOptions) -> Duration {
-    match options
-        .timeout_seconds
-        .and_then(|seconds| u64::try_from(seconds).ok())
-        .filter(|seconds| *seconds > 0)
-    {
-        Some(seconds) => Duration::from_secs(seconds.min(MAX_SECONDS)),
+    match options.timeout_seconds.filter(|seconds| *seconds != 0) {
+        // A time below zero is over at once.
+        Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(MAX_SECONDS)),
         None => {
             let least = context.config.min_watch_timeout;
             let random = context.identifiers.uid();

@@ -218,13 +218,13 @@ impl Framing {
             return self.viewed(showing, Tree::Converted(tree), with_columns);
         }
         if self.form.view == View::Whole {
-            return self.frame(showing.name(), &self.shown.bytes(entry)?);
+            return self.frame(showing.name(), &self.shown.bytes(self.context.types(), entry)?);
         }
         if let View::PartialObject(version) = self.form.view
             && let Some(metadata) = self.shown.metadata_text(entry)
         {
             let mut json = Vec::with_capacity(metadata.len() + 128);
-            representation::write_partial(&Value::Null, Some(&metadata), version, &mut json);
+            representation::write_partial(self.context.types(), &Value::Null, Some(&metadata), version, &mut json);
             return self.frame(showing.name(), &json);
         }
         self.viewed(showing, Tree::Stored(&objects::tree(entry)), with_columns)

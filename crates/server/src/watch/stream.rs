@@ -93,7 +93,8 @@ struct Run {
 
 impl Run {
     async fn next(&mut self) -> Option<Bytes> {
-        if self.ended {
+        let late = self.watch.initial.is_some() && Instant::now() >= self.watch.end;
+        if self.ended || late {
             return None;
         }
         if let Some(mut items) = self.watch.initial.take() {

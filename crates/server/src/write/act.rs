@@ -221,7 +221,7 @@ async fn replace(
     let index = objects::index_of(&target.registry, &resource, &object, "");
     let transaction = Transaction::new().guard(key.as_str(), live.mod_revision()).put_indexed(
         key.as_str(),
-        objects::encode(&object),
+        objects::encode(context.types(), &object),
         index,
     );
     match commit(context, transaction, Outcome::default()).await {

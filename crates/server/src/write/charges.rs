@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use holdfast_admission::Charge;
 use holdfast_resource::Operation;
+use holdfast_resource::schema::TypeTable;
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 
@@ -81,10 +82,10 @@ impl Charged {
         objects::index_of(registry, resource, &self.object, &self.target.shown.api_version)
     }
 
-    fn add_to(&self, transaction: Transaction<Objects>) -> Transaction<Objects> {
+    fn add_to(&self, types: &TypeTable, transaction: Transaction<Objects>) -> Transaction<Objects> {
         transaction
             .guard(self.key.as_str(), self.live.mod_revision())
-            .put_indexed(self.key.as_str(), objects::encode(&self.object), self.index())
+            .put_indexed(self.key.as_str(), objects::encode(types, &self.object), self.index())
     }
 }
 
@@ -107,9 +108,9 @@ pub(super) async fn commit(
         }
     }
     loop {
-        let transaction = charges
-            .iter()
-            .fold(write(), |transaction, charged| charged.add_to(transaction));
+        let transaction = charges.iter().fold(write(), |transaction, charged| {
+            charged.add_to(context.types(), transaction)
+        });
         match context.store.commit(transaction).await {
             Ok(committed) => {
                 // The write itself comes first.

@@ -1,10 +1,11 @@
 //! Writes from beginning to end: runs of the pipeline until one of them is stored.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
-use holdfast_store::{CommitError, Committed, MAX_VALUE, Transaction};
+use holdfast_store::{CommitError, Committed, MAX_VALUE, Revision, Transaction};
 use holdfast_value::{Growth, SmolStr, Value};
 
 use super::admission::Told;
@@ -239,16 +240,20 @@ pub(super) async fn delete_in_turn(
     turn: &mut Turn<'_>,
 ) -> Result<Written, ApiError> {
     let key = key_of(target, &target.name);
+    let mut options = Cow::Borrowed(options);
+    // The object as this request marked it, when it had yet to go.
+    let mut marked = None;
     loop {
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
         let Some(live) = snapshot.get(key.as_bytes()).cloned() else {
             let resource = target.shown.resource.group_resource();
-            return Err(ApiError::not_found(&resource, &target.name));
+            // What another one finished that this one began is done as well.
+            return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
         };
         objects::check_readable(&live)?;
         let pipeline = Pipeline::new(context, target, &snapshot);
-        let prepared = turn.over(remove(&pipeline, options, &live)).await?;
+        let prepared = turn.over(remove(&pipeline, &options, &live)).await?;
         if prepared.action == Action::Keep {
             return Ok(kept(prepared, live));
         }
@@ -262,7 +267,26 @@ pub(super) async fn delete_in_turn(
         if was_overtaken(context, turn, &key, Some(&live)).await? {
             continue;
         }
-        match remove_or_mark(context, target, key.clone(), prepared).await {
+        let mut expected = live.mod_revision();
+        if prepared.action == Action::Remove
+            && deletion::is_marked_first(&target.shown.resource, &prepared.object, &live)
+        {
+            expected = match mark(context, target, &key, &prepared.object, expected).await {
+                Ok(revision) => revision,
+                Err(Failure::Refused(error)) => return Err(error),
+                Err(Failure::Lost) => continue,
+            };
+            if options.resource_version.is_some() {
+                options.to_mut().resource_version = Some(expected.to_string());
+            }
+            marked = Some(Written {
+                object: Shape::Tree(prepared.object.clone()),
+                created: false,
+                removed: true,
+                warnings: prepared.warnings.clone(),
+            });
+        }
+        match remove_or_mark(context, target, key.clone(), prepared, expected).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -446,7 +470,7 @@ async fn store(
     let write = || {
         let (resource, version) = (&target.shown.resource, &target.shown.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version);
-        guarded().put_indexed(key.as_str(), objects::encode(&object), index)
+        guarded().put_indexed(key.as_str(), objects::encode(context.types(), &object), index)
     };
     // Once more by the state of later, where others took from the same objects meanwhile.
     let charge = |snapshot: &Snapshot| charges::of(&Pipeline::new(context, target, snapshot), &object, live.as_ref());
@@ -472,18 +496,18 @@ async fn store(
     })
 }
 
-/// Stores what a DELETE came to.
+/// Stores what a DELETE came to, where the object still is as it was at the revision `expected`.
 async fn remove_or_mark(
     context: &Arc<Context>,
     target: &Target,
     key: String,
     prepared: Prepared,
+    expected: Revision,
 ) -> Result<Written, Failure> {
     if prepared.action == Action::Put {
         return store(context, target, key, prepared, Vec::new(), None).await;
     }
-    let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
-    let last = objects::encode(&prepared.object);
+    let last = objects::encode(context.types(), &prepared.object);
     let transaction = Transaction::new()
         .guard(key.as_str(), expected)
         .delete_as(key.as_str(), last);
@@ -498,6 +522,25 @@ async fn remove_or_mark(
         removed: true,
         warnings: prepared.warnings,
     })
+}
+
+/// Stores an object whose grace period is over before it began: those who watch see its deletion begin before it is gone.
+/// Says at which revision that is.
+async fn mark(
+    context: &Arc<Context>,
+    target: &Target,
+    key: &str,
+    object: &Value,
+    expected: Revision,
+) -> Result<Revision, Failure> {
+    let (resource, version) = (&target.shown.resource, &target.shown.api_version);
+    let index = objects::index_of(&target.registry, resource, object, version);
+    let transaction =
+        Transaction::new()
+            .guard(key, expected)
+            .put_indexed(key, objects::encode(context.types(), object), index);
+    let committed = context.store.commit(transaction).await?;
+    Ok(committed.revision)
 }
 
 /// Commits a write to one object.

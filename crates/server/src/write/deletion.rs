@@ -8,6 +8,7 @@ use holdfast_value::{SmolStr, Value};
 
 use super::metadata;
 use crate::ApiError;
+use crate::objects::{self, Entry};
 use crate::options::{DeleteOptions, PropagationPolicy};
 
 const ORPHAN: &str = "orphan";
@@ -94,6 +95,17 @@ pub(crate) fn begin(
         Some(_) => Deletion::Remove(Some(marked)),
         None => Deletion::Remove(None),
     }
+}
+
+/// Whether the grace period of an object that goes now begins with this DELETE and is over at once: those who watch then see
+/// that its deletion begins before they see that it is gone.
+pub(crate) fn is_marked_first(resource: &Resource, object: &Value, live: &Entry) -> bool {
+    if !resource.rules.graceful_deletion {
+        return false;
+    }
+    let live = objects::tree(live);
+    let changed = |field| object.at(&["metadata", field]) != live.at(&["metadata", field]);
+    changed("deletionTimestamp") || changed("deletionGracePeriodSeconds")
 }
 
 /// Whether an update of an object that is to go took away what it waited for.

@@ -17,7 +17,7 @@ pub use indent::Indenter;
 pub use places::places;
 pub(crate) use read::{Dialect, Reader};
 pub(crate) use write::number_length;
-pub use write::{length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};
+pub use write::{html_safe, length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};
 
 /// Reads one JSON value; of repeated keys the last wins.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {

@@ -309,11 +309,35 @@ impl<'a> Reader<'a> {
             Some(b't') => '\t',
             Some(b'u') => {
                 self.at += 1;
-                let unit = self.hex4()?;
+                let unit = self.hex(4)?;
                 if self.dialect == Dialect::Yaml && (0xD800..0xE000).contains(&unit) {
                     return Err(self.unexpected("in string escape code"));
                 }
                 return Ok(self.surrogates(unit));
+            }
+            Some(escaped) if self.dialect == Dialect::Yaml => return self.escape_of_yaml(escaped),
+            _ => return Err(self.unexpected("in string escape code")),
+        };
+        self.at += 1;
+        Ok(character)
+    }
+
+    /// Reads an escape that YAML has and JSON has not.
+    fn escape_of_yaml(&mut self, escaped: u8) -> Result<char, Error> {
+        let character = match escaped {
+            b'\'' | b' ' | b'\t' => char::from(escaped),
+            b'0' => '\0',
+            b'a' => '\u{7}',
+            b'v' => '\u{b}',
+            b'e' => '\u{1b}',
+            b'N' => '\u{85}',
+            b'_' => '\u{a0}',
+            b'L' => '\u{2028}',
+            b'P' => '\u{2029}',
+            b'x' | b'U' => {
+                self.at += 1;
+                let code = self.hex(if escaped == b'x' { 2 } else { 8 })?;
+                return char::from_u32(code).ok_or_else(|| self.unexpected("in string escape code"));
             }
             _ => return Err(self.unexpected("in string escape code")),
         };
@@ -321,9 +345,9 @@ impl<'a> Reader<'a> {
         Ok(character)
     }
 
-    fn hex4(&mut self) -> Result<u32, Error> {
+    fn hex(&mut self, digits: usize) -> Result<u32, Error> {
         let mut unit = 0;
-        for _ in 0..4 {
+        for _ in 0..digits {
             let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
             let Some(digit) = digit else {
                 return Err(self.unexpected("in \\u hexadecimal character escape"));

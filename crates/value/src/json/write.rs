@@ -158,6 +158,33 @@ pub(crate) fn number_length(number: &Value) -> usize {
     }
 }
 
+/// JSON of another writer, made safe within HTML as [`write_string`] makes it: what has to be escaped stands within strings
+/// alone.
+pub fn html_safe(text: Vec<u8>) -> Vec<u8> {
+    const ESCAPED: [(&[u8], &[u8]); 5] = [
+        (b"<", b"\\u003c"),
+        (b">", b"\\u003e"),
+        (b"&", b"\\u0026"),
+        ("\u{2028}".as_bytes(), b"\\u2028"),
+        ("\u{2029}".as_bytes(), b"\\u2029"),
+    ];
+    let begins = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xE2);
+    if !text.iter().any(begins) {
+        return text;
+    }
+    let (mut out, mut rest) = (Vec::with_capacity(text.len() + 64), text.as_slice());
+    while let Some(at) = rest.iter().position(begins) {
+        let (plain, special) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let escape = ESCAPED.iter().find(|(raw, _)| special.starts_with(raw));
+        let (raw, escaped) = escape.map_or((&special[..1], &special[..1]), |(raw, escaped)| (*raw, *escaped));
+        out.extend_from_slice(escaped);
+        rest = &special[raw.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
 /// Where the first byte stands that may need an escape.
 fn first_special(bytes: &[u8]) -> Option<usize> {
     let (blocks, rest) = bytes.as_chunks::<16>();
@@ -296,5 +323,13 @@ mod tests {
                 text
             );
         }
+    }
+
+    #[test]
+    fn json_of_others_is_made_safe_too() {
+        let text = "{\"a\":\"<b> & \u{2028}\u{20ac}\u{2029}\"}\n";
+        let safe = r#"{"a":"\u003cb\u003e \u0026 \u2028€\u2029"}"#;
+        assert_eq!(html_safe(text.into()), format!("{safe}\n").into_bytes());
+        assert_eq!(html_safe(b"{}".to_vec()), b"{}");
     }
 }

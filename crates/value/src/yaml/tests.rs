@@ -248,3 +248,11 @@ fn depth_and_count_are_bounded() {
         assert!(super::parse(text.repeat(100_000).as_bytes(), &Limits::default()).is_err());
     }
 }
+
+#[test]
+fn what_looks_like_json_has_the_escapes_of_yaml() {
+    let value = parse(br#"{"a":"it\'s","b":"\x41\e\U0001F600\_\0 \N"}"#, &Limits::default()).unwrap();
+    assert_eq!(value.str_at(&["a"]), Some("it's"));
+    assert_eq!(value.str_at(&["b"]), Some("A\u{1b}\u{1F600}\u{a0}\0 \u{85}"));
+    assert!(parse(br#"{"a":"it\'s","b":"\q"}"#, &Limits::default()).is_err());
+}

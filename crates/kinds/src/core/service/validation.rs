@@ -34,7 +34,7 @@ pub(super) fn validate_service(service: &Field<'_, '_>, ipv4: bool, errors: &mut
         let before = errors.len();
         address(&external, errors);
         if errors.len() == before {
-            endpoint_address(&external, errors);
+            endpoint_address(&external, None, errors);
         }
     }
     one_of(&sort, &TYPES, errors);

@@ -1,0 +1,102 @@
+//! Values as the reference writes them in JSON: the fields of a struct in the order of its source, the entries of a map by
+//! their names.
+
+use holdfast_value::{Map, SmolStr, Value, json};
+use smallvec::SmallVec;
+
+use crate::schema::{Shape, Type, TypeTable};
+
+/// A member of an object on its way out.
+#[derive(Clone, Copy)]
+pub struct Member<'v, 't> {
+    /// Its name.
+    pub name: &'v SmolStr,
+    /// What it holds.
+    pub value: &'v Value,
+    /// What it may hold; `None` where the type does not know it.
+    pub shape: Option<&'t Shape>,
+    place: u16,
+}
+
+/// The members of a struct; most have no more than these.
+pub type Members<'v, 't> = SmallVec<[Member<'v, 't>; 16]>;
+
+/// The members of `map`, which is a value of the struct `of`, in the order of the type's fields. Those that it does not know
+/// come last, by their names.
+pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
+    let member = |(name, value): &'v (SmolStr, Value)| {
+        let field = of.field(name);
+        Member {
+            name,
+            value,
+            shape: field.map(|field| &field.shape),
+            place: field.map_or(u16::MAX, |field| field.place),
+        }
+    };
+    let mut members: Members<'v, 't> = map.iter().map(member).collect();
+    // The sort is stable: members of no place keep the order of their names.
+    members.sort_by_key(|member| member.place);
+    members
+}
+
+/// Appends the compact JSON of `value`, whose type is `shape`, to `out`.
+pub fn write_json(table: &TypeTable, shape: Option<&Shape>, value: &Value, out: &mut Vec<u8>) {
+    match (shape, value) {
+        (Some(Shape::Ref(id)), Value::Map(map)) if !table.get(*id).fields().is_empty() => {
+            out.push(b'{');
+            for (at, member) in members(table.get(*id), map).into_iter().enumerate() {
+                write_name(at > 0, member.name, out);
+                write_json(table, member.shape, member.value, out);
+            }
+            out.push(b'}');
+        }
+        (Some(Shape::List(item)), Value::List(list)) => {
+            out.push(b'[');
+            for (at, value) in list.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_json(table, Some(item), value, out);
+            }
+            out.push(b']');
+        }
+        (Some(Shape::Map(of)), Value::Map(map)) => {
+            out.push(b'{');
+            for (at, (name, value)) in map.iter().enumerate() {
+                write_name(at > 0, name, out);
+                write_json(table, Some(of), value, out);
+            }
+            out.push(b'}');
+        }
+        _ => json::write(value, out),
+    }
+}
+
+fn write_name(comma: bool, name: &str, out: &mut Vec<u8>) {
+    if comma {
+        out.push(b',');
+    }
+    json::write_string(name, out);
+    out.push(b':');
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::Limits;
+
+    use super::*;
+
+    #[test]
+    fn fields_stand_in_the_order_of_their_type() {
+        let text = "type a.Outer struct\n  z string 1\n  list []a.Inner 2\n  map {}a.Inner 3\n  any any 4\n\n\
+            type a.Inner struct\n  y string 1\n  x string 2\n";
+        let table = TypeTable::parse(text).unwrap();
+        let shape = Shape::Ref(table.id("a.Outer").unwrap());
+        let value = r#"{"any":{"y":1,"x":2},"list":[{"x":"<","y":"2"}],"map":{"b":{"x":"1","y":"2"},"a":{}},"other":1,"z":"v"}"#;
+        let value = json::parse(value.as_bytes(), &Limits::default()).unwrap();
+        let mut out = Vec::new();
+        write_json(&table, Some(&shape), &value, &mut out);
+        let expected = r#"{"z":"v","list":[{"y":"2","x":"\u003c"}],"map":{"a":{},"b":{"y":"2","x":"1"}},"any":{"x":2,"y":1},"other":1}"#;
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
