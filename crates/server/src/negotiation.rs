@@ -538,7 +538,7 @@ mod tests {
         };
         let accept = of(header::ACCEPT, b"application/json\xff");
         assert!(check_acceptable(&accept, &NAMED_TYPES).is_err());
-        assert!(Representation::of_object(&accept, &Query::default(), true).is_err());
+        assert!(Representation::of_object(&accept, &Query::default(), ALL).is_err());
         for bytes in [&b"application/\xff"[..], b";charset=utf-8", b"application/jso\xc3\xb1"] {
             let body = of(header::CONTENT_TYPE, bytes);
             assert_eq!(body_format(&body).unwrap_err().code().as_u16(), 415);
