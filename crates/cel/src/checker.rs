@@ -11,7 +11,7 @@ use crate::operators::{Operator, operator};
 use crate::parser::{Issue, Parsed};
 use crate::regexp::check_pattern;
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
-use crate::time::{Timestamp, parse_duration};
+use crate::time::Timestamp;
 use crate::types::Type;
 use crate::value::CelValue;
 
@@ -461,7 +461,7 @@ impl Checker<'_> {
             return;
         };
         let valid = match function {
-            "duration" => parse_duration(text).is_some(),
+            "duration" => holdfast_gotext::duration::parse(text).is_ok(),
             "timestamp" => Timestamp::parse(text).is_some(),
             "matches" => check_pattern(text).is_ok(),
             _ => true,

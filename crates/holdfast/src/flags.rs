@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use holdfast_gotext::duration;
 use holdfast_kinds::Block;
-use holdfast_server::go_duration;
 
 use crate::remote::ObjectFlags;
 
@@ -151,7 +151,7 @@ pub(crate) struct Serve {
     pub(crate) controllers: Vec<String>,
 
     /// How long a request other than a watch may take
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = go_duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse_from_zero)]
     pub(crate) request_timeout: Duration,
 
     /// The most requests at a time that read, besides watches; 0 for no limit
@@ -167,11 +167,11 @@ pub(crate) struct Serve {
     pub(crate) min_request_timeout: u64,
 
     /// How long to go on serving, no longer ready, after the signal to end
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_from_zero)]
     pub(crate) shutdown_delay_duration: Duration,
 
     /// How long after a start `/livez` says that all is well although the start is not finished
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_from_zero)]
     pub(crate) livez_grace_period: Duration,
 
     /// The most requests at a time on one HTTP/2 connection
@@ -240,7 +240,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 /// Reads the longest life of a token, which has the bounds of the lives that clients may ask for.
 fn token_life(text: &str) -> Result<Duration, String> {
-    let life = go_duration::parse(text)?;
+    let life = duration::parse_from_zero(text)?;
     if (3600..=1 << 32).contains(&life.as_secs()) {
         Ok(life)
     } else {

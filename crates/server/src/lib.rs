@@ -14,7 +14,6 @@ mod conversion;
 pub mod definitions;
 pub mod discovery;
 mod followers;
-pub mod go_duration;
 mod handlers;
 mod headers;
 pub mod health;

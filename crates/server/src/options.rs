@@ -297,7 +297,7 @@ impl DeleteOptions {
             if fits {
                 return Ok(());
             }
-            let (found, field) = (go_type_of(value), path.join("."));
+            let (found, field) = (value.json_kind(), path.join("."));
             let message =
                 format!("json: cannot unmarshal {found} into Go struct field DeleteOptions.{field} of type {go_type}");
             Err(ApiError::bad_request(message))
@@ -548,18 +548,6 @@ pub(crate) fn number_fault(error: &ParseIntError) -> &'static str {
     match error.kind() {
         IntErrorKind::NegOverflow | IntErrorKind::PosOverflow => "value out of range",
         _ => "invalid syntax",
-    }
-}
-
-/// What Go's `encoding/json` calls the type of a value in its errors.
-fn go_type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
-        Value::String(_) => "string",
-        Value::List(_) => "array",
-        Value::Map(_) => "object",
     }
 }
 

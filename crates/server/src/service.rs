@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use holdfast_gotext::duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
@@ -12,7 +13,6 @@ use crate::ApiError;
 use crate::authentication::{Authenticator, ClientCertificate, Impersonation};
 use crate::authorization;
 use crate::body::{RequestBody, ResponseBody};
-use crate::go_duration;
 use crate::inflight::{self, InFlight};
 use crate::metrics::Recording;
 use crate::negotiation::{self, PatchType, Representation};
@@ -236,7 +236,7 @@ impl Service {
         let Some(text) = info.query.get("timeout").filter(|text| !text.is_empty()) else {
             return Ok(Some(most));
         };
-        let wanted = go_duration::parse(text)
+        let wanted = duration::parse_from_zero(text)
             .map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
         Ok(Some(if wanted.is_zero() { most } else { wanted.min(most) }))
     }

@@ -1,11 +1,12 @@
 //! Sizes, conversions, and the text functions of the language itself.
 
+use holdfast_gotext::duration;
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
 use crate::functions::{Context, Cost, Function};
 use crate::library::regex;
-use crate::time::{Timestamp, format_seconds, parse_duration};
+use crate::time::{Timestamp, format_seconds};
 use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -257,9 +258,9 @@ fn to_duration(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     match &args[0] {
         CelValue::Duration(nanoseconds) => Ok(CelValue::Duration(*nanoseconds)),
         CelValue::Int(nanoseconds) => Ok(CelValue::Duration(*nanoseconds)),
-        CelValue::String(text) => parse_duration(text)
+        CelValue::String(text) => duration::parse(text)
             .map(CelValue::Duration)
-            .ok_or_else(|| conversion(&args[0], "google.protobuf.Duration")),
+            .map_err(|_| conversion(&args[0], "google.protobuf.Duration")),
         _ => Err(NoSuchOverload),
     }
 }

@@ -1,5 +1,7 @@
 //! The schedules of CronJobs: five fields of cron, or a descriptor such as `@daily`.
 
+use holdfast_gotext::duration;
+
 /// Says what is wrong with a schedule, in the words of the reference's parser.
 pub(super) fn check(line: &str, has_time_zone: bool) -> Result<(), String> {
     if line.contains("TZ") {
@@ -60,38 +62,12 @@ fn check_descriptor(line: &str, descriptor: &str) -> Result<(), String> {
         return Ok(());
     }
     match descriptor.strip_prefix("every ") {
-        Some(duration) if is_duration(duration) => Ok(()),
-        Some(duration) => Err(format!(
-            "failed to parse duration {line}: time: invalid duration \"{duration}\""
-        )),
+        Some(every) => match duration::parse(every) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(format!("failed to parse duration {line}: {why}")),
+        },
         None => Err(format!("unrecognized descriptor: {line}")),
     }
-}
-
-/// Numbers with units, such as `1h30m`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return true;
-    }
-    let mut parts = 0;
-    while !rest.is_empty() {
-        let number = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (digits, tail) = rest.split_at(number);
-        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"].iter().rev().find_map(|unit| {
-            let tail = tail.strip_prefix(unit)?;
-            let ends = tail.is_empty() || tail.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-            ends.then_some(tail)
-        });
-        match unit {
-            Some(tail) if digits.bytes().any(|byte| byte.is_ascii_digit()) => rest = tail,
-            _ => return false,
-        }
-        parts += 1;
-    }
-    parts > 0
 }
 
 /// Checks `number | number "-" number [ "/" number ]`, with `*` and `?` for all.
@@ -272,6 +248,10 @@ mod tests {
             ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
             ("*/0 * * * *", "step of range should be a positive number: */0"),
             ("@never", "unrecognized descriptor: @never"),
+            (
+                "@every 5x",
+                "failed to parse duration @every 5x: time: unknown unit \"x\" in duration \"5x\"",
+            ),
             (
                 "TZ=UTC * * * * *",
                 "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",

@@ -416,12 +416,7 @@ fn wrong_value(value: &Value, expected: &str) -> DecodeError {
 /// What stands there, as the reference says it; a number that does not fit is shown.
 fn found(value: &Value, show_number: bool) -> String {
     match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(_) => "bool".to_owned(),
         Value::Int(_) | Value::UInt(_) | Value::Float(_) if show_number => format!("number {value}"),
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number".to_owned(),
-        Value::String(_) => "string".to_owned(),
-        Value::List(_) => "array".to_owned(),
-        Value::Map(_) => "object".to_owned(),
+        value => value.json_kind().to_owned(),
     }
 }

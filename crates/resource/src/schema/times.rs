@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use holdfast_gotext::calendar::{civil_from_days, days_from_civil, days_in_month};
 use holdfast_value::SmolStr;
 use smol_str::format_smolstr;
 
@@ -81,7 +82,7 @@ impl Timestamp {
             self.seconds.div_euclid(SECONDS_A_DAY),
             self.seconds.rem_euclid(SECONDS_A_DAY),
         );
-        let (year, month, day) = date_of(days);
+        let (year, month, day) = civil_from_days(days);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         let (sign, year) = (if year < 0 { "-" } else { "" }, year.abs());
         match precision {
@@ -173,10 +174,12 @@ impl Reader<'_> {
         if !self.rest.is_empty() {
             return Err(TimeProblem::Extra(self.rest.to_owned()));
         }
-        if day < 1 || day > days_in(year, month) {
+        if day < 1 || day > i64::from(days_in_month(year, month as u32)) {
             return Err(TimeProblem::Range("day"));
         }
-        let seconds = days_until(year, month, day) * SECONDS_A_DAY + hour * 3600 + minute * 60 + second - offset;
+        let seconds =
+            days_from_civil(year, month as u32, day as u32) * SECONDS_A_DAY + hour * 3600 + minute * 60 + second
+                - offset;
         Ok(Timestamp { seconds, nanos })
     }
 
@@ -291,43 +294,6 @@ impl Reader<'_> {
         self.rest = &self.rest[6..];
         Ok(offset)
     }
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March.
-fn days_until(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// The date that lies `days` after 1970-01-01.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

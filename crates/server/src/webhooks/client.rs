@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_admission::webhooks::{Address, Authorities, ClientConfig};
+use holdfast_gotext::duration;
 use holdfast_value::{Limits, json};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Request, StatusCode};
@@ -23,7 +24,6 @@ use tokio::sync::Semaphore;
 
 use super::connector::{ConnectError, Connector};
 use super::services::Services;
-use crate::go_duration;
 
 /// Calls webhooks.
 pub struct Client {
@@ -98,7 +98,7 @@ impl Client {
         let url = format!(
             "{}?timeout={}",
             to.address.url(),
-            go_duration::text(whole_seconds(timeout))
+            duration::text(whole_seconds(timeout))
         );
         let failed = |code: StatusCode, why: String| CallError::Failed {
             code: code.as_u16(),

@@ -84,7 +84,7 @@ impl Change {
                 let parsed = json::parse_with_findings(bytes, &Limits::REQUEST).map_err(refuse)?;
                 let Parsed { value, findings } = parsed;
                 if !matches!(value, Value::Map(_) | Value::Null) {
-                    let found = decode::go_type_of(&value);
+                    let found = value.json_kind();
                     return Err(ApiError::bad_request(format!(
                         "error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
                     )));
@@ -114,7 +114,7 @@ impl Change {
             Value::Map(_) => value,
             Value::Null => Value::empty_map(),
             other => {
-                let found = decode::go_type_of(&other);
+                let found = other.json_kind();
                 return Err(ApiError::bad_request(format!(
                     "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
                 )));

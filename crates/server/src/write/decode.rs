@@ -286,22 +286,10 @@ fn beginning(bytes: &[u8], format: Format) -> String {
 
 /// What the reference says of a body that is JSON but no object.
 pub(crate) fn not_an_object(value: &Value) -> String {
-    let sort = go_type_of(value);
+    let sort = value.json_kind();
     format!(
         "json: cannot unmarshal {sort} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
-}
-
-/// What Go calls the sort of a JSON value.
-pub(super) fn go_type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
-        Value::String(_) => "string",
-        Value::List(_) => "array",
-        Value::Map(_) => "object",
-    }
 }
 
 /// Checks that a patched object still is of its kind and version.

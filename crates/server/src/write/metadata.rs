@@ -1,7 +1,8 @@
 //! What the server itself puts into an object's metadata, whatever its kind.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
+use holdfast_resource::schema::times::{Precision, Timestamp};
 use holdfast_resource::{Generation, ResourceRules};
 use holdfast_value::{List, Seen, SmolStr, Value};
 
@@ -211,29 +212,12 @@ pub(crate) fn drop_repeated_owners(object: &mut Value) -> bool {
 
 /// A time as objects bear it: RFC 3339 in UTC, in whole seconds.
 pub(crate) fn rfc3339(time: SystemTime) -> SmolStr {
-    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Civil date of a day count: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-    smol_str::format_smolstr!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    Timestamp::from(time).text(Precision::Seconds)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use holdfast_value::{Limits, json};
 

@@ -1,0 +1,7 @@
+#![forbid(unsafe_code)]
+//! Texts as the reference reads and writes them, which is as Go does: each rule stands here once for all who need it.
+//!
+//! Invariant: nothing here knows of objects, kinds or requests.
+
+pub mod calendar;
+pub mod duration;
