@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use holdfast_gotext::calendar::days_from_civil;
+
 /// A length in seconds and its sign.
 type Unit = (u64, char);
 
@@ -59,13 +61,7 @@ pub fn parse_time(text: &str) -> Option<SystemTime> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(1970..10_000).contains(&year) {
         return None;
     }
-    // Days of a civil date: <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>.
-    let shifted_year = if month <= 2 { year - 1 } else { year };
-    let era = shifted_year.div_euclid(400);
-    let year_of_era = shifted_year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = u64::try_from(era * 146_097 + day_of_era - 719_468).ok()?;
+    let days = u64::try_from(days_from_civil(year, month as u32, day as u32)).ok()?;
     let nanos: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     let seconds = days * DAY + hour.min(24) * HOUR + minute.min(60) * MINUTE + second.min(60);
     Some(UNIX_EPOCH + Duration::new(seconds, nanos.parse().ok()?))
