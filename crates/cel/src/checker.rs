@@ -9,10 +9,9 @@ use crate::environment::Environment;
 use crate::functions::{Declared, Overload, declared, type_by_name};
 use crate::operators::{Operator, operator};
 use crate::parser::{Issue, Parsed};
-use crate::regexp::check_pattern;
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
-use crate::time::Timestamp;
 use crate::types::Type;
+use crate::validators::validate;
 use crate::value::CelValue;
 
 /// What a node stands for.
@@ -74,12 +73,14 @@ pub(crate) fn check(environment: &Environment, parsed: Parsed) -> Result<Checked
     let bound = &checker.bound;
     // What is still unknown at the end may be anything.
     let types = checker.types.iter().map(|ty| resolve(ty, bound, true)).collect();
-    Ok(Checked {
+    let checked = Checked {
         root,
         types,
         references: checker.references,
         depth,
-    })
+    };
+    let issues = validate(&checked, &checker.offsets);
+    if issues.is_empty() { Ok(checked) } else { Err(issues) }
 }
 
 struct Checker<'a> {
@@ -90,7 +91,7 @@ struct Checker<'a> {
     locals: Vec<(SmolStr, Type)>,
     /// What the unknown types turned out to be, and in which order that was found, so that it can be taken back.
     bound: HashMap<SmolStr, Type>,
-    trail: Vec<SmolStr>,
+    trail: Vec<(SmolStr, Option<Type>)>,
     fresh: usize,
     issues: Vec<Issue>,
 }
@@ -112,12 +113,19 @@ fn resolve(ty: &Type, bound: &HashMap<SmolStr, Type>, close: bool) -> Type {
     }
 }
 
-fn occurs(name: &str, ty: &Type) -> bool {
-    match ty {
-        Type::Param(other) => other == name,
-        Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => occurs(name, inner),
-        Type::Map(keys, values) => occurs(name, keys) || occurs(name, values),
-        _ => false,
+fn more_general(a: &Type, b: &Type) -> Type {
+    if is_as_general(a, b) { a.clone() } else { b.clone() }
+}
+
+/// Whether `a` says no more than `b`.
+fn is_as_general(a: &Type, b: &Type) -> bool {
+    match (a, b) {
+        (Type::Dyn | Type::Param(_), _) => true,
+        (_, Type::Dyn | Type::Param(_)) => false,
+        (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => is_as_general(a, b),
+        (Type::Map(ak, av), Type::Map(bk, bv)) => is_as_general(ak, bk) && is_as_general(av, bv),
+        (Type::Type(_), Type::Type(_)) => true,
+        (a, b) => a == b,
     }
 }
 
@@ -131,8 +139,9 @@ impl Checker<'_> {
     }
 
     fn unknown(&mut self) -> Type {
+        let name = SmolStr::from(format!("_var{}", self.fresh));
         self.fresh += 1;
-        Type::Param(SmolStr::from(format!("_var{}", self.fresh)))
+        Type::Param(name)
     }
 
     fn resolved(&self, ty: &Type) -> Type {
@@ -150,31 +159,37 @@ impl Checker<'_> {
     }
 
     fn learn(&mut self, name: &SmolStr, ty: Type) {
-        self.bound.insert(name.clone(), ty);
-        self.trail.push(name.clone());
+        let previous = self.bound.insert(name.clone(), ty);
+        self.trail.push((name.clone(), previous));
     }
 
     fn take_back(&mut self, before: usize) {
-        for name in self.trail.drain(before..) {
-            self.bound.remove(&name);
+        for (name, previous) in self.trail.drain(before..).rev() {
+            match previous {
+                Some(previous) => self.bound.insert(name, previous),
+                None => self.bound.remove(&name),
+            };
         }
     }
 
     fn fits(&mut self, from: &Type, to: &Type) -> bool {
-        let (from, to) = (self.resolved(from), self.resolved(to));
-        match (&from, &to) {
-            (Type::Param(a), Type::Param(b)) if a == b => true,
-            (_, Type::Param(name)) if !occurs(name, &from) => {
-                self.learn(name, from);
-                true
+        if let Type::Param(name) = to {
+            match self.substitutes(from, name) {
+                (true, _) => return true,
+                (false, true) => return false,
+                (false, false) => {}
             }
-            (Type::Param(name), _) if !occurs(name, &to) => {
-                self.learn(name, to);
-                true
-            }
+        }
+        if let Type::Param(name) = from {
+            return self.substitutes(to, name).0;
+        }
+        match (from, to) {
             (a, b) if a.is_dyn() || b.is_dyn() => true,
-            // Null stands for objects and for what a message would hold.
-            (Type::Null, Type::Null | Type::Object(_) | Type::Duration | Type::Timestamp | Type::Named(_)) => true,
+            // Null stands for objects and for what a message would hold, on either side.
+            (Type::Null, other) | (other, Type::Null) => matches!(
+                other,
+                Type::Null | Type::Object(_) | Type::Duration | Type::Timestamp | Type::Named(_) | Type::Optional(_)
+            ),
             (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.fits(a, b),
             (Type::Type(_), Type::Type(_)) => true,
             (Type::Map(ak, av), Type::Map(bk, bv)) => self.fits(ak, bk) && self.fits(av, bv),
@@ -183,13 +198,45 @@ impl Checker<'_> {
         }
     }
 
-    /// The type that both may be taken as, if there is one.
-    fn joined(&mut self, a: Type, b: &Type) -> Option<Type> {
-        if !self.assignable(&a, b) && !self.assignable(b, &a) {
-            return None;
+    /// Whether `ty` may be what the unknown type `name` is, and whether something is known of that. The more general of
+    /// what was known and `ty` is known then.
+    fn substitutes(&mut self, ty: &Type, name: &SmolStr) -> (bool, bool) {
+        if matches!(ty, Type::Param(other) if other == name) {
+            return (true, true);
         }
-        // The more general of both.
-        Some(if b.is_dyn() { Type::Dyn } else { a })
+        let Some(known) = self.bound.get(name).cloned() else {
+            if self.refers_to(ty, name) {
+                return (false, false);
+            }
+            self.learn(name, ty.clone());
+            return (true, false);
+        };
+        if *ty == known {
+            return (true, true);
+        }
+        if !self.fits(ty, &known) {
+            return (false, true);
+        }
+        let general = more_general(ty, &known);
+        if !self.refers_to(&general, name) {
+            self.learn(name, general);
+        }
+        (true, true)
+    }
+
+    /// Whether the unknown type `name` is a part of `ty`.
+    fn refers_to(&self, ty: &Type, name: &str) -> bool {
+        match ty {
+            Type::Param(other) => other == name || self.bound.get(other).is_some_and(|known| self.refers_to(known, name)),
+            Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => self.refers_to(inner, name),
+            Type::Map(keys, values) => self.refers_to(keys, name) || self.refers_to(values, name),
+            _ => false,
+        }
+    }
+
+    /// The more general of both types if one may be taken as the other, and else any type.
+    fn joined(&mut self, a: &Type, b: &Type) -> Type {
+        if self.assignable(a, b) { more_general(a, b) } else { Type::Dyn }
     }
 
     fn set(&mut self, id: Id, ty: Type) -> Type {
@@ -245,15 +292,21 @@ impl Checker<'_> {
 
     /// The type of what `name` stands for; notes the reference at `id`.
     fn lookup(&mut self, id: Id, name: &str) -> Option<Type> {
-        let global = name.strip_prefix('.');
-        if global.is_none()
-            && let Some((_, ty)) = self.locals.iter().rev().find(|(local, _)| local == name)
-        {
-            let ty = ty.clone();
-            self.references.insert(id, Reference::Local);
-            return Some(ty);
-        }
-        let name = global.unwrap_or(name);
+        let Some(global) = name.strip_prefix('.') else {
+            return self.local(id, name).or_else(|| self.declared(id, name));
+        };
+        // A name that only a macro gives may have the dot all the same.
+        self.declared(id, global).or_else(|| self.local(id, global))
+    }
+
+    fn local(&mut self, id: Id, name: &str) -> Option<Type> {
+        let (_, ty) = self.locals.iter().rev().find(|(local, _)| local == name)?;
+        let ty = ty.clone();
+        self.references.insert(id, Reference::Local);
+        Some(ty)
+    }
+
+    fn declared(&mut self, id: Id, name: &str) -> Option<Type> {
         if let Some(slot) = self.environment.slot(name) {
             self.references.insert(id, Reference::Variable(slot));
             return Some(self.environment.variables[slot].ty.clone());
@@ -304,7 +357,14 @@ impl Checker<'_> {
                 Type::Dyn
             }
             target if target.is_dyn() => Type::Dyn,
-            target => self.report(id, format!("type '{target}' does not support field selection")),
+            // To the reference these are messages of which it knows nothing; addresses and ranges are not.
+            Type::Named(name) if !matches!(*name, "net.IP" | "net.CIDR") => {
+                self.report(id, format!("unexpected failed resolution of '{name}'"))
+            }
+            target => {
+                self.report(id, format!("type '{target}' does not support field selection"));
+                Type::Dyn
+            }
         }
     }
 
@@ -357,7 +417,6 @@ impl Checker<'_> {
         let Some((fitting, result)) = self.overloads(&overloads, member, &given) else {
             return self.no_overload(id, function.name, member, &given);
         };
-        self.check_literal(function.name, args);
         self.references.insert(
             id,
             Reference::Function {
@@ -372,6 +431,13 @@ impl Checker<'_> {
     fn operator(&mut self, id: Id, operator: &'static Operator, args: &[Expr]) -> Type {
         let given: Vec<Type> = args.iter().map(|arg| self.expr(arg)).collect();
         let overloads: Vec<&'static Overload> = operator.overloads.iter().collect();
+        if matches!(operator.name, operators::AND | operators::OR) {
+            for (arg, ty) in args.iter().zip(&given) {
+                self.expect_bool(arg.id, ty);
+            }
+            self.references.insert(id, Reference::Operator { overloads });
+            return Type::Bool;
+        }
         let Some((fitting, result)) = self.overloads(&overloads, false, &given) else {
             return self.no_overload(id, operator.name, false, &given);
         };
@@ -382,10 +448,6 @@ impl Checker<'_> {
 
     /// Which of `overloads` take `given`, and the type of their results: `dyn` where they differ.
     fn overloads(&mut self, overloads: &[&Overload], member: bool, given: &[Type]) -> Option<(Vec<usize>, Type)> {
-        if given.iter().any(|ty| matches!(ty, Type::Error)) {
-            // What is wrong was told already.
-            return Some((Vec::new(), Type::Error));
-        }
         let mut fitting = Vec::new();
         let mut result: Option<Type> = None;
         for (at, overload) in overloads.iter().enumerate() {
@@ -402,8 +464,9 @@ impl Checker<'_> {
             let own = self.resolved(&renamed.result);
             fitting.push(at);
             result = Some(match result {
-                Some(other) if other != own => Type::Dyn,
-                _ => own,
+                Some(other) if !other.is_dyn() && other != own => Type::Dyn,
+                Some(other) => other,
+                None => own,
             });
         }
         result.map(|result| (fitting, result))
@@ -441,34 +504,23 @@ impl Checker<'_> {
         }
     }
 
+    /// An operand of `&&` and `||`.
+    fn expect_bool(&mut self, id: Id, ty: &Type) {
+        if !self.assignable(ty, &Type::Bool) {
+            self.mismatch(id, &Type::Bool, ty);
+        }
+    }
+
     fn no_overload(&mut self, id: Id, function: &str, member: bool, given: &[Type]) -> Type {
-        let shown: Vec<String> = given.iter().map(|ty| self.resolved(ty).to_string()).collect();
+        // Of what is not known yet, nothing is told.
+        let shown = given.iter().map(|ty| resolve(ty, &self.bound, true).to_string());
+        let shown: Vec<String> = shown.collect();
         let signature = match shown.split_first() {
             Some((target, args)) if member => format!("{target}.({})", args.join(", ")),
             _ => format!("({})", shown.join(", ")),
         };
         let message = format!("found no matching overload for '{function}' applied to '{signature}'");
         self.report(id, message)
-    }
-
-    /// Literals of durations, timestamps and patterns are tried when the expression is compiled.
-    fn check_literal(&mut self, function: &str, args: &[Expr]) {
-        let Some(Expr {
-            id,
-            kind: ExprKind::Literal(CelValue::String(text)),
-        }) = args.last()
-        else {
-            return;
-        };
-        let valid = match function {
-            "duration" => holdfast_gotext::duration::parse(text).is_ok(),
-            "timestamp" => Timestamp::parse(text).is_some(),
-            "matches" => check_pattern(text).is_ok(),
-            _ => true,
-        };
-        if !valid {
-            self.report(*id, format!("invalid {function} argument"));
-        }
     }
 
     fn optional_select(&mut self, id: Id, args: &[Expr]) -> Type {
@@ -508,19 +560,18 @@ impl Checker<'_> {
         self.report(id, format!("expected type '{expected}' but found '{found}'"))
     }
 
-    fn join_or_tell(&mut self, id: Id, sofar: Option<Type>, next: Type) -> Option<Type> {
-        let Some(sofar) = sofar else { return Some(next) };
-        match self.joined(sofar.clone(), &next) {
-            Some(joined) => Some(joined),
-            None => Some(self.mismatch(id, &sofar, &next)),
-        }
+    fn join(&mut self, sofar: Option<Type>, next: Type) -> Option<Type> {
+        Some(match sofar {
+            Some(sofar) => self.joined(&sofar, &next),
+            None => next,
+        })
     }
 
     fn list(&mut self, elements: &[(Expr, bool)]) -> Type {
         let mut items = None;
         for (element, optional) in elements {
             let ty = self.element(element, *optional);
-            items = self.join_or_tell(element.id, items, ty);
+            items = self.join(items, ty);
         }
         let items = items.unwrap_or_else(|| self.unknown());
         Type::list(items)
@@ -530,9 +581,9 @@ impl Checker<'_> {
         let (mut keys, mut values) = (None, None);
         for entry in entries {
             let key = self.expr(&entry.key);
-            keys = self.join_or_tell(entry.key.id, keys, key);
+            keys = self.join(keys, key);
             let value = self.element(&entry.value, entry.optional);
-            values = self.join_or_tell(entry.value.id, values, value);
+            values = self.join(values, value);
         }
         let keys = keys.unwrap_or_else(|| self.unknown());
         let values = values.unwrap_or_else(|| self.unknown());
@@ -641,22 +692,14 @@ impl Checker<'_> {
         body: Type,
         element: Type,
     ) -> Type {
-        if [filter.as_ref(), Some(&body)]
-            .into_iter()
-            .flatten()
-            .any(|ty| matches!(ty, Type::Error))
-        {
-            return Type::Error;
-        }
         // A condition is told by the operator that the macro stands for.
-        let condition = |checker: &mut Self, ty: Type, operator: &str, others: &[Type]| {
+        let condition = |checker: &mut Self, ty: Type, others: &[Type]| {
             if checker.assignable(&ty, &Type::Bool) {
                 return None;
             }
-            let mut given = others.to_vec();
-            let at = usize::from(operator != operators::CONDITIONAL);
-            given.insert(at.min(given.len()), ty);
-            Some(checker.no_overload(id, operator, false, &given))
+            let mut given = vec![ty];
+            given.extend_from_slice(others);
+            Some(checker.no_overload(id, operators::CONDITIONAL, false, &given))
         };
         let list_of = |ty: Type| Type::list(ty);
         let key = match range {
@@ -665,27 +708,29 @@ impl Checker<'_> {
             _ => Type::Dyn,
         };
         let (result, wrong) = match fold.kind {
-            FoldKind::All => (Type::Bool, condition(self, body, operators::AND, &[Type::Bool])),
-            FoldKind::Exists => (Type::Bool, condition(self, body, operators::OR, &[Type::Bool])),
+            FoldKind::All | FoldKind::Exists => {
+                self.expect_bool(fold.body.id, &body);
+                (Type::Bool, None)
+            }
             FoldKind::ExistsOne => {
-                let wrong = condition(self, body, operators::CONDITIONAL, &[Type::Int, Type::Int]);
+                let wrong = condition(self, body, &[Type::Int, Type::Int]);
                 (Type::Bool, wrong)
             }
             FoldKind::Filter => {
                 let list = list_of(element);
-                let wrong = condition(self, body, operators::CONDITIONAL, &[list.clone(), list.clone()]);
+                let wrong = condition(self, body, &[list.clone(), list.clone()]);
                 (list, wrong)
             }
             FoldKind::Map => {
                 let list = list_of(body);
                 let wrong =
-                    filter.and_then(|ty| condition(self, ty, operators::CONDITIONAL, &[list.clone(), list.clone()]));
+                    filter.and_then(|ty| condition(self, ty, &[list.clone(), list.clone()]));
                 (list, wrong)
             }
             FoldKind::TransformMap => {
                 let map = Type::map(key, body);
                 let wrong =
-                    filter.and_then(|ty| condition(self, ty, operators::CONDITIONAL, &[map.clone(), map.clone()]));
+                    filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
                 (map, wrong)
             }
             FoldKind::TransformMapEntry => {
@@ -697,7 +742,7 @@ impl Checker<'_> {
                 }
                 let map = self.resolved(&map);
                 let wrong =
-                    filter.and_then(|ty| condition(self, ty, operators::CONDITIONAL, &[map.clone(), map.clone()]));
+                    filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
                 (map, wrong)
             }
             FoldKind::SortBy => {
@@ -713,6 +758,7 @@ impl Checker<'_> {
                         | Type::String
                         | Type::Bytes
                         | Type::Dyn
+                        | Type::Error
                         | Type::Param(_)
                 );
                 if !comparable {

@@ -331,7 +331,7 @@ impl Estimator<'_> {
                 };
                 (cost.plus(sum), Some(size))
             }
-            (operators::EQUALS, [a, b]) if self.equal_at_once(a, b) => (sum.plus(ONE), None),
+            (operators::EQUALS | operators::NOT_EQUALS, [a, b]) if self.equal_at_once(a, b) => (sum.plus(ONE), None),
             (operators::EQUALS | operators::NOT_EQUALS, [a, b]) => (self.shorter(a, b).plus(sum), None),
             ("_<_" | "_<=_" | "_>_" | "_>=_", [a, b]) if matches!(first, Some(Type::String | Type::Bytes)) => {
                 (self.shorter(a, b).plus(sum), None)
@@ -365,7 +365,7 @@ impl Estimator<'_> {
     /// Values whose equality is one comparison.
     fn equal_at_once(&self, a: &Expr, b: &Expr) -> bool {
         let (a, b) = (self.checked.type_of(a.id), self.checked.type_of(b.id));
-        a == b && matches!(a, Type::Named(name) if name != "kubernetes.URL" && name != "kubernetes.NamedFormat")
+        a == b && matches!(a, Type::Named(_))
     }
 
     /// A comparison up to the end of the shorter.
@@ -386,10 +386,7 @@ impl Estimator<'_> {
         };
         match (cost, target, args) {
             (Cost::Fixed(units), ..) => (Range::fixed(units), None),
-            // Of the functions that read a text, the reference reckons the length for `url` alone.
-            (Cost::Traverse, None, [arg]) if matches!(overload.result, Type::Named("kubernetes.URL")) => {
-                (self.size_or_unknown(arg).scaled(TRAVERSAL), None)
-            }
+            (Cost::Traverse, None, [arg, ..]) => (self.size_or_unknown(arg).scaled(TRAVERSAL), None),
             (Cost::SameSize, Some(target), _) => {
                 let size = self.size_or_unknown(target);
                 (size.scaled(TRAVERSAL), Some(size))
@@ -770,11 +767,10 @@ fn is_scalar(ty: &Type) -> bool {
     }
 }
 
-/// The number that a literal is, where it is one without sign.
+/// The number that a literal is; a negative one counts as none at all.
 fn literal_size(expr: &Expr) -> Option<u64> {
     match &expr.kind {
-        ExprKind::Literal(CelValue::Int(number)) => u64::try_from(*number).ok(),
-        ExprKind::Literal(CelValue::Uint(number)) => Some(*number),
+        ExprKind::Literal(CelValue::Int(number)) => Some(u64::try_from(*number).unwrap_or(0)),
         _ => None,
     }
 }

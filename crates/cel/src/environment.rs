@@ -144,7 +144,7 @@ impl Environment {
     /// Compiles `expression`, which must have one of the types `expected` (any type will do where there is none).
     ///
     /// # Errors
-    /// When it does not parse, does not check, or has another type.
+    /// When it does not parse, does not check, has another type, or has a part that is known ahead and fails.
     pub fn compile(&self, expression: &str, expected: &[Type]) -> Result<Program, CompileError> {
         let issues = |issues| CompileError::Issues(describe(expression, issues));
         let parsed = parse(expression, self.bindings).map_err(issues)?;
@@ -156,6 +156,6 @@ impl Environment {
                 actual,
             });
         }
-        Ok(plan(self, checked))
+        plan(self, checked).map_err(CompileError::Instantiation)
     }
 }

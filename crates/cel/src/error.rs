@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::types::Type;
+use crate::value::CelValue;
 
 /// Why an expression is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -11,6 +12,9 @@ pub enum CompileError {
     /// see it behind `compilation failed: `.
     #[error("compilation failed: {0}")]
     Issues(String),
+    /// A part of the expression that is known ahead cannot be evaluated.
+    #[error("program instantiation failed: {0}")]
+    Instantiation(String),
     /// The expression has a type that its place has no use for.
     #[error("must evaluate to {} but got {actual}", one_of(expected))]
     Output {
@@ -49,6 +53,9 @@ pub enum EvaluationError {
     /// A function that does not take the values it was given.
     #[error("no such overload")]
     NoSuchOverload,
+    /// The same, of the function or operator that is named, with the types that it was given.
+    #[error("no such overload: {0}")]
+    NoSuchOverloadOf(Box<str>),
     /// A variable that the caller did not set.
     #[error("no such attribute(s): {0}")]
     NoSuchAttribute(Box<str>),
@@ -81,6 +88,24 @@ impl EvaluationError {
     /// An error in words of its own.
     pub fn failed(message: impl Into<String>) -> Self {
         EvaluationError::Failed(message.into().into_boxed_str())
+    }
+
+    /// Whether a function or an operator was given values that it does not take.
+    pub fn is_no_such_overload(&self) -> bool {
+        matches!(self, EvaluationError::NoSuchOverload | EvaluationError::NoSuchOverloadOf(_))
+    }
+
+    /// `error`, told of the function or operator `name` and the values that it was given.
+    pub(crate) fn of_call(self, name: &str, args: &[CelValue]) -> Self {
+        if self != EvaluationError::NoSuchOverload {
+            return self;
+        }
+        // The reference finds this one by what a value can do, and not by its type.
+        if name == "size" {
+            return EvaluationError::NoSuchOverloadOf(name.into());
+        }
+        let types: Vec<_> = args.iter().map(CelValue::type_name).collect();
+        EvaluationError::NoSuchOverloadOf(format!("{name}({})", types.join(", ")).into())
     }
 
     pub(crate) fn no_such_key(key: &str) -> Self {

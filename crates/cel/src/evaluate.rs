@@ -15,7 +15,7 @@ use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
 use crate::functions::{Call, Context, Cost};
 use crate::library::optional::inner;
 use crate::library::regex::RegexCache;
-use crate::operate::{arithmetic, compare, equal, index, index_if_there, is_in};
+use crate::operate::{arithmetic, compare, equal, has_order, index, index_if_there, is_in};
 use crate::program::{Comparison, Node};
 use crate::regexp::Pattern;
 use crate::value::{CelValue, MapKey, MapValue, Outcome, StructValue};
@@ -105,7 +105,7 @@ impl<'a, 'b> Frame<'a, 'b> {
                 self.charge(1)?;
                 self.optional_select(&operand, field)
             }
-            Node::Call { call, cost, args } => self.call(*call, *cost, args),
+            Node::Call { name, call, cost, args } => self.call(name, *call, *cost, args),
             Node::Matches {
                 subject,
                 regex,
@@ -116,12 +116,12 @@ impl<'a, 'b> Frame<'a, 'b> {
             Node::Not(operand) => {
                 let operand = self.eval(operand)?;
                 self.charge(1)?;
-                negation(&operand)
+                negation(&operand).map_err(|error| untaken(error, false, "!_"))
             }
             Node::Negate(operand) => {
                 let operand = self.eval(operand)?;
                 self.charge(1)?;
-                negative(&operand)
+                negative(&operand).map_err(|error| untaken(error, false, "-_"))
             }
             Node::Conditional(parts) => match self.eval(&parts.0)?.as_bool() {
                 Some(true) => self.eval(&parts.1),
@@ -158,7 +158,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         Ok(if flat { mapped } else { CelValue::some(mapped) })
     }
 
-    fn call(&mut self, call: Call, cost: Cost, args: &[Node]) -> Outcome {
+    fn call(&mut self, name: &str, call: Call, cost: Cost, args: &[Node]) -> Outcome {
         let mut given: SmallVec<[CelValue; 3]> = SmallVec::new();
         for arg in args {
             given.push(self.eval(arg)?);
@@ -167,7 +167,11 @@ impl<'a, 'b> Frame<'a, 'b> {
             regexes: self.regexes,
             allowance: self.limit.saturating_sub(self.cost),
         };
-        let result = call(&context, &given)?;
+        let result = call(&context, &given).map_err(|error| match name {
+            // These tell of no types.
+            "containsIP" | "containsCIDR" => error,
+            name => error.of_call(name, &given),
+        })?;
         self.charge(call_cost(cost, &given, &result))?;
         Ok(result)
     }
@@ -194,11 +198,15 @@ impl<'a, 'b> Frame<'a, 'b> {
         match node {
             Node::Equal(_, wanted) => {
                 self.charge(walk(a.size().min(b.size())))?;
+                if *wanted && compares_to_its_kind_alone(a, b) {
+                    return Err(NoSuchOverload);
+                }
                 Ok(CelValue::Bool(equal(a, b) == *wanted))
             }
             Node::Compare(comparison, _) => {
                 self.charge(if text { walk(a.size().min(b.size())) } else { 1 })?;
-                compare(a, b).map(|order| CelValue::Bool(comparison.holds(order)))
+                let order = compare(a, b).map_err(|error| untaken(error, has_order(a), comparison.name()))?;
+                Ok(CelValue::Bool(comparison.holds(order)))
             }
             Node::Arithmetic(operator, _) => {
                 self.charge(if text {
@@ -206,7 +214,7 @@ impl<'a, 'b> Frame<'a, 'b> {
                 } else {
                     1
                 })?;
-                arithmetic(*operator, a, b)
+                arithmetic(*operator, a, b).map_err(|error| untaken(error, operator.takes(a), operator.name()))
             }
             Node::In(_) => {
                 let units = match b {
@@ -327,7 +335,7 @@ impl<'a, 'b> Frame<'a, 'b> {
             CelValue::Lazy(fields) => Ok(fields.field(field, self.budget).transpose()?.is_some()),
             CelValue::Optional(None) => Ok(false),
             CelValue::Optional(Some(value)) => self.has(value, field),
-            CelValue::List(_) => Err(EvaluationError::failed("unsupported index type 'string' in list")),
+            CelValue::List(_) => Err(unsupported_index()),
             // What has no fields has not this one.
             _ => Ok(false),
         }
@@ -342,6 +350,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         match self.select(operand, field) {
             Ok(value) => Ok(CelValue::some(value)),
             Err(EvaluationError::NoSuchKey(key)) if *key == *field => Ok(CelValue::NONE),
+            Err(NoSuchOverload) if !matches!(operand, CelValue::List(_)) => Ok(CelValue::NONE),
             Err(error) => Err(error),
         }
     }
@@ -403,14 +412,44 @@ impl<'a, 'b> Frame<'a, 'b> {
     }
 }
 
+/// `error`, told of the operator `name` where the type of its first operand has no such operator at all.
+fn untaken(error: EvaluationError, takes: bool, name: &str) -> EvaluationError {
+    match error {
+        NoSuchOverload if !takes => EvaluationError::NoSuchOverloadOf(name.into()),
+        error => error,
+    }
+}
+
+/// A field of a list.
+fn unsupported_index() -> EvaluationError {
+    EvaluationError::failed("unsupported index type 'string' in list")
+}
+
+/// Values of the libraries of Kubernetes refuse to be compared with values of other types.
+fn compares_to_its_kind_alone(a: &CelValue, b: &CelValue) -> bool {
+    use CelValue::{Cidr, Ip, Null, Quantity, Semver, Url};
+    matches!(a, Ip(_) | Cidr(_) | Quantity(_) | Semver(_) | Url(_))
+        && !matches!(b, Null)
+        && std::mem::discriminant(a) != std::mem::discriminant(b)
+}
+
 impl Comparison {
-    /// Whether values that are in this order satisfy the comparison; those without order satisfy none.
-    fn holds(self, order: Option<Ordering>) -> bool {
+    fn name(self) -> &'static str {
         match self {
-            Comparison::Less => order == Some(Ordering::Less),
-            Comparison::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            Comparison::Greater => order == Some(Ordering::Greater),
-            Comparison::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+            Comparison::Less => "_<_",
+            Comparison::LessOrEqual => "_<=_",
+            Comparison::Greater => "_>_",
+            Comparison::GreaterOrEqual => "_>=_",
+        }
+    }
+
+    /// Whether values that are in this order satisfy the comparison.
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Less => order.is_lt(),
+            Comparison::LessOrEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterOrEqual => order.is_ge(),
         }
     }
 }
@@ -517,7 +556,7 @@ pub(crate) fn call_cost(cost: Cost, args: &[CelValue], result: &CelValue) -> u64
         Cost::Slice | Cost::Range | Cost::Reverse => result.size().saturating_add(LIST + 1),
         Cost::Flatten => {
             let depth = match args.get(1) {
-                Some(CelValue::Int(depth)) => depth.unsigned_abs(),
+                Some(CelValue::Int(depth)) => u64::try_from(*depth).unwrap_or(0),
                 _ => 1,
             };
             size(0).saturating_mul(depth).saturating_add(LIST + 1)

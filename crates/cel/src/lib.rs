@@ -10,6 +10,7 @@
 //! `UTC` and offsets are known.
 
 mod activation;
+mod amount;
 mod checker;
 mod composition;
 mod cost;
@@ -33,9 +34,11 @@ mod source;
 mod syntax;
 mod time;
 mod types;
+mod validators;
 mod value;
 
 pub use activation::{Activation, Budget};
+pub use amount::Quantity;
 pub use composition::{Composition, CompositionBuilder};
 pub use cost::Range as CostRange;
 pub use declaration::{DeclField, DeclType, ListType};
@@ -45,7 +48,6 @@ pub use escaping::{escape, is_reserved};
 pub use library::authorizer::{Authorizer, AuthorizerValue, Decision, Question, ResourceSubject, Subject};
 pub use library::format::Format;
 pub use library::ip::Cidr;
-pub use library::quantity::Quantity;
 pub use library::semver::Version;
 pub use library::url::Url;
 pub use program::Program;

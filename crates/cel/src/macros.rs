@@ -8,13 +8,12 @@ use crate::parser::{GaveUp, Parser};
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind};
 
 /// The walking macros: name, how many variables, how many expressions after them, what they do.
-const FOLDS: [(&str, usize, usize, FoldKind); 18] = [
+const FOLDS: [(&str, usize, usize, FoldKind); 17] = [
     ("all", 1, 1, FoldKind::All),
     ("all", 2, 1, FoldKind::All),
     ("exists", 1, 1, FoldKind::Exists),
     ("exists", 2, 1, FoldKind::Exists),
     ("exists_one", 1, 1, FoldKind::ExistsOne),
-    ("existsOne", 1, 1, FoldKind::ExistsOne),
     ("exists_one", 2, 1, FoldKind::ExistsOne),
     ("existsOne", 2, 1, FoldKind::ExistsOne),
     ("map", 1, 1, FoldKind::Map),
@@ -28,6 +27,9 @@ const FOLDS: [(&str, usize, usize, FoldKind); 18] = [
     ("transformMapEntry", 2, 2, FoldKind::TransformMapEntry),
     ("sortBy", 1, 1, FoldKind::SortBy),
 ];
+
+/// The name that macros of the reference gather their result under.
+const ACCUMULATOR: &str = "__result__";
 
 /// A call that is no macro, given back as it came.
 pub(crate) type Call = (SmolStr, Option<Expr>, Vec<Expr>);
@@ -130,6 +132,9 @@ fn fold(
 
 fn simple_name(parser: &mut Parser<'_>, argument: &Expr) -> Result<SmolStr, GaveUp> {
     match &argument.kind {
+        ExprKind::Ident(name) if name == ACCUMULATOR => {
+            Err(parser.report_at(argument.id, "iteration variable overwrites accumulator variable"))
+        }
         ExprKind::Ident(name) if !name.starts_with('.') => Ok(name.clone()),
         _ => Err(parser.report_at(argument.id, "argument must be a simple name")),
     }

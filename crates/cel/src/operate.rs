@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use holdfast_value::number::general;
 use holdfast_value::{Growth, List, Value};
 use smol_str::SmolStr;
 
@@ -41,7 +42,7 @@ pub(crate) fn equal(a: &CelValue, b: &CelValue) -> bool {
         (Ip(a), Ip(b)) => a == b,
         (Cidr(a), Cidr(b)) => a == b,
         (Quantity(a), Quantity(b)) => a.compare(b) == Ordering::Equal,
-        (Semver(a), Semver(b)) => a == b,
+        (Semver(a), Semver(b)) => a.compare(b) == Ordering::Equal,
         (Format(a), Format(b)) => a.name == b.name,
         (Preserved(a), Preserved(b)) => a == b,
         _ => false,
@@ -122,51 +123,38 @@ pub(crate) fn contains(list: &ListValue, value: &CelValue) -> bool {
     }
 }
 
-/// The order of two numbers; `None` beside a NaN.
+/// The order of two numbers; `None` beside a NaN. A whole number within the range of its type is compared with a float as
+/// a float.
 fn compare_numbers(a: &CelValue, b: &CelValue) -> Option<Ordering> {
     use CelValue::{Double, Int, Uint};
-    Some(match (a, b) {
-        (Int(a), Int(b)) => a.cmp(b),
-        (Uint(a), Uint(b)) => a.cmp(b),
-        (Int(a), Uint(b)) => i128::from(*a).cmp(&i128::from(*b)),
-        (Uint(a), Int(b)) => i128::from(*a).cmp(&i128::from(*b)),
-        (Double(a), Double(b)) => return a.partial_cmp(b),
-        (Int(a), Double(b)) => compare_whole(i128::from(*a), *b)?,
-        (Uint(a), Double(b)) => compare_whole(i128::from(*a), *b)?,
-        (Double(a), Int(b)) => compare_whole(i128::from(*b), *a)?.reverse(),
-        (Double(a), Uint(b)) => compare_whole(i128::from(*b), *a)?.reverse(),
-        _ => return None,
-    })
+    match (a, b) {
+        (Int(a), Int(b)) => Some(a.cmp(b)),
+        (Uint(a), Uint(b)) => Some(a.cmp(b)),
+        (Int(a), Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Uint(a), Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Double(a), Double(b)) => a.partial_cmp(b),
+        (Int(a), Double(b)) => (*a as f64).partial_cmp(b),
+        (Uint(a), Double(b)) => (*a as f64).partial_cmp(b),
+        (Double(a), Int(b)) => a.partial_cmp(&(*b as f64)),
+        (Double(a), Uint(b)) => a.partial_cmp(&(*b as f64)),
+        _ => None,
+    }
 }
 
-/// Compares without losing the digits that a float of the whole number would lose.
-fn compare_whole(whole: i128, float: f64) -> Option<Ordering> {
-    if float.is_nan() {
-        return None;
-    }
-    if float.abs() > 1.0e20 {
-        return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
-    }
-    let floor = float.floor();
-    Some(
-        whole
-            .cmp(&(floor as i128))
-            .then(if float > floor { Ordering::Less } else { Ordering::Equal }),
-    )
-}
-
-/// The order of two values; `None` for a NaN beside a number.
-pub(crate) fn compare(a: &CelValue, b: &CelValue) -> Outcome<Option<Ordering>> {
+/// The order of two values.
+pub(crate) fn compare(a: &CelValue, b: &CelValue) -> Outcome<Ordering> {
     use CelValue::*;
-    Ok(Some(match (a, b) {
-        (Int(_) | Uint(_) | Double(_), Int(_) | Uint(_) | Double(_)) => return Ok(compare_numbers(a, b)),
+    Ok(match (a, b) {
+        (Int(_) | Uint(_) | Double(_), Int(_) | Uint(_) | Double(_)) => {
+            return compare_numbers(a, b).ok_or_else(|| EvaluationError::failed("NaN values cannot be ordered"));
+        }
         (String(a), String(b)) => a.as_str().cmp(b.as_str()),
         (Bytes(a), Bytes(b)) => a.cmp(b),
         (Bool(a), Bool(b)) => a.cmp(b),
         (Duration(a), Duration(b)) => a.cmp(b),
         (Timestamp(a), Timestamp(b)) => a.cmp(b),
         _ => return Err(NoSuchOverload),
-    }))
+    })
 }
 
 /// An operator of arithmetic.
@@ -179,7 +167,42 @@ pub(crate) enum Arithmetic {
     Modulo,
 }
 
+/// Whether values of the type of `value` have an order.
+pub(crate) fn has_order(value: &CelValue) -> bool {
+    use CelValue::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
+    matches!(
+        value,
+        Bool(_) | Bytes(_) | Double(_) | Duration(_) | Int(_) | String(_) | Timestamp(_) | Uint(_)
+    )
+}
+
 impl Arithmetic {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Arithmetic::Add => "_+_",
+            Arithmetic::Subtract => "_-_",
+            Arithmetic::Multiply => "_*_",
+            Arithmetic::Divide => "_/_",
+            Arithmetic::Modulo => "_%_",
+        }
+    }
+
+    /// Whether values of the type of `value` may be the first operand.
+    pub(crate) fn takes(self, value: &CelValue) -> bool {
+        use CelValue::{Bytes, Double, Duration, Int, List, String, Timestamp, Uint};
+        match self {
+            Arithmetic::Add => matches!(
+                value,
+                Bytes(_) | Double(_) | Duration(_) | Int(_) | List(_) | String(_) | Timestamp(_) | Uint(_)
+            ),
+            Arithmetic::Subtract => {
+                matches!(value, Double(_) | Duration(_) | Int(_) | Timestamp(_) | Uint(_))
+            }
+            Arithmetic::Multiply | Arithmetic::Divide => matches!(value, Double(_) | Int(_) | Uint(_)),
+            Arithmetic::Modulo => matches!(value, Int(_) | Uint(_)),
+        }
+    }
+
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "_+_" => Arithmetic::Add,
@@ -219,8 +242,8 @@ pub(crate) fn arithmetic(operator: Arithmetic, a: &CelValue, b: &CelValue) -> Ou
             String(SmolStr::from(joined))
         }
         (Add, Bytes(a), Bytes(b)) => Bytes([&a[..], &b[..]].concat().into()),
-        (Add, Duration(a), Duration(b)) => Duration(a.checked_add(*b).ok_or(Overflow("duration"))?),
-        (Subtract, Duration(a), Duration(b)) => Duration(a.checked_sub(*b).ok_or(Overflow("duration"))?),
+        (Add, Duration(a), Duration(b)) => Duration(a.checked_add(*b).ok_or(Overflow("integer"))?),
+        (Subtract, Duration(a), Duration(b)) => Duration(a.checked_sub(*b).ok_or(Overflow("integer"))?),
         (Add, Timestamp(at), Duration(span)) | (Add, Duration(span), Timestamp(at)) => Timestamp(at.plus(*span)?),
         (Subtract, Timestamp(at), Duration(span)) => {
             Timestamp(at.plus(span.checked_neg().ok_or(Overflow("timestamp"))?)?)
@@ -295,7 +318,14 @@ fn list_index(index: &CelValue) -> Outcome<i64> {
         CelValue::Int(index) => Ok(*index),
         CelValue::Uint(index) => i64::try_from(*index).map_err(|_| EvaluationError::IndexOutOfBounds(i64::MAX)),
         CelValue::Double(index) if index.fract() == 0.0 => Ok(*index as i64),
-        _ => Err(NoSuchOverload),
+        CelValue::Double(index) => Err(EvaluationError::failed(format!(
+            "unsupported index value {} in list",
+            general(*index)
+        ))),
+        other => Err(EvaluationError::failed(format!(
+            "unsupported index type '{}' in list",
+            other.type_name()
+        ))),
     }
 }
 

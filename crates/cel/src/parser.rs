@@ -498,10 +498,10 @@ impl Parser<'_> {
             Kind::Dot | Kind::Identifier => self.name(),
             Kind::Minus if matches!(self.peek_after(), Kind::Int | Kind::Float) => {
                 self.at += 1;
-                self.literal(true)
+                self.literal(Some(token.start))
             }
             Kind::EscapedIdentifier => Err(self.report(token.start, "unsupported syntax: '`'")),
-            kind if LITERAL.contains(&kind) => self.literal(false),
+            kind if LITERAL.contains(&kind) => self.literal(None),
             _ => {
                 let expected: Vec<Kind> = OPERAND.iter().chain(closing).copied().collect();
                 if OPERAND.contains(&self.peek_after()) && token.kind != Kind::End {
@@ -519,10 +519,12 @@ impl Parser<'_> {
         }
     }
 
-    fn literal(&mut self, negative: bool) -> Result<Expr, GaveUp> {
+    /// A literal, and where the sign before it stands if it has one.
+    fn literal(&mut self, sign_at: Option<usize>) -> Result<Expr, GaveUp> {
         let token = self.next();
         let text = self.text_of(token);
-        let sign = if negative { "-" } else { "" };
+        let sign = if sign_at.is_some() { "-" } else { "" };
+        let start = sign_at.unwrap_or(token.start);
         let value = match token.kind {
             Kind::True => Ok(CelValue::Bool(true)),
             Kind::False => Ok(CelValue::Bool(false)),
@@ -553,11 +555,11 @@ impl Parser<'_> {
                 .map_err(|_| "invalid unicode code point"),
             _ => unquote_bytes(text)
                 .map(|bytes| CelValue::Bytes(bytes.into()))
-                .map_err(|_| "invalid bytes literal"),
+                .map_err(|_| "unable to unescape string"),
         };
         match value {
-            Ok(value) => self.node(token.start, ExprKind::Literal(value)),
-            Err(message) => Err(self.report(token.start, message)),
+            Ok(value) => self.node(start, ExprKind::Literal(value)),
+            Err(message) => Err(self.report(start, message)),
         }
     }
 

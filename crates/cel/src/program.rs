@@ -81,6 +81,7 @@ pub(crate) enum Node {
     HasPath(usize, Box<[SmolStr]>),
     OptionalSelect(Box<Node>, SmolStr),
     Call {
+        name: &'static str,
         call: Call,
         cost: Cost,
         args: Box<[Node]>,
@@ -131,7 +132,10 @@ pub(crate) struct FoldNode {
 }
 
 /// Lays out a checked expression.
-pub(crate) fn plan(environment: &Environment, checked: Checked) -> Program {
+///
+/// # Errors
+/// What is wrong with a part that is known ahead: a conversion, a pattern or an index.
+pub(crate) fn plan(environment: &Environment, checked: Checked) -> Result<Program, String> {
     let cost = estimate(environment, &checked);
     let variables = checked.references.values().filter_map(|reference| match reference {
         Reference::Variable(slot) => Some(environment.variables[*slot].name.clone()),
@@ -142,34 +146,71 @@ pub(crate) fn plan(environment: &Environment, checked: Checked) -> Program {
         checked: &checked,
         regexes: &environment.regexes,
         locals: Vec::new(),
+        failure: None,
     };
-    Program {
-        root: planner.node(&checked.root),
+    let root = planner.node(&checked.root);
+    if let Some(failure) = planner.failure {
+        return Err(failure);
+    }
+    Ok(Program {
+        root,
         output: checked.type_of(checked.root.id),
         cost,
         regexes: environment.regexes.clone(),
         variables,
         depth: checked.depth,
-    }
+    })
 }
 
-/// Functions that give the same for the same constant, so that they need not run again.
-const PURE: [&str; 9] = [
-    "duration",
-    "timestamp",
-    "quantity",
-    "ip",
-    "cidr",
-    "semver",
-    "url",
-    "int",
+/// Conversions of constants, which the reference makes ahead. One that fails is told before anything runs.
+const CONVERSIONS: [&str; 10] = [
+    "bool",
+    "bytes",
     "double",
+    "duration",
+    "dyn",
+    "int",
+    "string",
+    "timestamp",
+    "type",
+    "uint",
 ];
+
+/// Functions that give the same for the same constant, so that they need not run again.
+const PURE: [&str; 5] = ["quantity", "ip", "cidr", "semver", "url"];
 
 struct Planner<'a> {
     checked: &'a Checked,
     regexes: &'a RegexCache,
     locals: Vec<SmolStr>,
+    /// The first thing known ahead that is wrong.
+    failure: Option<String>,
+}
+
+/// A value that the reference knows ahead, and what making it costs.
+fn known(node: &Node) -> Option<(&CelValue, u64)> {
+    use CelValue::{Bool, Bytes, Double, Duration, Int, List, Map, Null, String, Timestamp, Type, Uint};
+    let (value, cost) = match node {
+        Node::Const(value) => (value, 0),
+        Node::Made(value, cost) => (value, *cost),
+        _ => return None,
+    };
+    let plain = matches!(
+        value,
+        Bool(_)
+            | Bytes(_)
+            | Double(_)
+            | Duration(_)
+            | Int(_)
+            | List(_)
+            | Map(_)
+            | Null
+            | String(_)
+            | Timestamp(_)
+            | Type(_)
+            | Uint(_)
+    );
+    plain.then_some((value, cost))
 }
 
 impl Planner<'_> {
@@ -240,6 +281,7 @@ impl Planner<'_> {
             Some(Reference::Variable(slot)) => Node::Variable(*slot),
             Some(Reference::TypeName(name)) => Node::Made(CelValue::Type(name.clone()), 1),
             _ => {
+                let name = name.trim_start_matches('.');
                 let at = self.locals.iter().rposition(|local| local == name);
                 Node::Local(at.unwrap_or(usize::MAX))
             }
@@ -289,8 +331,16 @@ impl Planner<'_> {
             ("_>_", [a, b]) => comparison(Comparison::Greater, self.pair(a, b)),
             ("_>=_", [a, b]) => comparison(Comparison::GreaterOrEqual, self.pair(a, b)),
             (operators::IN, [a, b]) => Node::In(self.pair(a, b)),
-            (operators::INDEX, [a, b]) => Node::Index(self.pair(a, b)),
-            (operators::OPTIONAL_INDEX, [a, b]) => Node::OptionalIndex(self.pair(a, b)),
+            (operators::INDEX, [a, b]) => {
+                let pair = self.pair(a, b);
+                self.check_index(&pair.1);
+                Node::Index(pair)
+            }
+            (operators::OPTIONAL_INDEX, [a, b]) => {
+                let pair = self.pair(a, b);
+                self.check_index(&pair.1);
+                Node::OptionalIndex(pair)
+            }
             (operators::OPTIONAL_SELECT, [operand, field]) => {
                 let ExprKind::Literal(CelValue::String(field)) = &field.kind else {
                     return self.node(operand);
@@ -306,20 +356,45 @@ impl Planner<'_> {
         }
     }
 
-    fn function(&self, name: &str, call: Call, cost: Cost, mut args: Vec<Node>) -> Node {
+    fn function(&mut self, name: &'static str, call: Call, cost: Cost, mut args: Vec<Node>) -> Node {
         if name == "matches"
             && args.len() == 2
-            && let Node::Const(CelValue::String(pattern)) = &args[1]
-            && let Ok(regex) = Pattern::compile(pattern)
+            && let Some((CelValue::String(pattern), _)) = known(&args[1])
         {
-            let pattern = pattern.chars().count() as u64;
-            args.truncate(1);
-            let subject = Box::new(args.remove(0));
-            return Node::Matches {
-                subject,
-                regex,
-                pattern,
+            let length = pattern.chars().count() as u64;
+            match Pattern::compile(pattern) {
+                Ok(regex) => {
+                    args.truncate(1);
+                    let subject = Box::new(args.remove(0));
+                    return Node::Matches {
+                        subject,
+                        regex,
+                        pattern: length,
+                    };
+                }
+                Err(why) => {
+                    self.failure.get_or_insert(why);
+                }
+            }
+        }
+        if CONVERSIONS.contains(&name)
+            && let [arg] = args.as_slice()
+            && let Some((value, made_for)) = known(arg)
+        {
+            let context = Context {
+                regexes: self.regexes,
+                allowance: 0,
             };
+            let given = [value.clone()];
+            match call(&context, &given) {
+                Ok(made) => {
+                    let units = call_cost(cost, &given, &made).saturating_add(made_for);
+                    return Node::Made(made, units);
+                }
+                Err(error) => {
+                    self.failure.get_or_insert(error.of_call(name, &given).to_string());
+                }
+            }
         }
         if PURE.contains(&name)
             && let [Node::Const(arg)] = args.as_slice()
@@ -335,10 +410,21 @@ impl Planner<'_> {
             }
         }
         Node::Call {
+            name,
             call,
             cost,
             args: args.into(),
         }
+    }
+
+    /// An index that is known ahead and of a type that nothing is indexed by.
+    fn check_index(&mut self, index: &Node) {
+        let wrong = match known(index) {
+            Some((CelValue::Bytes(_), _)) => "Bytes",
+            Some((CelValue::Null, _)) => "Null",
+            _ => return,
+        };
+        self.failure.get_or_insert(format!("invalid qualifier type: types.{wrong}"));
     }
 }
 

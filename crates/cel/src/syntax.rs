@@ -47,6 +47,28 @@ pub(crate) enum ExprKind {
     OptionalMap { flat: bool, bind: Box<Bind> },
 }
 
+impl Expr {
+    /// Calls `visit` for each expression that stands directly in this one, in the order of the text.
+    pub(crate) fn each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        match &self.kind {
+            ExprKind::Literal(_) | ExprKind::Ident(_) => {}
+            ExprKind::Select { operand, .. } => visit(operand),
+            ExprKind::Call { target, args, .. } => target.iter().map(|target| &**target).chain(args).for_each(visit),
+            ExprKind::List(elements) => elements.iter().for_each(|(element, _)| visit(element)),
+            ExprKind::Map(entries) => entries.iter().flat_map(|entry| [&entry.key, &entry.value]).for_each(visit),
+            ExprKind::Struct { fields, .. } => fields.iter().for_each(|field| visit(&field.value)),
+            ExprKind::Fold(fold) => [Some(&fold.range), fold.filter.as_ref(), Some(&fold.body)]
+                .into_iter()
+                .flatten()
+                .for_each(visit),
+            ExprKind::Bind(bind) | ExprKind::OptionalMap { bind, .. } => {
+                visit(&bind.value);
+                visit(&bind.body);
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct MapEntry {
     pub(crate) key: Expr,

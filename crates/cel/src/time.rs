@@ -98,7 +98,7 @@ impl Timestamp {
     /// Nanoseconds from `earlier` to this point.
     pub(crate) fn since(self, earlier: Self) -> Result<i64, EvaluationError> {
         let nanoseconds = |point: Self| i128::from(point.seconds) * i128::from(SECOND) + i128::from(point.nanoseconds);
-        i64::try_from(nanoseconds(self) - nanoseconds(earlier)).map_err(|_| EvaluationError::Overflow("duration"))
+        i64::try_from(nanoseconds(self) - nanoseconds(earlier)).map_err(|_| EvaluationError::Overflow("integer"))
     }
 
     /// The date and time of day at `offset` seconds east of Greenwich.
@@ -155,16 +155,16 @@ fn parse_date(text: &str) -> Option<i64> {
     valid.then(|| days_from_civil(year, month, day))
 }
 
-/// Seconds east of `+01:30`, `-08:00` or `02:00`.
-pub(crate) fn parse_offset(text: &str) -> Option<i64> {
+/// Seconds east of `+01:30`, `-08:00` or `02:00`. Go lets full days and hours pass.
+fn parse_offset(text: &str) -> Option<i64> {
     let (sign, clock) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
         b'+' => (1, &text[1..]),
         _ => (1, text),
     };
     let (hours, minutes) = clock.split_once(':')?;
-    let hours = two_digits(hours.as_bytes()).filter(|hours| *hours <= 23)?;
-    let minutes = two_digits(minutes.as_bytes()).filter(|minutes| *minutes <= 59)?;
+    let hours = two_digits(hours.as_bytes()).filter(|hours| *hours <= 24)?;
+    let minutes = two_digits(minutes.as_bytes()).filter(|minutes| *minutes <= 60)?;
     Some(sign * (hours * 3600 + minutes * 60))
 }
 
@@ -232,6 +232,7 @@ mod tests {
         ] {
             assert_eq!(Timestamp::parse(text).map(|at| at.to_string()).as_deref(), Some(text));
         }
+        assert!(Timestamp::parse("2020-01-01T00:00:00+24:00").is_some());
         let shifted = Timestamp::parse("2024-01-01T00:30:00+01:00").map(|at| at.to_string());
         assert_eq!(shifted.as_deref(), Some("2023-12-31T23:30:00Z"));
         for text in [

@@ -12,12 +12,12 @@ use base64::engine::general_purpose::STANDARD;
 use holdfast_value::{Growth, List, Map, Value};
 use smol_str::SmolStr;
 
+use crate::amount::Quantity;
 use crate::declaration::{DeclKind, DeclType};
 use crate::error::EvaluationError;
 use crate::library::authorizer::AuthorizerValue;
 use crate::library::format::Format;
 use crate::library::ip::Cidr;
-use crate::library::quantity::Quantity;
 use crate::library::semver::Version;
 use crate::library::url::Url;
 use crate::time::Timestamp;
@@ -342,7 +342,6 @@ impl CelValue {
                 return Ok(Value::Map(Map::from_unsorted(entries)));
             }
             CelValue::Preserved(value) => value.clone(),
-            CelValue::Quantity(quantity) => Value::from(quantity.to_string()),
             CelValue::Ip(address) => Value::from(address.to_string()),
             CelValue::Cidr(cidr) => Value::from(cidr.to_string()),
             other => {

@@ -174,7 +174,8 @@ impl FieldError {
 
     /// A text is longer than `max` bytes.
     pub fn too_long(field: &FieldPath, max: usize) -> Self {
-        let detail = format!("may not be more than {max} bytes");
+        let bytes = if max == 1 { "byte" } else { "bytes" };
+        let detail = format!("may not be more than {max} {bytes}");
         Self {
             kind: FieldErrorKind::TooLong,
             field: field.clone(),

@@ -19,7 +19,7 @@ pub(crate) fn whole_as_integer(float: f64) -> Value {
 
 /// A float as Go's `%v` and `strconv.FormatFloat(f, 'g', -1, 64)` show it: the shortest digits, with an exponent below
 /// 1e-4 and from 1e6.
-pub(crate) fn general(float: f64) -> String {
+pub fn general(float: f64) -> String {
     shape(&format!("{float:e}"))
 }
 

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use holdfast_value::text::quote;
+
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
+use crate::library::netip::{parse_address, parse_prefix};
 use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -69,11 +72,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "cidr",
         call: |_, args| {
             let text = text(&args[0])?;
-            Cidr::parse(text).map(CelValue::Cidr).map_err(|why| {
-                EvaluationError::failed(format!(
-                    "network address parse error during conversion from string: {why}"
-                ))
-            })
+            Cidr::converted(text).map(CelValue::Cidr)
         },
         cost: Cost::Traverse,
         signatures: &["(string) cidr"],
@@ -130,18 +129,21 @@ fn of_cidr(args: &[CelValue], answer: fn(&Cidr) -> CelValue) -> Outcome {
 
 /// Reads an address without a zone that is not IPv4 within IPv6.
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
-    if text.contains('%') {
-        return Err(format!("IP address {text:?} with zone value is not allowed"));
+    let shown = || quote(text);
+    let read = parse_address(text)
+        .map_err(|why| format!("IP Address {} parse error during conversion from string: {why}", shown()))?;
+    if !read.zone.is_empty() {
+        return Err(format!("IP address {} with zone value is not allowed", shown()));
     }
-    match text.parse() {
-        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
-            Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))
-        }
-        Ok(address) => Ok(address),
-        Err(_) => Err(format!(
-            "IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"
-        )),
+    if is_mapped(read.address) {
+        return Err(format!("IPv4-mapped IPv6 address {} is not allowed", shown()));
     }
+    Ok(read.address)
+}
+
+/// Whether an address is IPv4 within IPv6.
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
 fn convert(text: &str) -> Outcome<IpAddr> {
@@ -192,18 +194,21 @@ impl Cidr {
     /// # Errors
     /// What is wrong, in Go's words.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let refuse = |why: &str| format!("netip.ParsePrefix({text:?}): {why}");
-        let (address, length) = text.split_once('/').ok_or_else(|| refuse("no '/'"))?;
-        let address = parse_ip(address).map_err(|_| refuse("unable to parse IP"))?;
-        let digits = !length.is_empty() && length.len() <= 3 && length.bytes().all(|byte| byte.is_ascii_digit());
-        if !digits || (length.len() > 1 && length.starts_with('0')) {
-            return Err(refuse("bad bits after slash"));
+        let (address, length) =
+            parse_prefix(text).map_err(|why| format!("network address parse error during conversion from string: {why}"))?;
+        if is_mapped(address) {
+            return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
         }
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        match length.parse::<u8>() {
-            Ok(length) if length <= most => Ok(Self { address, length }),
-            _ => Err(refuse("prefix length out of range")),
-        }
+        Ok(Self { address, length })
+    }
+
+    /// The range that `text` names, where an expression asks for it. The reference says twice what was going on.
+    fn converted(text: &str) -> Outcome<Self> {
+        Self::parse(text).map_err(|why| {
+            EvaluationError::failed(format!(
+                "network address parse error during conversion from string: {why}"
+            ))
+        })
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -250,7 +255,11 @@ impl fmt::Display for Cidr {
 fn contains_ip(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     match args {
         [CelValue::Cidr(cidr), CelValue::Ip(address)] => Ok(CelValue::Bool(cidr.contains(*address))),
-        [CelValue::Cidr(cidr), CelValue::String(text)] => Ok(CelValue::Bool(cidr.contains(convert(text)?))),
+        [CelValue::Cidr(cidr), CelValue::String(text)] => {
+            // The reference takes a text that is no address for a value of the wrong type.
+            let address = parse_ip(text).map_err(|_| NoSuchOverload)?;
+            Ok(CelValue::Bool(cidr.contains(address)))
+        }
         _ => Err(NoSuchOverload),
     }
 }
@@ -258,14 +267,7 @@ fn contains_ip(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 fn contains_cidr(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let (cidr, other) = match args {
         [CelValue::Cidr(cidr), CelValue::Cidr(other)] => (cidr, *other),
-        [CelValue::Cidr(cidr), CelValue::String(text)] => {
-            let other = Cidr::parse(text).map_err(|why| {
-                EvaluationError::failed(format!(
-                    "network address parse error during conversion from string: {why}"
-                ))
-            })?;
-            (cidr, other)
-        }
+        [CelValue::Cidr(cidr), CelValue::String(text)] => (cidr, Cidr::converted(text)?),
         _ => return Err(NoSuchOverload),
     };
     Ok(CelValue::Bool(

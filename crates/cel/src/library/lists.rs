@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
 use crate::library::strings;
-use crate::operate::{Arithmetic, arithmetic, compare, equal};
+use crate::operate::{Arithmetic, arithmetic, compare, equal, has_order};
 use crate::value::{CelValue, ListValue, Outcome};
 
 macro_rules! of_each {
@@ -144,8 +144,11 @@ fn int(value: Option<&CelValue>) -> Outcome<i64> {
 
 fn is_sorted(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let items = list(&args[0])?.to_vec()?;
+    if items.first().is_some_and(|first| !has_order(first)) {
+        return Err(NoSuchOverload);
+    }
     for pair in items.windows(2) {
-        if compare(&pair[0], &pair[1])? == Some(Ordering::Greater) {
+        if compare(&pair[0], &pair[1])?.is_gt() {
             return Ok(CelValue::Bool(false));
         }
     }
@@ -157,6 +160,12 @@ fn sum(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let mut items = items.into_iter();
     // An empty list of unknown elements sums to the integer zero.
     let first = items.next().unwrap_or(CelValue::Int(0));
+    if !matches!(
+        first,
+        CelValue::Int(_) | CelValue::Uint(_) | CelValue::Double(_) | CelValue::Duration(_)
+    ) {
+        return Err(NoSuchOverload);
+    }
     items.try_fold(first, |sum, item| arithmetic(Arithmetic::Add, &sum, &item))
 }
 
@@ -166,7 +175,7 @@ fn extreme(args: &[CelValue], name: &str, wanted: Ordering) -> Outcome {
     let first = items.next();
     let mut best = first.ok_or_else(|| EvaluationError::failed(format!("{name} called on empty list")))?;
     for item in items {
-        if compare(&item, &best)? == Some(wanted) {
+        if compare(&item, &best)? == wanted {
             best = item;
         }
     }
@@ -221,13 +230,32 @@ fn slice(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 }
 
 fn flatten(_: &Context<'_>, args: &[CelValue]) -> Outcome {
-    let depth = if args.len() > 1 { int(args.get(1))? } else { 1 };
+    let CelValue::List(list) = &args[0] else {
+        return Err(flatten_refused(args));
+    };
+    let depth = match args.get(1) {
+        None => 1,
+        Some(CelValue::Int(depth)) => *depth,
+        Some(_) => return Err(flatten_refused(args)),
+    };
     if depth < 0 {
         return Err(EvaluationError::failed("level must be non-negative"));
     }
     let mut flat = Vec::new();
-    flatten_into(&mut flat, list(&args[0])?, depth)?;
+    flatten_into(&mut flat, list, depth)?;
     Ok(CelValue::list(flat))
+}
+
+/// The reference tells the types of this call as they are declared.
+fn flatten_refused(args: &[CelValue]) -> EvaluationError {
+    let declared = |value: &CelValue| match value {
+        CelValue::Map(_) => "map(dyn, dyn)".into(),
+        CelValue::List(_) => "list(dyn)".into(),
+        other => other.type_name(),
+    };
+    let given: Vec<_> = args[1..].iter().map(declared).collect();
+    let call = format!("{}.flatten({})", declared(&args[0]), given.join(", "));
+    EvaluationError::NoSuchOverloadOf(call.into())
 }
 
 /// Recursion goes as deep as the value is, which its decoder bounds.
@@ -293,7 +321,7 @@ pub(crate) fn sort_by_keys(items: Vec<CelValue>, keys: &[CelValue]) -> Outcome {
         return Ok(CelValue::list(items));
     };
     let kind = std::mem::discriminant(first);
-    if compare(first, first).is_err() {
+    if matches!(compare(first, first), Err(NoSuchOverload)) {
         return Err(EvaluationError::failed("list elements must be comparable"));
     }
     if keys.iter().any(|key| std::mem::discriminant(key) != kind) {
@@ -301,8 +329,8 @@ pub(crate) fn sort_by_keys(items: Vec<CelValue>, keys: &[CelValue]) -> Outcome {
     }
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by(|&a, &b| {
-        let order = compare(&keys[a], &keys[b]);
-        order.ok().flatten().unwrap_or(Ordering::Equal)
+        // Those without order are as good as each other.
+        compare(&keys[a], &keys[b]).unwrap_or(Ordering::Equal)
     });
     Ok(CelValue::list(order.into_iter().map(|at| items[at].clone()).collect()))
 }

@@ -5,6 +5,7 @@ pub(crate) mod format;
 pub(crate) mod ip;
 pub(crate) mod jsonpatch;
 pub(crate) mod lists;
+mod netip;
 pub(crate) mod optional;
 pub(crate) mod quantity;
 pub(crate) mod regex;
@@ -12,6 +13,7 @@ pub(crate) mod semver;
 pub(crate) mod sets;
 pub(crate) mod standard;
 pub(crate) mod strings;
+pub(crate) mod template;
 pub(crate) mod times;
 pub(crate) mod url;
 

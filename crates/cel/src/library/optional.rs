@@ -48,10 +48,10 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "or",
         call: |_, args| {
-            Ok(if inner(&args[0])?.is_some() {
-                args[0].clone()
-            } else {
-                args[1].clone()
+            // What is no optional is as good as one that has a value.
+            Ok(match &args[0] {
+                CelValue::Optional(None) => args[1].clone(),
+                other => other.clone(),
             })
         },
         cost: Cost::Fixed(1),
@@ -59,7 +59,13 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "orValue",
-        call: |_, args| Ok(inner(&args[0])?.unwrap_or(&args[1]).clone()),
+        call: |_, args| {
+            Ok(match &args[0] {
+                CelValue::Optional(Some(value)) => (**value).clone(),
+                CelValue::Optional(None) => args[1].clone(),
+                other => other.clone(),
+            })
+        },
         cost: Cost::Fixed(1),
         signatures: &["optional(V).(V) V"],
     },

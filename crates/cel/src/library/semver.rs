@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use holdfast_value::text::quote;
+
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
 use crate::value::{CelValue, Outcome};
@@ -54,7 +56,7 @@ fn read(args: &[CelValue]) -> Outcome<Result<Version, String>> {
     match args {
         [CelValue::String(text)] => Ok(Version::parse(text)),
         [CelValue::String(text), CelValue::Bool(false)] => Ok(Version::parse(text)),
-        [CelValue::String(text), CelValue::Bool(true)] => Ok(Version::parse(&normalized(text))),
+        [CelValue::String(text), CelValue::Bool(true)] => Ok(normalized(text).and_then(|text| Version::parse(&text))),
         _ => Err(NoSuchOverload),
     }
 }
@@ -67,21 +69,75 @@ fn number(_: &Context<'_>, args: &[CelValue], at: usize) -> Outcome {
 }
 
 /// Without a leading `v`, with all three numbers, without leading zeros.
-fn normalized(text: &str) -> String {
+fn normalized(text: &str) -> Result<String, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
-    let end = text.find(['-', '+']).unwrap_or(text.len());
-    let (numbers, rest) = text.split_at(end);
-    let mut numbers: Vec<&str> = numbers
-        .split('.')
-        .map(|number| match number.trim_start_matches('0') {
-            "" if !number.is_empty() => "0",
-            stripped => stripped,
-        })
-        .collect();
-    while numbers.len() < 3 {
-        numbers.push("0");
+    let without_zeros = |part: &str| match part.trim_start_matches('0') {
+        _ if part.len() < 2 => part.to_owned(),
+        stripped if stripped.starts_with(|first: char| first.is_ascii_digit()) => stripped.to_owned(),
+        stripped => format!("0{stripped}"),
+    };
+    let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
+    if parts.len() < 3 && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
+        return Err("Short version cannot contain PreRelease/Build meta data".to_owned());
     }
-    format!("{}{rest}", numbers.join("."))
+    parts.resize(3, "0".to_owned());
+    Ok(parts.join("."))
+}
+
+fn are_digits(part: &str) -> bool {
+    part.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn leads_with_zero(part: &str) -> bool {
+    part.len() > 1 && part.starts_with('0')
+}
+
+/// One of the numbers, in the words of the reference's library for what is none.
+fn parse_number(what: &str, part: &str) -> Result<u64, String> {
+    if !are_digits(part) {
+        let what = what.to_lowercase();
+        return Err(format!("Invalid character(s) found in {what} number {}", quote(part)));
+    }
+    if leads_with_zero(part) {
+        return Err(format!("{what} number must not contain leading zeroes {}", quote(part)));
+    }
+    unsigned(part)
+}
+
+/// What Go's `strconv.ParseUint` makes of digits.
+fn unsigned(digits: &str) -> Result<u64, String> {
+    let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+    digits.parse().map_err(|_| format!("strconv.ParseUint: parsing \"{digits}\": {why}"))
+}
+
+fn is_identifier(part: &str) -> bool {
+    part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn parse_prerelease(part: &str) -> Result<String, String> {
+    if part.is_empty() {
+        return Err("Prerelease is empty".to_owned());
+    }
+    if are_digits(part) {
+        if leads_with_zero(part) {
+            let shown = quote(part);
+            return Err(format!("Numeric PreRelease version must not contain leading zeroes {shown}"));
+        }
+        unsigned(part)?;
+    } else if !is_identifier(part) {
+        return Err(format!("Invalid character(s) found in prerelease {}", quote(part)));
+    }
+    Ok(part.to_owned())
+}
+
+fn parse_build(part: &str) -> Result<String, String> {
+    if part.is_empty() {
+        return Err("Build meta data is empty".to_owned());
+    }
+    if !is_identifier(part) {
+        return Err(format!("Invalid character(s) found in build meta data {}", quote(part)));
+    }
+    Ok(part.to_owned())
 }
 
 impl Version {
@@ -93,62 +149,21 @@ impl Version {
         if text.is_empty() {
             return Err("Version string empty".to_owned());
         }
-        let (text, build) = text
-            .split_once('+')
-            .map_or((text, None), |(text, build)| (text, Some(build)));
-        let (text, prerelease) = text
-            .split_once('-')
-            .map_or((text, None), |(text, pre)| (text, Some(pre)));
         let mut parts = text.splitn(3, '.');
         let (Some(major), Some(minor), Some(patch)) = (parts.next(), parts.next(), parts.next()) else {
             return Err("No Major.Minor.Patch elements found".to_owned());
         };
-        let number = |what: &str, part: &str| {
-            if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(format!("Invalid character(s) found in {what} number {part:?}"));
-            }
-            if part.len() > 1 && part.starts_with('0') {
-                return Err(format!(
-                    "{} number must not contain leading zeroes {part:?}",
-                    capital(what)
-                ));
-            }
-            part.parse::<u64>().map_err(|error| error.to_string())
+        let (major, minor) = (parse_number("Major", major)?, parse_number("Minor", minor)?);
+        let (patch, build) = patch.split_once('+').map_or((patch, None), |(patch, build)| (patch, Some(build)));
+        let (patch, prerelease) = patch.split_once('-').map_or((patch, None), |(patch, pre)| (patch, Some(pre)));
+        let numbers = [major, minor, parse_number("Patch", patch)?];
+        let each = |text: Option<&str>, parse: fn(&str) -> Result<String, String>| {
+            text.into_iter().flat_map(|text| text.split('.')).map(parse).collect::<Result<Vec<_>, _>>()
         };
-        let numbers = [
-            number("major", major)?,
-            number("minor", minor)?,
-            number("patch", patch)?,
-        ];
-        let identifiers = |what: &str, text: Option<&str>| -> Result<Vec<String>, String> {
-            let Some(text) = text else { return Ok(Vec::new()) };
-            let each = text.split('.').map(|part| {
-                let valid = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-                if part.is_empty() {
-                    Err(format!("{what} is empty"))
-                } else if valid {
-                    Ok(part.to_owned())
-                } else {
-                    Err(format!(
-                        "Invalid character(s) found in {} {part:?}",
-                        what.to_lowercase()
-                    ))
-                }
-            });
-            each.collect()
-        };
-        let prerelease = identifiers("Prerelease", prerelease)?;
-        let zeroes =
-            |part: &&String| part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit());
-        if let Some(part) = prerelease.iter().find(zeroes) {
-            return Err(format!(
-                "Numeric PreRelease version must not contain leading zeroes {part:?}"
-            ));
-        }
         Ok(Self {
             numbers,
-            prerelease,
-            build: identifiers("Build meta data", build)?,
+            prerelease: each(prerelease, parse_prerelease)?,
+            build: each(build, parse_build)?,
         })
     }
 
@@ -171,17 +186,9 @@ impl Version {
     }
 }
 
-fn capital(word: &str) -> String {
-    let mut characters = word.chars();
-    characters.next().map_or_else(String::new, |first| {
-        format!("{}{}", first.to_uppercase(), characters.as_str())
-    })
-}
-
 /// Numbers before words, numbers by value.
 fn compare_identifiers(a: &str, b: &str) -> Ordering {
-    let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    match (number(a), number(b)) {
+    match (are_digits(a), are_digits(b)) {
         (true, true) => a.len().cmp(&b.len()).then_with(|| a.cmp(b)),
         (true, false) => Ordering::Less,
         (false, true) => Ordering::Greater,
@@ -212,8 +219,16 @@ mod tests {
     #[test]
     fn loose_versions_are_made_strict_on_request_alone() {
         assert!(Version::parse("v1.2").is_err());
-        assert_eq!(normalized("v01.2"), "1.2.0");
+        assert_eq!(normalized("v01.2").as_deref(), Ok("1.2.0"));
+        assert!(normalized("1.2-rc").is_err());
         assert!(Version::parse("1.02.0").is_err());
         assert!(Version::parse("1.2.3-01").is_err());
+        for (text, why) in [
+            ("1.2-rc.3", "Invalid character(s) found in minor number \"2-rc\""),
+            (".1.2", "strconv.ParseUint: parsing \"\": invalid syntax"),
+            ("1.2.3-a_b", "Invalid character(s) found in prerelease \"a_b\""),
+        ] {
+            assert_eq!(Version::parse(text).err().as_deref(), Some(why));
+        }
     }
 }

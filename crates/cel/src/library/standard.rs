@@ -1,6 +1,7 @@
 //! Sizes, conversions, and the text functions of the language itself.
 
 use holdfast_gotext::duration;
+use holdfast_value::number::general;
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
@@ -194,33 +195,64 @@ fn to_uint(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     Ok(CelValue::Uint(number))
 }
 
+/// A float as Go's `strconv.ParseFloat` reads it: also hexadecimal, with underscores between digits, and never too large.
+fn parse_float(text: &str) -> Option<f64> {
+    let (sign, magnitude) = match text.strip_prefix('-') {
+        Some(magnitude) => (-1.0, magnitude),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    match magnitude.to_ascii_lowercase().as_str() {
+        "inf" | "infinity" => return Some(sign * f64::INFINITY),
+        "nan" => return (text.len() == magnitude.len()).then_some(f64::NAN),
+        _ => {}
+    }
+    if !magnitude.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return None;
+    }
+    let hexadecimal = magnitude.strip_prefix("0x").or_else(|| magnitude.strip_prefix("0X"));
+    let between_digits = |text: &str, first: bool| {
+        let bytes = text.as_bytes();
+        let digit = |at: Option<&u8>| at.is_some_and(u8::is_ascii_hexdigit);
+        (0..bytes.len()).all(|at| {
+            let before = at.checked_sub(1).map_or(first, |before| digit(bytes.get(before)));
+            bytes[at] != b'_' || before && digit(bytes.get(at + 1))
+        })
+    };
+    let value = match hexadecimal {
+        Some(digits) if between_digits(digits, true) => parse_hexadecimal(&digits.replace('_', ""))?,
+        None if between_digits(magnitude, false) => magnitude.replace('_', "").parse().ok()?,
+        _ => return None,
+    };
+    value.is_finite().then_some(sign * value)
+}
+
+/// `1.8p3`: digits to the base of sixteen and a power of two.
+fn parse_hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.split_once(['p', 'P'])?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut value = 0.0_f64;
+    for digit in whole.chars().chain(fraction.chars()) {
+        value = value * 16.0 + f64::from(digit.to_digit(16)?);
+    }
+    let exponent = exponent.clamp(-4096, 4096) - 4 * i32::try_from(fraction.len()).ok()?;
+    // In two steps, so that a small number with many digits is not lost on the way.
+    let half = exponent / 2;
+    Some(value * 2_f64.powi(half) * 2_f64.powi(exponent - half))
+}
+
 fn to_double(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let number = match &args[0] {
         CelValue::Double(float) => *float,
         CelValue::Int(number) => *number as f64,
         CelValue::Uint(number) => *number as f64,
-        CelValue::String(text) => text.parse().map_err(|_| conversion(&args[0], "double"))?,
+        CelValue::String(text) => parse_float(text).ok_or_else(|| conversion(&args[0], "double"))?,
         _ => return Err(NoSuchOverload),
     };
     Ok(CelValue::Double(number))
-}
-
-/// A float as Go's `%g` writes it with the shortest digits that come back as the same float.
-pub(crate) fn show_double(float: f64) -> String {
-    if float.is_nan() {
-        return "NaN".to_owned();
-    }
-    if float.is_infinite() {
-        return if float > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let scientific = format!("{float:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
-        return format!("{float}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
 fn to_string(_: &Context<'_>, args: &[CelValue]) -> Outcome {
@@ -229,7 +261,7 @@ fn to_string(_: &Context<'_>, args: &[CelValue]) -> Outcome {
         CelValue::Bool(flag) => SmolStr::new(flag.to_string()),
         CelValue::Int(number) => SmolStr::new(number.to_string()),
         CelValue::Uint(number) => SmolStr::new(number.to_string()),
-        CelValue::Double(float) => SmolStr::new(show_double(*float)),
+        CelValue::Double(float) => SmolStr::new(general(*float)),
         CelValue::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => SmolStr::new(text),
             Err(_) => {

@@ -1,14 +1,11 @@
 //! The extended text functions (cel-go's `ext.Strings`, version 2).
 
-use std::fmt::Write;
-
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
-use crate::library::standard::show_double;
-use crate::time::format_seconds;
-use crate::value::{CelValue, ListValue, MapValue, Outcome};
+use crate::library::template;
+use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
@@ -19,7 +16,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "format",
-        call: format,
+        call: template::format,
         cost: Cost::Format,
         signatures: &["string.(list(dyn)) string"],
     },
@@ -74,13 +71,13 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The longest text that a function makes, in bytes.
-const MAX_TEXT: usize = 16 << 20;
+pub(super) const MAX_TEXT: usize = 16 << 20;
 
-fn too_long() -> EvaluationError {
+pub(super) fn too_long() -> EvaluationError {
     EvaluationError::failed("result is too long")
 }
 
-fn text(value: &CelValue) -> Outcome<&str> {
+pub(super) fn text(value: &CelValue) -> Outcome<&str> {
     value.as_str().ok_or(NoSuchOverload)
 }
 
@@ -123,16 +120,18 @@ fn char_at(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 pub(crate) fn index_of(args: &[CelValue], last: bool) -> Outcome {
     let (subject, part) = (text(&args[0])?, text(args.get(1).ok_or(NoSuchOverload)?)?);
     let offset = args.get(2).map(int).transpose()?;
-    let from = match offset {
-        Some(offset) => byte_at(subject, offset).ok_or_else(|| out_of_range(offset)),
-        None if last => Ok(subject.len()),
-        None => Ok(0),
-    };
     if part.is_empty() {
         let whole = || subject.chars().count() as i64;
         return Ok(CelValue::Int(offset.unwrap_or_else(|| if last { whole() } else { 0 })));
     }
-    let from = from?;
+    let from = match offset {
+        Some(offset) if offset < 0 => return Err(out_of_range(offset)),
+        // Past the end there is nothing to find.
+        Some(offset) => byte_at(subject, offset).filter(|from| *from < subject.len()),
+        None if last => Some(subject.len()),
+        None => Some(0),
+    };
+    let Some(from) = from else { return Ok(CelValue::Int(-1)) };
     let found = if last {
         // The last place at which the part begins is `from` at most.
         let end = subject.len().min(from + part.len());
@@ -228,15 +227,15 @@ fn substring(_: &Context<'_>, args: &[CelValue]) -> Outcome {
         return Err(NoSuchOverload);
     };
     let (subject, start) = (text(subject)?, int(start)?);
-    let from = byte_at(subject, start).ok_or_else(|| out_of_range(start))?;
-    let to = match rest.first().map(int).transpose()? {
-        None => subject.len(),
-        Some(end) if end < start => {
-            let message = format!("invalid substring range. start: {start}, end: {end}");
-            return Err(EvaluationError::failed(message));
-        }
-        Some(end) => byte_at(subject, end).ok_or_else(|| out_of_range(end))?,
-    };
+    let end = rest.first().map(int).transpose()?;
+    if let Some(end) = end
+        && start > end
+    {
+        let message = format!("invalid substring range. start: {start}, end: {end}");
+        return Err(EvaluationError::failed(message));
+    }
+    let at = |index| byte_at(subject, index).ok_or_else(|| out_of_range(index));
+    let (from, to) = (at(start)?, end.map_or(Ok(subject.len()), at)?);
     Ok(CelValue::String(SmolStr::new(&subject[from..to])))
 }
 
@@ -262,196 +261,4 @@ fn quote(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     }
     quoted.push('"');
     Ok(CelValue::text(quoted))
-}
-
-/// The most digits that a clause may ask for.
-const MAX_PRECISION: usize = 1000;
-
-/// `'%s is %d'.format([a, b])`.
-fn format(_: &Context<'_>, args: &[CelValue]) -> Outcome {
-    let [template, CelValue::List(values)] = args else {
-        return Err(NoSuchOverload);
-    };
-    let mut rest = text(template)?;
-    let mut out = String::new();
-    let mut next = 0;
-    while let Some(at) = rest.find('%') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('%') {
-            out.push('%');
-            rest = after;
-            continue;
-        }
-        let mut precision = None;
-        if let Some(after) = rest.strip_prefix('.') {
-            let digits = after.bytes().take_while(u8::is_ascii_digit).count();
-            let number: usize = after[..digits].parse().map_err(|_| {
-                EvaluationError::failed("error during formatting: could not find end of precision specifier")
-            })?;
-            if number > MAX_PRECISION {
-                return Err(EvaluationError::failed(format!(
-                    "error during formatting: precision {number} exceeds the limit {MAX_PRECISION}"
-                )));
-            }
-            precision = Some(number);
-            rest = &after[digits..];
-        }
-        let Some(clause) = rest.chars().next() else {
-            return Err(EvaluationError::failed(
-                "error during formatting: unexpected end of string",
-            ));
-        };
-        rest = &rest[clause.len_utf8()..];
-        if next >= values.len() {
-            return Err(EvaluationError::failed(format!(
-                "error during formatting: index {next} out of range"
-            )));
-        }
-        write_clause(&mut out, clause, precision, &values.get(next)?)?;
-        next += 1;
-        if out.len() > MAX_TEXT {
-            return Err(too_long());
-        }
-    }
-    out.push_str(rest);
-    Ok(CelValue::text(out))
-}
-
-fn write_clause(out: &mut String, clause: char, precision: Option<usize>, value: &CelValue) -> Outcome<()> {
-    let refuse = |what: &str, takes: &str| {
-        let given = value.type_name();
-        Err(EvaluationError::failed(format!(
-            "error during formatting: {what} clause can only be used on {takes}, was given {given}"
-        )))
-    };
-    // Writing to a string does not fail.
-    let _ = match (clause, value) {
-        ('s', value) => return show(out, value),
-        ('d', CelValue::Int(number)) => write!(out, "{number}"),
-        ('d', CelValue::Uint(number)) => write!(out, "{number}"),
-        ('d', CelValue::Double(float)) => write!(out, "{}", show_double(*float)),
-        ('d', _) => return refuse("decimal", "integers"),
-        ('f', number) => match as_double(number) {
-            Some(float) if float.is_finite() => write!(out, "{float:.*}", precision.unwrap_or(6)),
-            Some(float) => write!(out, "{}", show_double(float)),
-            None => return refuse("fixed-point", "doubles"),
-        },
-        ('e', number) => match as_double(number) {
-            Some(float) if float.is_finite() => {
-                let shown = format!("{float:.*e}", precision.unwrap_or(6));
-                let (mantissa, exponent) = shown.split_once('e').unwrap_or((&shown, "0"));
-                let (sign, digits) = match exponent.strip_prefix('-') {
-                    Some(digits) => ('-', digits),
-                    None => ('+', exponent),
-                };
-                write!(out, "{mantissa}e{sign}{digits:0>2}")
-            }
-            Some(float) => write!(out, "{}", show_double(float)),
-            None => return refuse("scientific", "doubles"),
-        },
-        ('b', CelValue::Int(number)) => {
-            let sign = if *number < 0 { "-" } else { "" };
-            write!(out, "{sign}{:b}", number.unsigned_abs())
-        }
-        ('b', CelValue::Uint(number)) => write!(out, "{number:b}"),
-        ('b', CelValue::Bool(flag)) => write!(out, "{}", u8::from(*flag)),
-        ('b', _) => return refuse("binary", "integers and bools"),
-        ('o', CelValue::Int(number)) => {
-            let sign = if *number < 0 { "-" } else { "" };
-            write!(out, "{sign}{:o}", number.unsigned_abs())
-        }
-        ('o', CelValue::Uint(number)) => write!(out, "{number:o}"),
-        ('o', _) => return refuse("octal", "integers"),
-        ('x' | 'X', value) => {
-            let shown = match value {
-                CelValue::Int(number) if *number < 0 => format!("-{:x}", number.unsigned_abs()),
-                CelValue::Int(number) => format!("{number:x}"),
-                CelValue::Uint(number) => format!("{number:x}"),
-                CelValue::String(text) => hex(text.as_bytes()),
-                CelValue::Bytes(bytes) => hex(bytes),
-                _ => return refuse("hex", "integers, byte buffers, and strings"),
-            };
-            write!(out, "{}", if clause == 'X' { shown.to_uppercase() } else { shown })
-        }
-        (other, _) => {
-            return Err(EvaluationError::failed(format!(
-                "error during formatting: unrecognized formatting clause \"{other}\""
-            )));
-        }
-    };
-    Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut shown, byte| {
-            let _ = write!(shown, "{byte:02x}");
-            shown
-        })
-}
-
-fn as_double(value: &CelValue) -> Option<f64> {
-    match value {
-        CelValue::Double(float) => Some(*float),
-        CelValue::Int(number) => Some(*number as f64),
-        CelValue::Uint(number) => Some(*number as f64),
-        _ => None,
-    }
-}
-
-/// What `%s` writes.
-fn show(out: &mut String, value: &CelValue) -> Outcome<()> {
-    if out.len() > MAX_TEXT {
-        return Err(too_long());
-    }
-    let _ = match value {
-        CelValue::String(text) => write!(out, "{text}"),
-        CelValue::Bool(flag) => write!(out, "{flag}"),
-        CelValue::Int(number) => write!(out, "{number}"),
-        CelValue::Uint(number) => write!(out, "{number}"),
-        CelValue::Double(float) => write!(out, "{}", show_double(*float)),
-        CelValue::Bytes(bytes) => write!(out, "{}", String::from_utf8_lossy(bytes)),
-        CelValue::Duration(nanoseconds) => write!(out, "{}", format_seconds(*nanoseconds)),
-        CelValue::Timestamp(at) => write!(out, "{at}"),
-        CelValue::Type(name) => write!(out, "{name}"),
-        CelValue::Null => write!(out, "null"),
-        CelValue::List(list) => return show_list(out, list),
-        CelValue::Map(map) => return show_map(out, map),
-        other => {
-            let name = other.type_name();
-            return Err(EvaluationError::failed(format!(
-                "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, \
-                 lists, types, durations, and timestamps, was given {name}"
-            )));
-        }
-    };
-    Ok(())
-}
-
-fn show_list(out: &mut String, list: &ListValue) -> Outcome<()> {
-    out.push('[');
-    for index in 0..list.len() {
-        if index > 0 {
-            out.push_str(", ");
-        }
-        show(out, &list.get(index)?)?;
-    }
-    out.push(']');
-    Ok(())
-}
-
-fn show_map(out: &mut String, map: &MapValue) -> Outcome<()> {
-    out.push('{');
-    for (index, (key, value)) in map.entries().enumerate() {
-        if index > 0 {
-            out.push_str(", ");
-        }
-        show(out, &key)?;
-        out.push_str(": ");
-        show(out, &value?)?;
-    }
-    out.push('}');
-    Ok(())
 }

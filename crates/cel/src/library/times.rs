@@ -1,8 +1,13 @@
 //! The parts of timestamps and durations.
 
+use std::sync::LazyLock;
+
+use holdfast_value::text::quote;
+use jiff::tz::TimeZoneDatabase;
+
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
-use crate::time::{Civil, Timestamp, parse_offset};
+use crate::time::{Civil, Timestamp};
 use crate::value::{CelValue, Outcome};
 
 /// A part of a timestamp alone.
@@ -58,15 +63,53 @@ fn milliseconds(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     part(args, |at| i64::from(at.nanosecond / 1_000_000), Some(1_000_000))
 }
 
-/// The date and clock in the zone that the argument names: `UTC` or an offset such as `+02:00`.
+/// The date and clock in the zone that the argument names: one of the time zone database, or an offset such as `+02:00`.
 fn in_zone(at: Timestamp, zone: Option<&CelValue>) -> Outcome<Civil> {
     let offset = match zone {
         None => 0,
-        Some(CelValue::String(zone)) => match zone.as_str() {
-            "" | "UTC" | "Z" => 0,
-            zone => parse_offset(zone).ok_or_else(|| EvaluationError::failed(format!("unknown time zone {zone}")))?,
+        Some(CelValue::String(zone)) => match zone.split_once(':') {
+            Some((hours, minutes)) => numeric_offset(zone, hours, minutes)?,
+            None => zone_offset(at, zone)?,
         },
         Some(_) => return Err(NoSuchOverload),
     };
     Ok(at.civil(offset))
+}
+
+/// Seconds east of an offset. Any numbers do, as long as a date comes of them.
+fn numeric_offset(zone: &str, hours: &str, minutes: &str) -> Outcome<i64> {
+    let number = |text: &str| {
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let refuse = |why: &str| EvaluationError::failed(format!("strconv.Atoi: parsing {}: {why}", quote(text)));
+        if !valid {
+            return Err(refuse("invalid syntax"));
+        }
+        text.parse::<i64>().map_err(|_| refuse("value out of range"))
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let minutes = if zone.starts_with('-') {
+        hours.saturating_mul(60).saturating_sub(minutes)
+    } else {
+        hours.saturating_mul(60).saturating_add(minutes)
+    };
+    // A century is further than any zone; what is beyond would leave the calendar.
+    Ok(minutes.clamp(-MOST_MINUTES, MOST_MINUTES) * 60)
+}
+
+const MOST_MINUTES: i64 = 100 * 366 * 24 * 60;
+
+/// Seconds east of a zone of the time zone database at that time. Names are told apart by case, as files are.
+fn zone_offset(at: Timestamp, zone: &str) -> Outcome<i64> {
+    static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+    if matches!(zone, "" | "UTC" | "Local") {
+        return Ok(0);
+    }
+    if zone.contains("..") || zone.starts_with(['/', '\\']) {
+        return Err(EvaluationError::failed("time: invalid location name"));
+    }
+    let unknown = || EvaluationError::failed(format!("unknown time zone {zone}"));
+    let found = ZONES.get(zone).ok().filter(|found| found.iana_name() == Some(zone)).ok_or_else(unknown)?;
+    let time = jiff::Timestamp::from_second(at.seconds()).map_err(|_| unknown())?;
+    Ok(i64::from(found.to_offset(time).seconds()))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_value::text::quote;
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
@@ -15,7 +16,8 @@ pub(crate) const FUNCTIONS: &[Function] = &[
             let text = args[0].as_str().ok_or(NoSuchOverload)?;
             let url = Url::parse(text).map_err(|why| {
                 EvaluationError::failed(format!(
-                    "URL parse error during conversion from string: parse {text:?}: {why}"
+                    "URL parse error during conversion from string: parse {}: {why}",
+                    quote(text)
                 ))
             })?;
             Ok(CelValue::Url(url.into()))

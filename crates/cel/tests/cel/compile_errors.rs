@@ -81,10 +81,22 @@ fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
         "found no matching overload for 'size' applied to '(int)'",
     );
     refused("[1, 'a'] == []", 5, "expected type 'int' but found 'string'");
+    refused("true || null", 9, "expected type 'bool' but found 'null'");
+    refused("[] == 1", 4, "found no matching overload for '_==_' applied to '(list(dyn), int)'");
+    refused("duration(-1)", 10, "invalid duration argument");
+    refused("'a'.matches('a**')", 13, "invalid matches argument");
+    refused(
+        "'%d'.format(['a'])",
+        14,
+        "error during formatting: decimal clause can only be used on integers, was given string",
+    );
+    refused("'%a'.format([1])", 12, "could not parse formatting clause: unrecognized formatting clause \"a\"");
+    refused("'%d'.format([1, 2])", 12, "too many arguments supplied to string.format (expected 1, got 2)");
+    refused("[1].all(__result__, true)", 9, "iteration variable overwrites accumulator variable");
     refused(
         "self.l.all(x, x)",
-        11,
-        "found no matching overload for '_&&_' applied to '(bool, string)'",
+        15,
+        "expected type 'bool' but found 'string'",
     );
     let range = "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)";
     refused("self.n.all(x, true)", 5, range);

@@ -63,18 +63,19 @@ impl<'v> Correlation<'v> {
 impl Node {
     /// Whether a value of this schema is as it was; the order of lists by key does not count.
     pub(super) fn is_same(&self, value: &Value, old: &Value) -> bool {
-        if !self.within.keyed_lists {
+        if !self.within.keyed_lists && !self.within.open {
             return value == old;
         }
         match (value, old) {
             (Value::Map(new), Value::Map(before)) => {
-                new.same(before)
+                // Of a field that nothing is said of the reference never holds that it is as it was.
+                new.same(before) && !self.within.open
                     || new.len() == before.len()
                         && new.iter().all(|(name, value)| {
                             let old = before.get(name);
                             old.is_some_and(|old| match self.field(name) {
                                 Some(of) => of.is_same(value, old),
-                                None => value == old,
+                                None => false,
                             })
                         })
             }

@@ -1,6 +1,6 @@
 //! Lists that are sets or maps by key: no item stands there twice.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use holdfast_value::{List, Map, Value, json};
 
@@ -27,7 +27,10 @@ impl Node {
             Value::List(list) => {
                 match self.list_type {
                     Some(ListType::Set) => repeated(list, path, errors, |item| Some(item.clone())),
-                    Some(ListType::Map) => repeated(list, path, errors, |item| self.key_of(item)),
+                    Some(ListType::Map) => {
+                        without_keys(list, path, errors);
+                        repeated(list, path, errors, |item| self.key_of(item));
+                    }
                     Some(ListType::Atomic) | None => {}
                 }
                 let Some(of) = self.items.as_deref().filter(|of| of.within.keyed_lists) else {
@@ -53,13 +56,28 @@ impl Node {
 }
 
 fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: impl Fn(&Value) -> Option<Value>) {
-    let mut seen = HashSet::with_capacity(list.len());
+    let mut seen = HashMap::with_capacity(list.len());
     for (at, item) in list.iter().enumerate() {
         let Some(key) = key(item) else { continue };
-        // The text tells values apart as their equality does: numbers are written by their value.
-        if !seen.insert(json::to_string(&key)) {
+        let mut text = json::to_string(&key);
+        if matches!(key, Value::Float(_)) {
+            // A number with a point is another one than a whole number.
+            text.push('.');
+        }
+        // What stands there more often is told once.
+        let times = seen.entry(text).or_insert(0_u8);
+        *times = times.saturating_add(1);
+        if *times == 2 {
             errors.push(FieldError::duplicate(&path.index(at), key));
         }
+    }
+}
+
+/// The items of a list by key that have no fields to be told apart by.
+fn without_keys(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (at, item) in list.iter().enumerate().filter(|(_, item)| item.as_map().is_none()) {
+        let why = "must be an object for an array of list-type map";
+        errors.push(FieldError::invalid(&path.index(at), item.clone(), why));
     }
 }
 
@@ -77,7 +95,7 @@ mod tests {
             "map":{"items":{},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k","p"]},"atom":{"items":{}}}}"#,
         ));
         for (object, found) in [
-            (r#"{"set":[1,2,1.0,"1"]}"#, vec!["set[2]: Duplicate value: 1"]),
+            (r#"{"set":[1,2,1,"1",1.0,1]}"#, vec!["set[2]: Duplicate value: 1"]),
             (
                 r#"{"map":[{"k":"a","p":1,"v":1},{"k":"b"},{"k":"a","p":1,"v":2}]}"#,
                 vec![r#"map[2]: Duplicate value: {"k":"a","p":1}"#],

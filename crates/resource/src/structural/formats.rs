@@ -44,20 +44,22 @@ const FORMS: [(&str, Check); 26] = [
     ("uuid5", |text| is_uuid(text, Some('5'))),
 ];
 
-/// Forms of numbers.
-const NUMBERS: [&str; 4] = ["int32", "int64", "float", "double"];
-
-/// Whether values are checked for this form.
-pub fn is_known_format(name: &str) -> bool {
-    NUMBERS.contains(&name) || check_of(name).is_some()
-}
-
-/// The forms that a JSON schema names for texts and that nobody knows, each once, in the order of the schema. Forms of
-/// numbers are not looked at.
+/// The forms that a JSON schema names and that values of its type are not checked for, each once, in the order of the
+/// schema.
 pub fn unknown_formats(schema: &Value) -> Vec<SmolStr> {
     let mut found = Vec::new();
     find_unknown(schema, 0, &mut found);
     found
+}
+
+/// Whether values of the type `of` are checked for the form. Where no type is said, those of texts are meant.
+pub(super) fn is_known_for(of: &str, format: &str) -> bool {
+    match of {
+        "string" | "" => check_of(format).is_some(),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
 }
 
 /// How deep schemas are looked into; deeper ones are refused before.
@@ -68,8 +70,8 @@ fn find_unknown(schema: &Value, depth: usize, found: &mut Vec<SmolStr>) {
         return;
     }
     let format = schema.str_at(&["format"]).unwrap_or_default();
-    let is_text = schema.str_at(&["type"]) == Some("string");
-    if is_text && !format.is_empty() && check_of(format).is_none() && !found.iter().any(|known| known == format) {
+    let of = schema.str_at(&["type"]).unwrap_or_default();
+    if !format.is_empty() && !is_known_for(of, format) && !found.iter().any(|known| known == format) {
         found.push(SmolStr::new(format));
     }
     for keyword in ["items", "additionalProperties", "not"] {
@@ -133,19 +135,19 @@ fn is_cidr(text: &str) -> bool {
 }
 
 fn is_credit_card(text: &str) -> bool {
-    let digits: Vec<u32> = text.chars().filter_map(|letter| letter.to_digit(10)).collect();
-    let of_digits = text
-        .chars()
-        .all(|letter| letter.is_ascii_digit() || matches!(letter, ' ' | '-'));
-    if !of_digits || !(13..=19).contains(&digits.len()) {
-        return false;
-    }
-    let doubled = |(at, digit): (usize, &u32)| match (at % 2, digit * 2) {
-        (0, _) => *digit,
-        (_, twice) if twice > 9 => twice - 9,
-        (_, twice) => twice,
+    static NUMBER: OnceLock<Option<Regex>> = OnceLock::new();
+    const PATTERN: &str = concat!(
+        r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}",
+        r"|(?:222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}",
+        r"|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}",
+        r"|(?:2131|1800|35[0-9]{3})[0-9]{11}|6[27][0-9]{14})$",
+    );
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let doubled = |(at, digit): (usize, u8)| match (at % 2, u32::from(digit - b'0')) {
+        (0, digit) => digit,
+        (_, digit) => digit * 2 - if digit > 4 { 9 } else { 0 },
     };
-    digits.iter().rev().enumerate().map(doubled).sum::<u32>() % 10 == 0
+    matches(&NUMBER, PATTERN, &digits) && digits.bytes().rev().enumerate().map(doubled).sum::<u32>() % 10 == 0
 }
 
 fn is_date(text: &str) -> bool {
@@ -201,25 +203,24 @@ fn is_email(text: &str) -> bool {
         && !local.starts_with('.')
         && !local.ends_with('.')
         && !local.contains("..")
+        && !address.trim_end_matches('>').ends_with('.')
 }
 
+/// One label, or several of which the last has letters alone. The reference's pattern says it with two branches, of which the
+/// first takes a hyphen as the second character and nowhere else.
 fn is_host_name(text: &str) -> bool {
-    let name = text.strip_suffix('.').unwrap_or(text);
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .chars()
-                .all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_'))
-    };
-    name.len() <= 255 && name.split('.').all(is_label)
+    static NAME: OnceLock<Option<Regex>> = OnceLock::new();
+    const PATTERN: &str = concat!(
+        r"^(?:[a-zA-Z0-9\p{S}\p{L}](?:-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?",
+        r"|(?:[a-zA-Z0-9\p{S}\p{L}](?:[a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?\.)+[a-zA-Z\p{L}]{2,63})$",
+    );
+    text.len() <= 255 && text.split('.').all(|label| label.len() <= 63) && matches(&NAME, PATTERN, text)
 }
 
 fn is_isbn10(text: &str) -> bool {
     let plain = text.replace(['-', ' '], "");
     let digit = |(at, letter): (usize, char)| match letter {
-        'X' | 'x' if at == 9 => Some(10),
+        'X' if at == 9 => Some(10),
         other => other.to_digit(10),
     };
     let digits: Option<Vec<u32>> = plain.chars().enumerate().map(digit).collect();
@@ -244,7 +245,9 @@ fn is_mac(text: &str) -> bool {
         let whole = parts.iter().all(|part| part.len() == letters && is_hex(part));
         (whole, parts.len() * letters / 2)
     };
-    [split(':', 2), split('-', 2), split('.', 4)]
+    // Without separators it is one group of all digits.
+    let whole = (is_hex(text) && !text.is_empty(), text.len() / 2);
+    [split(':', 2), split('-', 2), split('.', 4), whole]
         .iter()
         .any(|(whole, octets)| *whole && matches!(octets, 6 | 8 | 20))
 }
@@ -260,7 +263,7 @@ fn is_rgb_color(text: &str) -> bool {
 
 fn is_social_security_number(text: &str) -> bool {
     static NUMBER: OnceLock<Option<Regex>> = OnceLock::new();
-    matches(&NUMBER, "^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$", text)
+    matches(&NUMBER, "^[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}$", text)
 }
 
 /// An absolute URI or an absolute path.
@@ -339,6 +342,7 @@ mod tests {
             assert!(has_form(name, good), "{name} {good}");
             assert!(!has_form(name, bad), "{name} {bad}");
         }
-        assert!(has_form("anything", "at all") && !is_known_format("anything"));
+        assert!(has_form("anything", "at all") && !is_known_for("string", "anything"));
+        assert!(is_known_for("", "date") && !is_known_for("boolean", "date") && !is_known_for("number", "int32"));
     }
 }

@@ -28,7 +28,7 @@ mod rules;
 mod validate;
 
 pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource};
-pub use formats::{is_known_format, unknown_formats};
+pub use formats::unknown_formats;
 pub use node::{Additional, Checks, JsonType, Limit, Node};
 pub use pattern::{Pattern, PatternError};
 pub use rules::{CompiledRule, Findings, Rule, RuleBudget, RuleEnvironment, Rules};

@@ -1,6 +1,6 @@
 use holdfast_value::{SmolStr, Value};
 
-use super::formats::is_known_format;
+use super::formats::is_known_for;
 use super::pattern::Pattern;
 use super::rules::Rule;
 use crate::schema::{ListType, MapType};
@@ -54,6 +54,8 @@ pub(super) struct Within {
     pub(super) embedded: bool,
     /// A rule in CEL.
     pub(super) rules: bool,
+    /// An object that may have fields of which nothing is said.
+    pub(super) open: bool,
 }
 
 /// What a schema says of fields that it does not name.
@@ -213,12 +215,14 @@ impl Node {
             keyed_lists: matches!(self.list_type, Some(ListType::Set | ListType::Map)),
             embedded: self.embedded,
             rules: !self.rules.is_empty(),
+            open: self.preserves_unknown || matches!(self.additional, Additional::Allowed(true)) || self.embedded,
         };
         for child in self.children() {
             within.defaults |= child.within.defaults;
             within.keyed_lists |= child.within.keyed_lists;
             within.embedded |= child.within.embedded;
             within.rules |= child.within.rules;
+            within.open |= child.within.open;
         }
         within
     }
@@ -275,7 +279,7 @@ impl Checks {
         let checks = Self {
             format: schema
                 .str_at(&["format"])
-                .filter(|name| is_known_format(name))
+                .filter(|name| is_known_for(schema.str_at(&["type"]).unwrap_or_default(), name))
                 .map(SmolStr::new)
                 .unwrap_or_default(),
             minimum: limit("minimum", "exclusiveMinimum"),

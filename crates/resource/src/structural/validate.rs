@@ -233,7 +233,8 @@ impl Validation<'_> {
     fn text(&self, checks: &Checks, text: &str, place: &Place<'_>) -> Outcome {
         let length = || text.chars().count() as i64;
         if let Some(most) = checks.max_length.filter(|most| length() > *most) {
-            let detail = format!("may not be more than {most} bytes");
+            let bytes = if most == 1 { "byte" } else { "bytes" };
+            let detail = format!("may not be more than {most} {bytes}");
             return self.error(FieldErrorKind::TooLong, &place.text(), None, detail);
         }
         if let Some(least) = checks.min_length.filter(|least| length() < *least) {

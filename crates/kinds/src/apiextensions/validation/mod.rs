@@ -306,23 +306,36 @@ fn validation(version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, erro
         let field = root.child("openAPIV3Schema.nullable");
         errors.push(FieldError::forbidden(&field, "nullable cannot be true at the root"));
     }
-    let walked = errors.len();
-    schema::validate(schema, &field, errors);
     let node = Node::read(schema);
-    rules::words(&node, &field, errors);
-    let wrong = errors[walked..].to_vec();
-    let found = structural::validate(schema, &field);
-    if !found.is_empty() {
-        errors.extend(found);
-        return;
+    let unreadable = structural::unreadable(schema);
+    let found = match unreadable {
+        Some(_) => Errors::new(),
+        None => structure(schema, &node, &field),
+    };
+    let mut wrong = Errors::new();
+    schema::validate(schema, &field, &mut wrong);
+    rules::words(&node, &field, &mut wrong);
+    let expressions = if found.is_empty() && unreadable.is_none() {
+        rules::expressions(&node, &field, &wrong, unchanged.has(version))
+    } else {
+        Errors::new()
+    };
+    for more in [found, wrong, expressions] {
+        errors.extend(more);
     }
-    let defaults = errors.len();
-    if errors.len() == before {
-        node.validate_defaults(&field, errors);
+    // What cannot be read is mostly told by the checks of the keywords.
+    if let Some(why) = unreadable.filter(|_| errors.len() == before) {
+        errors.push(FieldError::invalid(&field, "", why));
     }
-    if errors.len() == defaults {
-        errors.extend(rules::expressions(&node, &field, &wrong, unchanged.has(version)));
+}
+
+/// Why the schema is not structural, or what is wrong with its defaults.
+fn structure(schema: &Value, node: &Node, field: &FieldPath) -> Errors {
+    let mut found = structural::validate(schema, field);
+    if found.is_empty() {
+        node.validate_defaults(field, &mut found);
     }
+    found
 }
 
 fn subresources(version: &Value, root: &FieldPath, errors: &mut Errors) {

@@ -52,13 +52,13 @@ pub(super) fn words(node: &Node, field: &FieldPath, errors: &mut Errors) {
             continue;
         }
         if path.trim().is_empty() {
-            invalid("fieldPath must be non-empty if specified");
+            invalid("must be non-empty if specified");
         }
         if has_breaks(path) {
-            invalid("fieldPath must not contain line breaks");
+            invalid("must not contain line breaks");
         }
         if node.field_path(path).is_err() {
-            invalid("fieldPath must be a valid path");
+            invalid("must be a valid path");
         }
     }
 }
@@ -69,9 +69,9 @@ fn message(rule: &Rule, field: &FieldPath, errors: &mut Errors) {
     let error = if text.is_empty() {
         FieldError::required(&field.child("rule"), "rule is not specified")
     } else if !message.is_empty() && message.trim().is_empty() {
-        invalid("message must be non-empty if specified")
+        invalid("must be non-empty if specified")
     } else if has_breaks(message.trim()) {
-        invalid("message must not contain line breaks")
+        invalid("must not contain line breaks")
     } else if has_breaks(text) && message.trim().is_empty() {
         let why = "message must be specified if rule contains line breaks";
         FieldError::required(&field.child("message"), why)

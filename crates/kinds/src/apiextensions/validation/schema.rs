@@ -253,7 +253,7 @@ impl Walk<'_> {
                 self.errors.push(error);
             }
         }
-        if schema.get("items").and_then(Value::as_list).is_some() {
+        if !items(schema, "items").is_empty() {
             self.forbid(field, "items", "items must be a schema object and not an array");
         }
         if is_true(schema, "uniqueItems") {

@@ -19,10 +19,56 @@ pub(super) fn validate(schema: &Value, field: &FieldPath) -> Errors {
         depth: 0,
     };
     walk.schema(schema, Level::Root, field);
-    walk.complete(schema, field);
+    // The reference asks of the junctors of the root alone that what they check is specified outside of them.
+    walk.complete_junctors(schema, schema, field, field);
     let mut errors = walk.errors;
     errors.sort_by_cached_key(ToString::to_string);
     errors
+}
+
+/// Why a schema cannot be looked at as a structural one at all: it has keywords that there is no place for.
+pub(super) fn unreadable(schema: &Value) -> Option<&'static str> {
+    unreadable_within(schema, 0)
+}
+
+fn unreadable_within(schema: &Value, depth: usize) -> Option<&'static str> {
+    if depth > MAX_DEPTH || schema.as_map().is_none() {
+        return None;
+    }
+    let filled = |keyword: &str| match schema.get(keyword) {
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Map(map)) => !map.is_empty(),
+        _ => false,
+    };
+    for (keyword, why) in [
+        ("id", "OpenAPIV3Schema 'id' is not supported"),
+        ("$schema", "OpenAPIV3Schema 'schema' is not supported"),
+        ("$ref", "OpenAPIV3Schema '$ref' is not supported"),
+        ("patternProperties", "OpenAPIV3Schema 'patternProperties' is not supported"),
+        ("definitions", "OpenAPIV3Schema 'definitions' is not supported"),
+    ] {
+        if filled(keyword) {
+            return Some(why);
+        }
+    }
+    for (keyword, why) in [
+        ("dependencies", "OpenAPIV3Schema 'dependencies' is not supported"),
+        ("additionalItems", "OpenAPIV3Schema 'additionalItems' is not supported"),
+    ] {
+        if set(schema, keyword) {
+            return Some(why);
+        }
+    }
+    if !items(schema, "items").is_empty() {
+        return Some("OpenAPIV3Schema 'items' must be a schema and not an array");
+    }
+    if schema.get("x-kubernetes-preserve-unknown-fields").and_then(Value::as_bool) == Some(false) {
+        return Some("'x-kubernetes-preserve-unknown-fields' must be true or undefined");
+    }
+    let single = ["items", "additionalProperties", "not"].into_iter().filter_map(|keyword| schema.get(keyword));
+    let junctors = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|keyword| items(schema, keyword));
+    let mut below = single.chain(junctors).chain(properties(schema).map(|(_, of)| of));
+    below.find_map(|of| unreadable_within(of, depth + 1))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -185,6 +231,10 @@ impl Walk {
         let skips_any = is_int_or_string(items(schema, "anyOf"));
         let skips_first = first_of_all.is_some_and(|first| is_int_or_string(items(first, "anyOf")));
         self.junctors(schema, skips_any, skips_first, field);
+        self.pattern(schema, field);
+    }
+
+    fn pattern(&mut self, schema: &Value, field: &FieldPath) {
         let pattern = text(schema, "pattern");
         if let Err(error) = Pattern::check(pattern) {
             let why = format!("must be a valid regular expression, but isn't: {error}");
@@ -211,6 +261,7 @@ impl Walk {
         }
         self.depth += 1;
         self.junctors(schema, skips_any, false, field);
+        self.pattern(schema, field);
         if let Some(item) = schema.get("items") {
             self.nested(item, false, &field.child("items"));
         }
@@ -247,25 +298,6 @@ impl Walk {
         if schema.at(&["properties", "metadata"]).is_some() {
             let field = field.child("properties").key("metadata");
             self.forbidden(field, "must not be specified in a nested context");
-        }
-        self.depth -= 1;
-    }
-
-    /// What junctors check is specified outside of them.
-    fn complete(&mut self, schema: &Value, field: &FieldPath) {
-        if self.depth > MAX_DEPTH {
-            return;
-        }
-        self.depth += 1;
-        self.complete_junctors(schema, schema, field, field);
-        if let Some(item) = schema.get("items") {
-            self.complete(item, &field.child("items"));
-        }
-        for (name, below) in properties(schema) {
-            self.complete(below, &field.child("properties").key(name));
-        }
-        if let Some(additional) = schema.get("additionalProperties") {
-            self.complete(additional, &field.child("additionalProperties"));
         }
         self.depth -= 1;
     }

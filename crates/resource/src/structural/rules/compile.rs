@@ -87,6 +87,7 @@ fn told(error: CompileError, what: &str, wrong_type: &str) -> String {
     match error {
         CompileError::Output { .. } => wrong_type.to_owned(),
         CompileError::Issues(_) => format!("{what}{error}"),
+        CompileError::Instantiation(_) => error.to_string(),
     }
 }
 

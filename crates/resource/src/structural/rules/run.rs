@@ -287,7 +287,7 @@ impl Run<'_> {
             Err(error) => {
                 let name = own.rule.name();
                 let detail = match &error {
-                    EvaluationError::NoSuchOverload => format!(
+                    error if error.is_no_such_overload() => format!(
                         "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
                     ),
                     EvaluationError::CostLimitExceeded => {

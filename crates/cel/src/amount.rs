@@ -1,0 +1,404 @@
+//! Quantities as the package `resource` of Kubernetes holds them: a whole number and a power of ten as long as 64 bits do,
+//! and any number of digits beyond. Which of both a quantity is shows in what expressions can ask of it.
+
+use std::cmp::Ordering;
+
+use num_bigint::{BigInt, Sign};
+
+/// How many digits a quantity may be written with, and how large its exponent may be. The reference has no bounds and
+/// makes numbers of as many digits as an exponent asks for.
+const MAX_DIGITS: usize = 1_000;
+const MAX_EXPONENT: i64 = 2_000;
+
+/// The digits that a number of 64 bits has at least.
+const INT_DIGITS: i32 = 18;
+
+/// Digits below a billionth round up.
+const NANO: i32 = 9;
+
+/// A quantity.
+#[derive(Debug, Clone)]
+pub struct Quantity {
+    amount: Amount,
+}
+
+#[derive(Debug, Clone)]
+enum Amount {
+    /// `value * 10^exponent`.
+    Short { value: i64, exponent: i32 },
+    Long(Decimal),
+}
+
+/// `unscaled / 10^scale`.
+#[derive(Debug, Clone)]
+struct Decimal {
+    unscaled: BigInt,
+    scale: i32,
+}
+
+/// The suffixes: what one unit is, in powers of ten or of two.
+const SUFFIXES: [(&str, Unit); 16] = [
+    ("n", Unit::Ten(-9)),
+    ("u", Unit::Ten(-6)),
+    ("m", Unit::Ten(-3)),
+    ("", Unit::Ten(0)),
+    ("k", Unit::Ten(3)),
+    ("M", Unit::Ten(6)),
+    ("G", Unit::Ten(9)),
+    ("T", Unit::Ten(12)),
+    ("P", Unit::Ten(15)),
+    ("E", Unit::Ten(18)),
+    ("Ki", Unit::Two(10)),
+    ("Mi", Unit::Two(20)),
+    ("Gi", Unit::Two(30)),
+    ("Ti", Unit::Two(40)),
+    ("Pi", Unit::Two(50)),
+    ("Ei", Unit::Two(60)),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    Ten(i32),
+    Two(u32),
+}
+
+const WRONG_FORMAT: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
+const WRONG_NUMBER: &str = "unable to parse numeric part of quantity";
+
+/// A quantity as it is written, in its parts.
+struct Written<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    suffix: &'a str,
+}
+
+impl<'a> Written<'a> {
+    fn read(text: &'a str) -> Result<Self, &'static str> {
+        if text.is_empty() {
+            return Err(WRONG_FORMAT);
+        }
+        let (negative, rest) = match text.as_bytes()[0] {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let digits = |text: &'a str| text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+        let (whole, rest) = digits(rest.trim_start_matches('0'));
+        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+        let letters = suffix.bytes().take_while(|byte| b"eEinumkKMGTP".contains(byte)).count();
+        let exponent = suffix[letters..].strip_prefix(['-', '+']).unwrap_or(&suffix[letters..]);
+        if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(WRONG_FORMAT);
+        }
+        Ok(Self {
+            negative,
+            whole: if whole.is_empty() { "0" } else { whole },
+            fraction,
+            suffix,
+        })
+    }
+
+    fn unit(&self) -> Result<Unit, &'static str> {
+        if let Some((_, unit)) = SUFFIXES.iter().find(|(name, _)| *name == self.suffix) {
+            return Ok(*unit);
+        }
+        let exponent = self.suffix.strip_prefix(['e', 'E']).ok_or(WRONG_SUFFIX)?;
+        match exponent.parse::<i64>() {
+            Ok(exponent) if exponent.abs() <= MAX_EXPONENT => Ok(Unit::Ten(exponent as i32)),
+            _ => Err(WRONG_SUFFIX),
+        }
+    }
+
+    fn digits(&self) -> String {
+        format!("{}{}", self.whole, self.fraction)
+    }
+
+    fn signed(&self, magnitude: i64) -> i64 {
+        if self.negative { -magnitude } else { magnitude }
+    }
+
+    /// The quantity with 64 bits, where these certainly hold it.
+    fn short(&self, unit: Unit) -> Option<Amount> {
+        let (whole, fraction) = (self.whole.len() as i32, self.fraction.len() as i32);
+        let (precision, exponent, factor) = match unit {
+            Unit::Ten(exponent) => (INT_DIGITS - whole - fraction, exponent, 1),
+            // Ten bits are reckoned as three digits.
+            Unit::Two(bits) if fraction == 0 => (15 - whole - (bits as i32) * 3 / 10 - 1, 0, 1_i64.checked_shl(bits)?),
+            Unit::Two(_) => return None,
+        };
+        let exponent = exponent - fraction;
+        if precision < 0 || exponent < -NANO {
+            return None;
+        }
+        let value = self.digits().parse::<i64>().ok()?.checked_mul(factor)?;
+        Some(Amount::Short {
+            value: self.signed(value),
+            exponent,
+        })
+    }
+
+    fn long(&self, unit: Unit) -> Result<Decimal, &'static str> {
+        if self.whole.len() + self.fraction.len() > MAX_DIGITS {
+            return Err(WRONG_NUMBER);
+        }
+        let unscaled: BigInt = self.digits().parse().map_err(|_| WRONG_NUMBER)?;
+        let scale = self.fraction.len() as i32;
+        let magnitude = match unit {
+            Unit::Ten(exponent) => Decimal {
+                unscaled,
+                scale: scale - exponent,
+            }
+            .rounded_up(),
+            Unit::Two(bits) => Decimal {
+                unscaled: unscaled << bits,
+                scale,
+            }
+            .rounded_up()
+            .at_most(i64::MAX),
+        };
+        Ok(if self.negative { magnitude.negated() } else { magnitude })
+    }
+}
+
+impl From<i64> for Quantity {
+    fn from(value: i64) -> Self {
+        Self {
+            amount: Amount::Short { value, exponent: 0 },
+        }
+    }
+}
+
+impl Quantity {
+    /// Reads a quantity; digits below a billionth round away from zero, and what is larger than 2^63 - 1 in units of powers
+    /// of two is that.
+    ///
+    /// # Errors
+    /// In the words of Kubernetes.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let written = Written::read(text)?;
+        let unit = written.unit()?;
+        let amount = match written.short(unit) {
+            Some(amount) => amount,
+            None => Amount::Long(written.long(unit)?),
+        };
+        Ok(Self { amount })
+    }
+
+    fn decimal(&self) -> Decimal {
+        match &self.amount {
+            Amount::Short { value, exponent } => Decimal {
+                unscaled: BigInt::from(*value),
+                scale: -exponent,
+            },
+            Amount::Long(decimal) => decimal.clone(),
+        }
+    }
+
+    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+        match (&self.amount, &other.amount) {
+            (
+                Amount::Short { value, exponent },
+                Amount::Short {
+                    value: other,
+                    exponent: same,
+                },
+            ) if exponent == same => value.cmp(other),
+            _ => {
+                let (a, b) = aligned(self.decimal(), other.decimal());
+                a.unscaled.cmp(&b.unscaled)
+            }
+        }
+    }
+
+    pub(crate) fn sign(&self) -> i64 {
+        match &self.amount {
+            Amount::Short { value, .. } => value.signum(),
+            Amount::Long(decimal) => match decimal.unscaled.sign() {
+                Sign::Minus => -1,
+                Sign::NoSign => 0,
+                Sign::Plus => 1,
+            },
+        }
+    }
+
+    /// The whole number that the quantity is held as. One of many digits or with digits below one is held as none, even
+    /// where its value is.
+    pub(crate) fn as_integer(&self) -> Option<i64> {
+        match self.amount {
+            Amount::Short { value, exponent } => scaled(value, u32::try_from(exponent).ok()?),
+            Amount::Long(_) => None,
+        }
+    }
+
+    pub(crate) fn as_float(&self) -> f64 {
+        let (base, exponent) = match &self.amount {
+            Amount::Short { value, exponent } => (*value as f64, *exponent),
+            Amount::Long(decimal) => (decimal.unscaled.to_string().parse().unwrap_or(f64::INFINITY), -decimal.scale),
+        };
+        if exponent == 0 {
+            return base;
+        }
+        // The nearest float of the power itself, of which the product then is one.
+        base * format!("1e{exponent}").parse::<f64>().unwrap_or(f64::INFINITY)
+    }
+
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        let amount = match (&self.amount, &other.amount) {
+            (
+                Amount::Short { value, exponent },
+                Amount::Short {
+                    value: more,
+                    exponent: of_more,
+                },
+            ) => add_short((*value, *exponent), (*more, *of_more)),
+            _ => None,
+        };
+        let amount = amount.unwrap_or_else(|| {
+            let (a, b) = aligned(self.decimal(), other.decimal());
+            Amount::Long(Decimal {
+                unscaled: a.unscaled + b.unscaled,
+                scale: a.scale,
+            })
+        });
+        Self { amount }
+    }
+
+    pub(crate) fn minus(&self, other: &Self) -> Self {
+        let amount = match &other.amount {
+            Amount::Short { value, exponent } if *value != i64::MIN => Amount::Short {
+                value: -value,
+                exponent: *exponent,
+            },
+            _ => Amount::Long(other.decimal().negated()),
+        };
+        self.plus(&Self { amount })
+    }
+}
+
+/// `value * 10^exponent`, if it fits.
+fn scaled(value: i64, exponent: u32) -> Option<i64> {
+    if value == 0 {
+        return Some(0);
+    }
+    value.checked_mul(10_i64.checked_pow(exponent)?)
+}
+
+/// The sum with the smaller exponent of both, if 64 bits hold it.
+fn add_short((a, of_a): (i64, i32), (b, of_b): (i64, i32)) -> Option<Amount> {
+    let (value, exponent) = match (a, b) {
+        (_, 0) => (a, of_a),
+        (0, _) => (b, of_b),
+        _ if of_a >= of_b => (scaled(a, of_a.abs_diff(of_b))?.checked_add(b)?, of_b),
+        _ => (scaled(b, of_b.abs_diff(of_a))?.checked_add(a)?, of_a),
+    };
+    Some(Amount::Short { value, exponent })
+}
+
+/// Both with the larger scale of the two.
+fn aligned(a: Decimal, b: Decimal) -> (Decimal, Decimal) {
+    let scale = a.scale.max(b.scale);
+    (a.with_scale(scale), b.with_scale(scale))
+}
+
+impl Decimal {
+    /// The same with more digits.
+    fn with_scale(self, scale: i32) -> Self {
+        let unscaled = self.unscaled * BigInt::from(10).pow(scale.abs_diff(self.scale));
+        Self { unscaled, scale }
+    }
+
+    /// A magnitude to a billionth, rounded up.
+    fn rounded_up(self) -> Self {
+        if self.scale <= NANO {
+            return self.with_scale(NANO);
+        }
+        let divisor = BigInt::from(10).pow(self.scale.abs_diff(NANO));
+        let unscaled = (self.unscaled + &divisor - 1) / divisor;
+        Self { unscaled, scale: NANO }
+    }
+
+    fn at_most(self, most: i64) -> Self {
+        let most = Self {
+            unscaled: BigInt::from(most),
+            scale: 0,
+        };
+        let (value, bound) = aligned(self.clone(), most.clone());
+        if value.unscaled > bound.unscaled { most } else { self }
+    }
+
+    fn negated(self) -> Self {
+        Self {
+            unscaled: -self.unscaled,
+            scale: self.scale,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_held_as_the_reference_holds_them() {
+        for (text, float, integer) in [
+            ("1", 1.0, Some(1)),
+            ("+5", 5.0, Some(5)),
+            ("100m", 0.1, None),
+            ("1000m", 1.0, None),
+            ("50.3k", 50_300.0, Some(50_300)),
+            ("1.0", 1.0, None),
+            ("1Ki", 1024.0, Some(1024)),
+            ("1.5Gi", 1_610_612_736.0, None),
+            ("1e3", 1000.0, Some(1000)),
+            ("-2", -2.0, Some(-2)),
+            ("0.1n", 1e-9, None),
+            (".5", 0.5, None),
+            (".", 0.0, Some(0)),
+            ("1Ei", 1_152_921_504_606_846_976.0, None),
+            ("9223372036854775807", 9_223_372_036_854_775_807.0, None),
+            ("1e1000", f64::INFINITY, None),
+        ] {
+            let read = Quantity::parse(text).map(|read| (read.as_float(), read.as_integer()));
+            assert_eq!(read, Ok((float, integer)), "{text}");
+        }
+    }
+
+    #[test]
+    fn order_and_sums_are_exact() {
+        let read = |text: &str| Quantity::parse(text).unwrap();
+        for (a, b, order) in [
+            ("1", "1000m", Ordering::Equal),
+            ("10Ei", "9223372036854775808", Ordering::Less),
+            ("9223372036854775807", "9223372036854775808", Ordering::Less),
+            ("1e1000", "1", Ordering::Greater),
+            ("-1", "1n", Ordering::Less),
+        ] {
+            assert_eq!(read(a).compare(&read(b)), order, "{a} {b}");
+        }
+        assert_eq!(read("1.5").plus(&read("0.5")).as_integer(), None);
+        assert_eq!(read("1k").plus(&read("2")).as_integer(), Some(1002));
+        assert_eq!(read("3").minus(&Quantity::from(5)).sign(), -1);
+        let wide = read("9223372036854775807").plus(&read("9223372036854775808"));
+        assert_eq!(wide.as_float(), 18_446_744_073_709_551_616.0);
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_told_so() {
+        let long = "1".repeat(2_000);
+        for (text, why) in [
+            ("", WRONG_FORMAT),
+            ("x", WRONG_FORMAT),
+            ("1 ", WRONG_FORMAT),
+            ("1Zi", WRONG_FORMAT),
+            ("--1", WRONG_SUFFIX),
+            ("1K", WRONG_SUFFIX),
+            ("1e9999999", WRONG_SUFFIX),
+            (&long, WRONG_NUMBER),
+        ] {
+            assert_eq!(Quantity::parse(text).err(), Some(why), "{text}");
+        }
+    }
+}

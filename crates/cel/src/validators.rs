@@ -1,0 +1,196 @@
+//! What is tried once an expression has checked: literals of durations, timestamps, patterns and format strings, and
+//! that the elements of a literal are of one type. cel-go runs these as validators of the checked tree.
+
+use crate::checker::Checked;
+use crate::functions::{Context, declared};
+use crate::library::regex::RegexCache;
+use crate::library::template::{Piece, pieces, refusal};
+use crate::parser::Issue;
+use crate::regexp::check_pattern;
+use crate::syntax::{Expr, ExprKind, Id, MapEntry};
+use crate::types::Type;
+use crate::value::CelValue;
+
+/// What is wrong with literals of `checked`, whose nodes stand at `offsets`.
+pub(crate) fn validate(checked: &Checked, offsets: &[usize]) -> Vec<Issue> {
+    let mut validator = Validator {
+        checked,
+        offsets,
+        issues: Vec::new(),
+    };
+    validator.walk(&checked.root, false);
+    validator.issues
+}
+
+struct Validator<'a> {
+    checked: &'a Checked,
+    offsets: &'a [usize],
+    issues: Vec<Issue>,
+}
+
+impl Validator<'_> {
+    fn report(&mut self, id: Id, message: String) {
+        let offset = self.offsets.get(id as usize).copied().unwrap_or_default();
+        self.issues.push(Issue { offset, message });
+    }
+
+    /// Looks at `expr` and what is below it; arguments of `format` may be of any types.
+    fn walk(&mut self, expr: &Expr, within_format: bool) {
+        let mut within_format = within_format;
+        match &expr.kind {
+            ExprKind::List(elements) if !within_format => self.elements(elements),
+            ExprKind::Map(entries) if !within_format => self.entries(entries),
+            ExprKind::Call { function, target, args } => {
+                self.literal(function, args);
+                if function == "format" {
+                    within_format = true;
+                    self.format(expr.id, target.as_deref(), args);
+                }
+            }
+            _ => {}
+        }
+        expr.each_child(&mut |child| self.walk(child, within_format));
+    }
+
+    fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
+        self.report(id, format!("expected type '{expected}' but found '{found}'"));
+    }
+
+    /// The type of an element; an optional element counts as what it holds.
+    fn element_type(&self, element: &Expr, optional: bool) -> Type {
+        match self.checked.type_of(element.id) {
+            Type::Optional(inner) if optional => (*inner).clone(),
+            ty => ty,
+        }
+    }
+
+    fn elements(&mut self, elements: &[(Expr, bool)]) {
+        let mut types = elements.iter().map(|(element, optional)| (element.id, self.element_type(element, *optional)));
+        let Some((_, first)) = types.next() else { return };
+        if let Some((id, other)) = types.find(|(_, ty)| *ty != first) {
+            self.mismatch(id, &first, &other);
+        }
+    }
+
+    fn entries(&mut self, entries: &[MapEntry]) {
+        let Some((first, rest)) = entries.split_first() else { return };
+        let key = self.checked.type_of(first.key.id);
+        let value = self.element_type(&first.value, first.optional);
+        for entry in rest {
+            let (other_key, other_value) =
+                (self.checked.type_of(entry.key.id), self.element_type(&entry.value, entry.optional));
+            if other_key != key {
+                self.mismatch(entry.key.id, &key, &other_key);
+            }
+            if other_value != value {
+                self.mismatch(entry.value.id, &value, &other_value);
+            }
+        }
+    }
+
+    /// Literals of durations, timestamps and patterns; of `matches(text, pattern)` it is the text that is tried.
+    fn literal(&mut self, function: &str, args: &[Expr]) {
+        let Some(Expr {
+            id,
+            kind: ExprKind::Literal(value),
+        }) = args.first()
+        else {
+            return;
+        };
+        let valid = match (function, value) {
+            // The reference does not make durations of literal numbers, though they check.
+            ("duration", CelValue::Int(_)) => false,
+            ("duration" | "timestamp", value) => evaluates(function, value),
+            ("matches", CelValue::String(text)) => check_pattern(text).is_ok(),
+            _ => true,
+        };
+        if !valid {
+            self.report(*id, format!("invalid {function} argument"));
+        }
+    }
+
+    /// A template that is known with arguments whose types are.
+    fn format(&mut self, id: Id, target: Option<&Expr>, args: &[Expr]) {
+        let (
+            Some(Expr {
+                kind: ExprKind::Literal(CelValue::String(template)),
+                ..
+            }),
+            [
+                Expr {
+                    kind: ExprKind::List(given),
+                    ..
+                },
+            ],
+        ) = (target, args)
+        else {
+            return;
+        };
+        let mut used = 0;
+        for piece in pieces(template, given.len()) {
+            let verb = match piece {
+                Ok(Piece::Text(_)) => continue,
+                Ok(Piece::Clause { verb, .. }) => verb,
+                Err(message) => return self.report(id, message),
+            };
+            if let Some(wrong) = self.misfit(verb, &given[used].0) {
+                let ty = self.checked.type_of(wrong);
+                let message = format!("error during formatting: {}, was given {}", refusal(verb), ty.type_name());
+                return self.report(wrong, message);
+            }
+            used += 1;
+        }
+        if given.len() > used {
+            self.report(
+                id,
+                format!("too many arguments supplied to string.format (expected {used}, got {})", given.len()),
+            );
+        }
+    }
+
+    /// The part of `argument` that the clause does not take.
+    fn misfit(&self, verb: char, argument: &Expr) -> Option<Id> {
+        match verb {
+            's' => self.unprintable(argument),
+            verb => Some(argument.id).filter(|id| !takes(verb, &self.checked.type_of(*id))),
+        }
+    }
+
+    /// The part of a literal that cannot be written with `%s`.
+    fn unprintable(&self, argument: &Expr) -> Option<Id> {
+        if !takes('s', &self.checked.type_of(argument.id)) {
+            return Some(argument.id);
+        }
+        match &argument.kind {
+            ExprKind::List(elements) => elements.iter().find_map(|(element, _)| self.unprintable(element)),
+            ExprKind::Map(entries) => entries
+                .iter()
+                .flat_map(|entry| [&entry.key, &entry.value])
+                .find_map(|part| self.unprintable(part)),
+            _ => None,
+        }
+    }
+}
+
+fn evaluates(function: &str, value: &CelValue) -> bool {
+    let context = Context {
+        regexes: &RegexCache::default(),
+        allowance: 0,
+    };
+    declared(function).is_some_and(|found| (found.call)(&context, std::slice::from_ref(value)).is_ok())
+}
+
+/// Whether a formatting clause takes values of type `ty`.
+fn takes(verb: char, ty: &Type) -> bool {
+    use Type::{Bool, Bytes, Double, Duration, Dyn, Error, Int, List, Map, Null, String, Timestamp, Uint};
+    match (verb, ty) {
+        (_, Dyn | Error) => true,
+        ('s', Int | Uint | Double | Bool | String | Bytes | Null | Timestamp | Duration) => true,
+        ('s', List(_) | Map(..) | Type::Type(_)) => true,
+        ('d' | 'o', Int | Uint) => true,
+        ('b', Int | Uint | Bool) => true,
+        ('f' | 'e', Double | String) => true,
+        ('x' | 'X', Int | Uint | String | Bytes) => true,
+        _ => false,
+    }
+}
