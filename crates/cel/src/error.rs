@@ -16,7 +16,7 @@ pub enum CompileError {
     #[error("program instantiation failed: {0}")]
     Instantiation(String),
     /// The expression has a type that its place has no use for.
-    #[error("must evaluate to {} but got {actual}", one_of(expected))]
+    #[error("must evaluate to {} but got {}", one_of(expected), actual.in_full())]
     Output {
         /// The types that would do.
         expected: Vec<Type>,
@@ -27,9 +27,9 @@ pub enum CompileError {
 
 fn one_of(expected: &[Type]) -> String {
     match expected {
-        [one] => one.to_string(),
+        [one] => one.in_full(),
         many => {
-            let shown: Vec<String> = many.iter().map(Type::to_string).collect();
+            let shown: Vec<String> = many.iter().map(Type::in_full).collect();
             format!("one of {}", shown.join(", "))
         }
     }

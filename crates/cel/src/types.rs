@@ -157,6 +157,17 @@ impl Type {
         })
     }
 
+    /// The type with its parameters, by the names that it has when expressions run.
+    pub(crate) fn in_full(&self) -> String {
+        match self {
+            Type::List(items) => format!("list({})", items.in_full()),
+            Type::Map(keys, values) => format!("map({}, {})", keys.in_full(), values.in_full()),
+            Type::Optional(inner) => format!("optional_type({})", inner.in_full()),
+            Type::Type(inner) => format!("type({})", inner.in_full()),
+            other => other.type_name().to_owned(),
+        }
+    }
+
     fn is_plain(&self) -> bool {
         !matches!(
             self,

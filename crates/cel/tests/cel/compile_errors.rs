@@ -176,7 +176,7 @@ fn an_expression_of_another_type_than_its_place_needs_is_refused() {
     assert_eq!(refused("1", &[Type::String]), "must evaluate to string but got int");
     assert_eq!(
         refused("1", &[Type::String, Type::Null]),
-        "must evaluate to one of string, null but got int"
+        "must evaluate to one of string, null_type but got int"
     );
     assert_eq!(refused("object.a == 1", &[Type::Bool]), "");
     let error = environment.compile("[1]", &[Type::Bool]).map(|_| ()).err();

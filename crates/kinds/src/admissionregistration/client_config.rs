@@ -2,13 +2,14 @@
 
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_value::text::quote;
 
 use crate::validation::Errors;
 
 const FORM: &str = "desired format: https://host[/path]";
 
 /// Reports what is wrong with the client configuration of a webhook.
-pub(super) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
+pub(crate) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
     let (url, service) = (client.child("url"), client.child("service"));
     match (url.is_set(), service.is_set()) {
         (true, false) => validate_url(&url, errors),
@@ -18,9 +19,13 @@ pub(super) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 fn validate_url(url: &Field<'_, '_>, errors: &mut Errors) {
-    let Some(parts) = UrlParts::of(url.text()) else {
-        errors.push(url.required(format!("url must be a valid URL; {FORM}")));
-        return;
+    let parts = match UrlParts::of(url.text()) {
+        Ok(parts) => parts,
+        Err(why) => {
+            let detail = format!("url must be a valid URL: parse {}: {why}; {FORM}", quote(url.text()));
+            errors.push(url.required(detail));
+            return;
+        }
     };
     if parts.scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme; {FORM}");
@@ -50,10 +55,10 @@ struct UrlParts<'a> {
 }
 
 impl<'a> UrlParts<'a> {
-    fn of(text: &'a str) -> Option<Self> {
-        let spaced = |byte: u8| byte.is_ascii_control() || byte == b' ';
-        if text.is_empty() || text.bytes().any(spaced) {
-            return None;
+    /// The parts of `text`, or why Go does not take it for a URL.
+    fn of(text: &'a str) -> Result<Self, String> {
+        if text.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err("net/url: invalid control character in URL".to_owned());
         }
         let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -62,7 +67,10 @@ impl<'a> UrlParts<'a> {
             .strip_prefix("//")
             .map_or("", |rest| rest.split('/').next().unwrap_or_default());
         let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-        Some(Self {
+        if let Some(bad) = host.chars().find(|letter| " \\^`{|}".contains(*letter)) {
+            return Err(format!("invalid character {} in host name", quote(&bad.to_string())));
+        }
+        Ok(Self {
             scheme,
             user,
             host,
@@ -73,10 +81,10 @@ impl<'a> UrlParts<'a> {
 }
 
 fn validate_service(service: &Field<'_, '_>, errors: &mut Errors) {
-    for name in ["name", "namespace"] {
-        let part = service.child(name);
-        if part.text().is_empty() {
-            errors.push(part.required(""));
+    // The reference takes the one for the other where it tells which is missing.
+    for (name, told) in [("namespace", "name"), ("name", "namespace")] {
+        if service.child(name).text().is_empty() {
+            errors.push(service.child(told).required(""));
         }
     }
     let port = service.child("port");

@@ -1,7 +1,7 @@
 //! The kinds of the group `admissionregistration.k8s.io`
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>).
 
-mod client_config;
+pub(crate) mod client_config;
 mod followed_kind;
 mod mutating_policy;
 mod policy;

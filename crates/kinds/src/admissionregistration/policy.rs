@@ -82,7 +82,7 @@ fn validate_variables(variables: &Field<'_, '_>, compiler: &mut Compiler, errors
         if name.text().trim().is_empty() {
             errors.push(name.required("name is not specified"));
         } else if !is_identifier(name.text()) {
-            errors.push(name.invalid("name is not a valid CEL identifier"));
+            errors.push(name.invalid("must be a valid CEL identifier"));
         }
         if expression.text().trim().is_empty() {
             errors.push(expression.required("expression is not specified"));

@@ -10,7 +10,7 @@ use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
 use super::policy::{check_parameter_kind, check_reference, report_fault, validate_binding, validate_policy};
-use crate::validation::{Errors, optional_one_of};
+use crate::validation::{Errors, set_one_of};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
@@ -25,7 +25,7 @@ pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Op
     let root = Field::root(object);
     let spec = root.child("spec");
     // The reference leaves out a letter.
-    validate_binding(&spec, "spec.matchResouces", &mut errors);
+    validate_binding(&spec, "spec.matchResources", &mut errors);
     validate_actions(&spec.child("validationActions"), &mut errors);
     check_reference(context, "validatingadmissionpolicies", &spec, old, &mut errors);
     errors
@@ -73,11 +73,11 @@ fn validate_validation(validation: &Field<'_, '_>, compiler: &mut Compiler, erro
     let message = validation.child("message");
     let trimmed = message.text().trim();
     if !message.text().is_empty() && trimmed.is_empty() {
-        errors.push(message.invalid("message must be non-empty if specified"));
+        errors.push(message.invalid("must be non-empty if specified"));
     } else if trimmed.contains(['\n', '\r']) {
-        errors.push(message.invalid("message must not contain line breaks"));
+        errors.push(message.invalid("must not contain line breaks"));
     }
-    optional_one_of(&validation.child("reason"), &REASONS, errors);
+    set_one_of(&validation.child("reason"), &REASONS, errors);
 }
 
 fn validate_annotations(annotations: &Field<'_, '_>, name: &str, compiler: &mut Compiler, errors: &mut Errors) {
@@ -170,7 +170,7 @@ mod tests {
             [
                 "spec.validations[0].expression: Invalid value: \"object.x\": must evaluate to bool but got dyn",
                 "spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
-                "spec.validations[0].message: Invalid value: \" \": message must be non-empty if specified",
+                "spec.validations[0].message: Invalid value: \" \": must be non-empty if specified",
             ]
         );
         let told = errors(
@@ -196,7 +196,7 @@ mod tests {
         );
         assert_eq!(
             told[0],
-            "spec.variables[0].name: Invalid value: \"a-b\": name is not a valid CEL identifier"
+            "spec.variables[0].name: Invalid value: \"a-b\": must be a valid CEL identifier"
         );
         assert!(
             told[1].starts_with("spec.variables[0].expression: Invalid value: \"variables.b\": compilation failed:")
@@ -276,7 +276,7 @@ mod tests {
         );
         assert_eq!(
             errors("policyName: p", "policyName: p, matchResources: {matchPolicy: Odd}"),
-            ["spec.matchResouces.matchPolicy: Unsupported value: \"Odd\": supported values: \"Equivalent\", \"Exact\""]
+            ["spec.matchResources.matchPolicy: Unsupported value: \"Odd\": supported values: \"Equivalent\", \"Exact\""]
         );
     }
 }

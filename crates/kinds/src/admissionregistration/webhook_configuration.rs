@@ -153,6 +153,16 @@ mod tests {
                 "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": segment[1] may not be empty",
             ]
         );
+        assert_eq!(
+            errors("https://example.com/x", "https://a b"),
+            [
+                "webhooks[0].clientConfig.url: Required value: url must be a valid URL: parse \"https://a b\": invalid character \" \" in host name; desired format: https://host[/path]"
+            ]
+        );
+        assert_eq!(
+            errors("url: 'https://example.com/x'", "service: {name: s, port: 443}"),
+            ["webhooks[0].clientConfig.service.name: Required value"]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use holdfast_value::Value;
 
 use super::Node;
+use super::embedded::identity;
 use super::prune::Dropped;
 use super::{RuleBudget, Rules};
 use crate::{FieldError, FieldPath};
@@ -47,7 +48,7 @@ impl Walk<'_> {
         let embedded = node.embedded.then_some(Place::Object(node));
         let place = embedded.as_ref().or(place);
         if let Some(default) = &node.default {
-            self.default(node, rules, place, default, &field.child("default"));
+            self.default(node, rules, place, default, &field.child("default"), depth == 0);
         }
         if let Some(items) = &node.items {
             let rules = rules.and_then(Rules::items);
@@ -74,6 +75,7 @@ impl Walk<'_> {
         place: Option<&Place<'_>>,
         default: &Value,
         field: &FieldPath,
+        is_root: bool,
     ) {
         if let Some(faults) = place.and_then(|place| place.faults_of_metadata(default)) {
             let why = format!("must result in valid metadata: {faults}");
@@ -85,9 +87,12 @@ impl Walk<'_> {
             self.errors.push(FieldError::invalid(field, default.clone(), why));
         }
         let before = self.errors.len();
+        if is_root && let Value::Map(object) = default {
+            identity(object, field, self.errors);
+        }
         node.validate_embedded(default, field, self.errors);
         if self.errors.len() == before {
-            self.errors.extend(node.validate(default, None, field));
+            self.errors.extend(node.validate_default(default, field));
         }
         if let Some(rules) = rules.filter(|_| self.errors.len() == before) {
             // A default comes in the place of itself.

@@ -127,6 +127,16 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_which_nothing_is_said_are_never_as_they_were() {
+        let node = Node::read(&value(
+            r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"q":{"type":"string"}}}"#,
+        ));
+        let same = |text: &str| node.is_same(&value(text), &value(text));
+        assert!(same(r#"{"q":"a"}"#));
+        assert!(!same(r#"{"q":"a","z":1}"#));
+    }
+
+    #[test]
     fn items_of_long_lists_are_found_as_those_of_short_ones() {
         let node = Node::read(&value(
             r#"{"type":"array","items":{},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k","p"]}"#,

@@ -23,12 +23,20 @@ impl Metadata<'_> {
     /// # Errors
     /// Why it cannot be read.
     pub(super) fn read(&self, metadata: &Value, dropped: &mut Dropped) -> Result<Option<Value>, String> {
+        if metadata.is_null() {
+            return Ok(Some(Value::empty_map()));
+        }
         match decode(self.types, self.of, metadata) {
             Ok(decoded) => {
                 for unknown in decoded.unknown {
                     dropped.field("metadata", |dropped| dropped.tell(&unknown.path));
                 }
-                Ok((decoded.value != *metadata || metadata.is_null()).then_some(decoded.value))
+                let mut read = decoded.value;
+                // Of objects without a type of their own, the reference takes an empty list for none.
+                if read.get("managedFields").and_then(Value::as_list).is_some_and(|list| list.is_empty()) {
+                    read.remove_at(&["managedFields"]);
+                }
+                Ok((read != *metadata).then_some(read))
             }
             Err(_) if self.drops_malformed => Ok(Some(self.readable(metadata))),
             Err(error) => Err(error.to_string()),
@@ -138,7 +146,8 @@ impl Node {
     }
 }
 
-fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// What is wrong with the identity of an object.
+pub(super) fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let field = path.child(name);
         let Some(value) = object.get(name) else {

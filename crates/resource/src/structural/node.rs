@@ -227,6 +227,11 @@ impl Node {
         within
     }
 
+    /// Whether the schema, or one below it, has a default.
+    pub fn has_defaults(&self) -> bool {
+        self.within.defaults
+    }
+
     /// The schemas directly below: those of fields, of other fields, and of items.
     pub fn children(&self) -> impl Iterator<Item = &Node> {
         let additional = match &self.additional {

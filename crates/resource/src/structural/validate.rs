@@ -22,7 +22,19 @@ impl Node {
     /// What is wrong with a value. `root` is where it stands in its object; the words of messages begin below it. With the
     /// value that was there before, only what changed is told.
     pub fn validate(&self, value: &Value, old: Option<Ratchet<'_>>, root: &FieldPath) -> Vec<FieldError> {
-        let mut errors = Validation { root }.value(self, value, old, &Place::ROOT).errors;
+        let validation = Validation {
+            root,
+            of_default: false,
+        };
+        let mut errors = validation.value(self, value, old, &Place::ROOT).errors;
+        errors.truncate(MAX_ERRORS);
+        errors
+    }
+
+    /// What is wrong with a default. The reference does not ask of it whether a whole number or a text is one.
+    pub(super) fn validate_default(&self, default: &Value, root: &FieldPath) -> Vec<FieldError> {
+        let validation = Validation { root, of_default: true };
+        let mut errors = validation.value(self, default, None, &Place::ROOT).errors;
         errors.truncate(MAX_ERRORS);
         errors
     }
@@ -30,6 +42,7 @@ impl Node {
 
 struct Validation<'a> {
     root: &'a FieldPath,
+    of_default: bool,
 }
 
 impl Validation<'_> {
@@ -51,14 +64,16 @@ impl Validation<'_> {
         };
         let checks = node.checks.as_deref();
         if value.is_null() {
-            merge(self.null(node, place));
+            if !self.leaves_type_open(node) {
+                merge(self.null(node, place));
+            }
             if let Some(checks) = checks.filter(|checks| !checks.values.is_empty()) {
                 merge(self.listed(checks, value, place));
             }
             return outcome;
         }
         let format = checks.map_or("", |checks| checks.format.as_str());
-        if node.kind.is_some() || node.int_or_string || !format.is_empty() {
+        if !self.leaves_type_open(node) && (node.kind.is_some() || node.int_or_string || !format.is_empty()) {
             merge(self.kind(node, format, value, place));
         }
         if let Some(checks) = checks {
@@ -87,6 +102,11 @@ impl Validation<'_> {
         }
         outcome.count();
         outcome
+    }
+
+    /// Whether any type will do.
+    fn leaves_type_open(&self, node: &Node) -> bool {
+        self.of_default && node.int_or_string
     }
 
     fn null(&self, node: &Node, place: &Place<'_>) -> Outcome {

@@ -171,8 +171,12 @@ fn defined_cell(value: &Value, sort: &str, now: SystemTime) -> Value {
         (_, Value::Null) => Value::Null,
         ("string", value) => scalar_text(value).into(),
         ("integer", Value::Float(number)) => Value::Int(*number as i64),
-        ("integer" | "number", Value::Int(_) | Value::UInt(_)) | ("number", Value::Float(_)) => value.clone(),
+        ("number", Value::Int(number)) => Value::Float(*number as f64),
+        ("number", Value::UInt(number)) => Value::Float(*number as f64),
+        ("integer", Value::Int(_) | Value::UInt(_)) | ("number", Value::Float(_)) => value.clone(),
         ("boolean", Value::Bool(_)) => value.clone(),
+        // What no time was written for is no time.
+        ("date", Value::String(text)) if matches!(text.as_str(), "" | "null") => age(None, now).into(),
         ("date", Value::String(text)) => match parse_time(text) {
             Some(_) => age(Some(text), now).into(),
             None => "<invalid>".into(),

@@ -15,10 +15,11 @@ use std::collections::HashSet;
 use holdfast_admission::webhooks::authorities_fault;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
 use holdfast_resource::structural::Node;
-use holdfast_resource::{FieldError, FieldPath};
+use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::Value;
 
 use super::define::condition;
+use crate::admissionregistration::client_config;
 use crate::validation::Errors;
 
 /// The most fields that objects of a version can be selected by.
@@ -43,9 +44,10 @@ pub(super) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
     validate_status(definition, &mut errors);
     stored_versions(definition, &mut errors);
     approval(definition, old, &mut errors);
-    if spec.get("preserveUnknownFields").and_then(Value::as_bool) == Some(true) {
+    if is_true(spec, "preserveUnknownFields") {
         let field = FieldPath::new("spec.preserveUnknownFields");
-        errors.push(FieldError::invalid(&field, true, "must be false"));
+        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.push(FieldError::invalid(&field, true, why));
     }
     errors
 }
@@ -107,6 +109,11 @@ fn validate_spec(spec: &Value, unchanged: &Unchanged<'_>, errors: &mut Errors) {
         "" => errors.push(FieldError::required(&field, "")),
         "Cluster" | "Namespaced" => {}
         other => errors.push(FieldError::not_supported(&field, other, &["Cluster", "Namespaced"])),
+    }
+    let mut schemas = items(spec, "versions").iter().filter_map(|version| version.at(&["schema", "openAPIV3Schema"]));
+    if is_true(spec, "preserveUnknownFields") && schemas.any(schema::has_defaults) {
+        let why = "must be false in order to use defaults in the schema";
+        errors.push(FieldError::invalid(&root.child("preserveUnknownFields"), true, why));
     }
     let shared = Shared::of(items(spec, "versions"));
     versions(spec, &root, &shared, unchanged, errors);
@@ -220,6 +227,7 @@ fn deprecation(version: &Value, field: &FieldPath, errors: &mut Errors) {
     let mut invalid = |why: String| errors.push(FieldError::invalid(field, warning, why));
     if !is_true(version, "deprecated") {
         invalid("can only be set for deprecated versions".to_owned());
+        return;
     }
     if warning.is_empty() {
         invalid("must not be an empty string".to_owned());
@@ -456,6 +464,10 @@ fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
         "None" | "Webhook" => {}
         other => errors.push(FieldError::not_supported(&field, other, &["None", "Webhook"])),
     }
+    if strategy == "Webhook" && is_true(spec, "preserveUnknownFields") {
+        let why = "must be None if spec.preserveUnknownFields is true";
+        errors.push(FieldError::invalid(&field, strategy, why));
+    }
     // The reference keeps both parts of `webhook` beside the strategy.
     let (client_field, versions_field) = (
         root.child("webhookClientConfig"),
@@ -479,7 +491,7 @@ fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
             &client_field,
             "required when strategy is set to Webhook",
         )),
-        Some(client) => webhook_client(client, &client_field, errors),
+        Some(client) => client_config::validate(&Field::placed(Some(client), client_field.as_str()), errors),
     }
     if versions.is_empty() {
         errors.push(FieldError::required(&versions_field, ""));
@@ -522,54 +534,6 @@ fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
 }
 
 /// Where a webhook is: at a URL or behind a service.
-fn webhook_client(client: &Value, root: &FieldPath, errors: &mut Errors) {
-    let set = |name: &str| client.get(name).filter(|value| !value.is_null());
-    match (set("url"), set("service")) {
-        (Some(url), None) => webhook_url(url.as_str().unwrap_or_default(), &root.child("url"), errors),
-        (None, Some(service)) => {
-            let root = root.child("service");
-            for name in ["name", "namespace"] {
-                if text(service, name).is_empty() {
-                    let why = format!("service {name} is required");
-                    errors.push(FieldError::required(&root.child(name), why));
-                }
-            }
-            if let Some(port) = service.get("port").and_then(Value::as_i64)
-                && !(1..=65535).contains(&port)
-            {
-                let why = "port is not valid: must be between 1 and 65535, inclusive";
-                errors.push(FieldError::invalid(&root.child("port"), port, why));
-            }
-        }
-        _ => errors.push(FieldError::required(root, "exactly one of url or service is required")),
-    }
-}
-
-fn webhook_url(url: &str, field: &FieldPath, errors: &mut Errors) {
-    const FORM: &str = "; desired format: https://host[/path]";
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let mut invalid = |value: &str, why: String| errors.push(FieldError::invalid(field, value, why));
-    if scheme != "https" {
-        invalid(scheme, format!("'https' is the only allowed URL scheme{FORM}"));
-    }
-    if host.is_empty() {
-        invalid(host, format!("host must be specified{FORM}"));
-    }
-    for (value, what) in [
-        (user, "user information is"),
-        (fragment, "fragments are"),
-        (query, "query parameters are"),
-    ] {
-        if !value.is_empty() {
-            invalid(value, format!("{what} not permitted in the URL"));
-        }
-    }
-}
-
 /// What stays: group and plural always, since they are the name; scope and kind once objects may have come to be.
 fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
     let established = condition(old, "Established");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_cel::limits::{ESTIMATED_RULE, ESTIMATED_SCHEMA, excess};
 use holdfast_cel::{DeclType, Environment, Program};
-use holdfast_resource::schema::ListType;
+use holdfast_resource::schema::{ListType, MapType};
 use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment};
 use holdfast_resource::{FieldError, FieldErrorKind, FieldPath};
 
@@ -116,7 +116,7 @@ struct Level<'n> {
     decl: Option<Arc<DeclType>>,
     /// How many values of it there may be in an object; `None` where nothing bounds them.
     cardinality: Option<u64>,
-    /// The highest list above whose items cannot be told to be those before.
+    /// The highest list or map above whose parts cannot be told to be those before.
     uncorrelatable: Option<FieldPath>,
 }
 
@@ -171,7 +171,11 @@ impl Walk<'_> {
         for (name, of) in &node.properties {
             if of.leads_to_rules() {
                 let decl = decl.and_then(|decl| decl.property(name)).cloned();
-                self.level(&level.below(of, decl), &field.child("properties").key(name));
+                let mut below = level.below(of, decl);
+                if node.map_type == Some(MapType::Atomic) && below.uncorrelatable.is_none() {
+                    below.uncorrelatable = Some(field.clone());
+                }
+                self.level(&below, &field.child("properties").key(name));
             }
         }
         if let Some(of) = node.items.as_deref().filter(|of| of.leads_to_rules()) {

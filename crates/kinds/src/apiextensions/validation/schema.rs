@@ -1,5 +1,6 @@
 //! What a definition may say in a JSON schema, keyword by keyword.
 
+use holdfast_resource::structural::Node;
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::{Seen, Value};
 
@@ -177,6 +178,11 @@ fn is_unset(value: &Value) -> bool {
         Value::List(list) => list.is_empty(),
         _ => false,
     }
+}
+
+/// Whether a schema, or one below it, has a default.
+pub(super) fn has_defaults(schema: &Value) -> bool {
+    Node::read(schema).has_defaults()
 }
 
 /// What is wrong with the schema of a version.

@@ -359,6 +359,17 @@ mod tests {
     }
 
     #[test]
+    fn keywords_that_there_is_no_place_for_make_a_schema_unreadable() {
+        let told = |schema: &str| unreadable(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap());
+        assert_eq!(
+            told(r#"{"properties":{"a":{"not":{"$schema":"x"}}}}"#),
+            Some("OpenAPIV3Schema 'schema' is not supported")
+        );
+        assert!(told(r#"{"properties":{"a":{"items":[{}]}}}"#).is_some());
+        assert_eq!(told(r#"{"properties":{"a":{"items":[]},"id":{}}}"#), None);
+    }
+
+    #[test]
     fn a_structural_schema_says_once_what_values_look_like() {
         for (schema, expected) in [
             (
@@ -388,6 +399,14 @@ mod tests {
             (
                 r#"{"type":"object","properties":{"a":{"type":"string"}},"anyOf":[{"properties":{"a":{"type":"string"}}}]}"#,
                 vec!["s.anyOf[0].properties[a].type: Forbidden: must be empty to be structural"],
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"type":"object","allOf":[{"properties":{"b":{"minLength":1}}}]}}}"#,
+                vec![],
+            ),
+            (
+                r#"{"type":"object","allOf":[{"pattern":"("}]}"#,
+                vec!["s.allOf[0].pattern: Invalid value: \"(\": must be a valid regular expression, but isn't"],
             ),
             (
                 r#"{"type":"object","allOf":[{"properties":{"b":{"minLength":1}}}]}"#,

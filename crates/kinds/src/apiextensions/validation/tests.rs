@@ -72,7 +72,7 @@ fn each_part_is_refused_in_its_place_and_words() {
         (
             "spec.preserveUnknownFields",
             "true",
-            "spec.preserveUnknownFields: Invalid value: true: must be false",
+            "spec.preserveUnknownFields: Invalid value: true: cannot set to true",
         ),
         (
             "spec.conversion.strategy",
@@ -217,11 +217,11 @@ fn the_words_of_a_rule_are_checked() {
         (r#"{"rule":"  "}"#, vec!["rule: Required value: rule is not specified"]),
         (
             r#"{"rule":"true","message":" "}"#,
-            vec![r#"message: Invalid value: " ": message must be non-empty if specified"#],
+            vec![r#"message: Invalid value: " ": must be non-empty if specified"#],
         ),
         (
             r#"{"rule":"true","message":"a\nb"}"#,
-            vec![r#"message: Invalid value: "a\nb": message must not contain line breaks"#],
+            vec![r#"message: Invalid value: "a\nb": must not contain line breaks"#],
         ),
         (
             r#"{"rule":"true ||\nfalse"}"#,
@@ -239,7 +239,7 @@ fn the_words_of_a_rule_are_checked() {
         ),
         (
             r#"{"rule":"true","fieldPath":".b"}"#,
-            vec![r#"fieldPath: Invalid value: ".b": fieldPath must be a valid path"#],
+            vec![r#"fieldPath: Invalid value: ".b": must be a valid path"#],
         ),
     ] {
         let errors: Vec<String> = errors
