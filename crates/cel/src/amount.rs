@@ -25,7 +25,10 @@ pub struct Quantity {
 #[derive(Debug, Clone)]
 enum Amount {
     /// `value * 10^exponent`.
-    Short { value: i64, exponent: i32 },
+    Short {
+        value: i64,
+        exponent: i32,
+    },
     Long(Decimal),
 }
 
@@ -236,7 +239,10 @@ impl Quantity {
     pub(crate) fn as_float(&self) -> f64 {
         let (base, exponent) = match &self.amount {
             Amount::Short { value, exponent } => (*value as f64, *exponent),
-            Amount::Long(decimal) => (decimal.unscaled.to_string().parse().unwrap_or(f64::INFINITY), -decimal.scale),
+            Amount::Long(decimal) => (
+                decimal.unscaled.to_string().parse().unwrap_or(f64::INFINITY),
+                -decimal.scale,
+            ),
         };
         if exponent == 0 {
             return base;

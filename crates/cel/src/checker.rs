@@ -227,7 +227,9 @@ impl Checker<'_> {
     /// Whether the unknown type `name` is a part of `ty`.
     fn refers_to(&self, ty: &Type, name: &str) -> bool {
         match ty {
-            Type::Param(other) => other == name || self.bound.get(other).is_some_and(|known| self.refers_to(known, name)),
+            Type::Param(other) => {
+                other == name || self.bound.get(other).is_some_and(|known| self.refers_to(known, name))
+            }
             Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => self.refers_to(inner, name),
             Type::Map(keys, values) => self.refers_to(keys, name) || self.refers_to(values, name),
             _ => false,
@@ -236,7 +238,11 @@ impl Checker<'_> {
 
     /// The more general of both types if one may be taken as the other, and else any type.
     fn joined(&mut self, a: &Type, b: &Type) -> Type {
-        if self.assignable(a, b) { more_general(a, b) } else { Type::Dyn }
+        if self.assignable(a, b) {
+            more_general(a, b)
+        } else {
+            Type::Dyn
+        }
     }
 
     fn set(&mut self, id: Id, ty: Type) -> Type {
@@ -723,14 +729,12 @@ impl Checker<'_> {
             }
             FoldKind::Map => {
                 let list = list_of(body);
-                let wrong =
-                    filter.and_then(|ty| condition(self, ty, &[list.clone(), list.clone()]));
+                let wrong = filter.and_then(|ty| condition(self, ty, &[list.clone(), list.clone()]));
                 (list, wrong)
             }
             FoldKind::TransformMap => {
                 let map = Type::map(key, body);
-                let wrong =
-                    filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
+                let wrong = filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
                 (map, wrong)
             }
             FoldKind::TransformMapEntry => {
@@ -741,8 +745,7 @@ impl Checker<'_> {
                     return message;
                 }
                 let map = self.resolved(&map);
-                let wrong =
-                    filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
+                let wrong = filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
                 (map, wrong)
             }
             FoldKind::SortBy => {

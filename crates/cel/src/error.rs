@@ -30,7 +30,7 @@ fn one_of(expected: &[Type]) -> String {
         [one] => one.in_full(),
         many => {
             let shown: Vec<String> = many.iter().map(Type::in_full).collect();
-            format!("one of {}", shown.join(", "))
+            format!("one of [{}]", shown.join(" "))
         }
     }
 }
@@ -92,7 +92,10 @@ impl EvaluationError {
 
     /// Whether a function or an operator was given values that it does not take.
     pub fn is_no_such_overload(&self) -> bool {
-        matches!(self, EvaluationError::NoSuchOverload | EvaluationError::NoSuchOverloadOf(_))
+        matches!(
+            self,
+            EvaluationError::NoSuchOverload | EvaluationError::NoSuchOverloadOf(_)
+        )
     }
 
     /// `error`, told of the function or operator `name` and the values that it was given.

@@ -424,7 +424,8 @@ impl Planner<'_> {
             Some((CelValue::Null, _)) => "Null",
             _ => return,
         };
-        self.failure.get_or_insert(format!("invalid qualifier type: types.{wrong}"));
+        self.failure
+            .get_or_insert(format!("invalid qualifier type: types.{wrong}"));
     }
 }
 

@@ -55,7 +55,10 @@ impl Expr {
             ExprKind::Select { operand, .. } => visit(operand),
             ExprKind::Call { target, args, .. } => target.iter().map(|target| &**target).chain(args).for_each(visit),
             ExprKind::List(elements) => elements.iter().for_each(|(element, _)| visit(element)),
-            ExprKind::Map(entries) => entries.iter().flat_map(|entry| [&entry.key, &entry.value]).for_each(visit),
+            ExprKind::Map(entries) => entries
+                .iter()
+                .flat_map(|entry| [&entry.key, &entry.value])
+                .for_each(visit),
             ExprKind::Struct { fields, .. } => fields.iter().for_each(|field| visit(&field.value)),
             ExprKind::Fold(fold) => [Some(&fold.range), fold.filter.as_ref(), Some(&fold.body)]
                 .into_iter()

@@ -65,7 +65,9 @@ impl Validator<'_> {
     }
 
     fn elements(&mut self, elements: &[(Expr, bool)]) {
-        let mut types = elements.iter().map(|(element, optional)| (element.id, self.element_type(element, *optional)));
+        let mut types = elements
+            .iter()
+            .map(|(element, optional)| (element.id, self.element_type(element, *optional)));
         let Some((_, first)) = types.next() else { return };
         if let Some((id, other)) = types.find(|(_, ty)| *ty != first) {
             self.mismatch(id, &first, &other);
@@ -73,12 +75,16 @@ impl Validator<'_> {
     }
 
     fn entries(&mut self, entries: &[MapEntry]) {
-        let Some((first, rest)) = entries.split_first() else { return };
+        let Some((first, rest)) = entries.split_first() else {
+            return;
+        };
         let key = self.checked.type_of(first.key.id);
         let value = self.element_type(&first.value, first.optional);
         for entry in rest {
-            let (other_key, other_value) =
-                (self.checked.type_of(entry.key.id), self.element_type(&entry.value, entry.optional));
+            let (other_key, other_value) = (
+                self.checked.type_of(entry.key.id),
+                self.element_type(&entry.value, entry.optional),
+            );
             if other_key != key {
                 self.mismatch(entry.key.id, &key, &other_key);
             }
@@ -135,7 +141,11 @@ impl Validator<'_> {
             };
             if let Some(wrong) = self.misfit(verb, &given[used].0) {
                 let ty = self.checked.type_of(wrong);
-                let message = format!("error during formatting: {}, was given {}", refusal(verb), ty.type_name());
+                let message = format!(
+                    "error during formatting: {}, was given {}",
+                    refusal(verb),
+                    ty.type_name()
+                );
                 return self.report(wrong, message);
             }
             used += 1;
@@ -143,7 +153,10 @@ impl Validator<'_> {
         if given.len() > used {
             self.report(
                 id,
-                format!("too many arguments supplied to string.format (expected {used}, got {})", given.len()),
+                format!(
+                    "too many arguments supplied to string.format (expected {used}, got {})",
+                    given.len()
+                ),
             );
         }
     }

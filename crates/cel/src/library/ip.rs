@@ -130,8 +130,12 @@ fn of_cidr(args: &[CelValue], answer: fn(&Cidr) -> CelValue) -> Outcome {
 /// Reads an address without a zone that is not IPv4 within IPv6.
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
     let shown = || quote(text);
-    let read = parse_address(text)
-        .map_err(|why| format!("IP Address {} parse error during conversion from string: {why}", shown()))?;
+    let read = parse_address(text).map_err(|why| {
+        format!(
+            "IP Address {} parse error during conversion from string: {why}",
+            shown()
+        )
+    })?;
     if !read.zone.is_empty() {
         return Err(format!("IP address {} with zone value is not allowed", shown()));
     }
@@ -194,8 +198,8 @@ impl Cidr {
     /// # Errors
     /// What is wrong, in Go's words.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (address, length) =
-            parse_prefix(text).map_err(|why| format!("network address parse error during conversion from string: {why}"))?;
+        let (address, length) = parse_prefix(text)
+            .map_err(|why| format!("network address parse error during conversion from string: {why}"))?;
         if is_mapped(address) {
             return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
         }

@@ -114,10 +114,16 @@ fn parse_v6(whole: &str, address: &str) -> Result<Ipv6Addr, String> {
         };
         if rest[length..].starts_with('.') {
             if ellipsis.is_none() && octets.len() != 12 {
-                return refuse_at("embedded IPv4 address must replace the final 2 fields of the address", rest);
+                return refuse_at(
+                    "embedded IPv4 address must replace the final 2 fields of the address",
+                    rest,
+                );
             }
             if octets.len() + 4 > 16 {
-                return refuse_at("too many hex fields to fit an embedded IPv4 at the end of the address", rest);
+                return refuse_at(
+                    "too many hex fields to fit an embedded IPv4 at the end of the address",
+                    rest,
+                );
             }
             octets.extend(fields_of_v4(whole, rest)?);
             rest = "";
@@ -172,7 +178,10 @@ mod tests {
             ("2001:DB8::1.2.3.4", "2001:db8::102:304"),
             ("1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7:8"),
         ] {
-            assert_eq!(parse_address(text).map(|read| read.address.to_string()).as_deref(), Ok(shown));
+            assert_eq!(
+                parse_address(text).map(|read| read.address.to_string()).as_deref(),
+                Ok(shown)
+            );
         }
         assert_eq!(parse_address("fe80::1%eth0").map(|read| read.zone), Ok("eth0"));
     }
@@ -189,7 +198,10 @@ mod tests {
             ("01.2.3.4", "IPv4 field has octet with leading zero"),
             ("256.1.1.1", "IPv4 field has value >255"),
             ("1.2.3.4/8", "unexpected character (at \"/8\")"),
-            (":::", "each colon-separated field must have at least one digit (at \":\")"),
+            (
+                ":::",
+                "each colon-separated field must have at least one digit (at \":\")",
+            ),
             ("::12345", "each group must have 4 or less digits (at \"12345\")"),
             ("1::2::3", "multiple :: in address (at \":3\")"),
             ("1:2", "address string too short"),

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
+use crate::amount::Quantity;
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Cost, Function};
-use crate::amount::Quantity;
 use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[

@@ -106,8 +106,14 @@ fn parse_number(what: &str, part: &str) -> Result<u64, String> {
 
 /// What Go's `strconv.ParseUint` makes of digits.
 fn unsigned(digits: &str) -> Result<u64, String> {
-    let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
-    digits.parse().map_err(|_| format!("strconv.ParseUint: parsing \"{digits}\": {why}"))
+    let why = if digits.is_empty() {
+        "invalid syntax"
+    } else {
+        "value out of range"
+    };
+    digits
+        .parse()
+        .map_err(|_| format!("strconv.ParseUint: parsing \"{digits}\": {why}"))
 }
 
 fn is_identifier(part: &str) -> bool {
@@ -121,7 +127,9 @@ fn parse_prerelease(part: &str) -> Result<String, String> {
     if are_digits(part) {
         if leads_with_zero(part) {
             let shown = quote(part);
-            return Err(format!("Numeric PreRelease version must not contain leading zeroes {shown}"));
+            return Err(format!(
+                "Numeric PreRelease version must not contain leading zeroes {shown}"
+            ));
         }
         unsigned(part)?;
     } else if !is_identifier(part) {
@@ -154,11 +162,18 @@ impl Version {
             return Err("No Major.Minor.Patch elements found".to_owned());
         };
         let (major, minor) = (parse_number("Major", major)?, parse_number("Minor", minor)?);
-        let (patch, build) = patch.split_once('+').map_or((patch, None), |(patch, build)| (patch, Some(build)));
-        let (patch, prerelease) = patch.split_once('-').map_or((patch, None), |(patch, pre)| (patch, Some(pre)));
+        let (patch, build) = patch
+            .split_once('+')
+            .map_or((patch, None), |(patch, build)| (patch, Some(build)));
+        let (patch, prerelease) = patch
+            .split_once('-')
+            .map_or((patch, None), |(patch, pre)| (patch, Some(pre)));
         let numbers = [major, minor, parse_number("Patch", patch)?];
         let each = |text: Option<&str>, parse: fn(&str) -> Result<String, String>| {
-            text.into_iter().flat_map(|text| text.split('.')).map(parse).collect::<Result<Vec<_>, _>>()
+            text.into_iter()
+                .flat_map(|text| text.split('.'))
+                .map(parse)
+                .collect::<Result<Vec<_>, _>>()
         };
         Ok(Self {
             numbers,

@@ -18,7 +18,10 @@ const MAX_PRECISION: usize = 1000;
 pub(crate) enum Piece<'a> {
     Text(&'a str),
     /// `%.2f`: what to write, and how many digits.
-    Clause { verb: char, precision: Option<usize> },
+    Clause {
+        verb: char,
+        precision: Option<usize>,
+    },
 }
 
 /// The pieces of a template for `given` arguments, up to the first that cannot be read.
@@ -70,13 +73,15 @@ impl<'a> Pieces<'a> {
         if after.is_empty() {
             return Err("unexpected end of string".to_owned());
         }
-        let (precision, after) =
-            precision(after).map_err(|why| format!("could not parse formatting clause: error while parsing precision: {why}"))?;
+        let (precision, after) = precision(after)
+            .map_err(|why| format!("could not parse formatting clause: error while parsing precision: {why}"))?;
         // The reference reads bytes here.
         let byte = after.as_bytes().first().copied().unwrap_or_default();
         let verb = char::from(byte);
         if !"sdfebxXo".contains(verb) {
-            return Err(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""));
+            return Err(format!(
+                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
+            ));
         }
         self.used += 1;
         self.rest = &after[1..];
@@ -93,7 +98,8 @@ fn precision(after: &str) -> Result<(Option<usize>, &str), String> {
     if after.is_empty() {
         return Err("could not find end of precision specifier".to_owned());
     }
-    let number = |why: &str| format!("error while converting precision to integer: strconv.Atoi: parsing \"{digits}\": {why}");
+    let number =
+        |why: &str| format!("error while converting precision to integer: strconv.Atoi: parsing \"{digits}\": {why}");
     if digits.is_empty() {
         return Err(number("invalid syntax"));
     }
@@ -146,7 +152,13 @@ pub(super) fn format(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 }
 
 fn write_clause(out: &mut String, verb: char, precision: Option<usize>, value: &CelValue) -> Outcome<()> {
-    let refuse = || Err(failed(format_args!("{}, was given {}", refusal(verb), value.type_name())));
+    let refuse = || {
+        Err(failed(format_args!(
+            "{}, was given {}",
+            refusal(verb),
+            value.type_name()
+        )))
+    };
     let signed = |number: &i64| if *number < 0 { "-" } else { "" };
     // Writing to a string does not fail.
     let _ = match (verb, value) {
@@ -280,7 +292,11 @@ fn plain(value: &CelValue) -> Outcome<String> {
         CelValue::Type(name) => name.to_string(),
         CelValue::Null => "null".to_owned(),
         other => {
-            return Err(failed(format_args!("{}, was given {}", refusal('s'), other.type_name())));
+            return Err(failed(format_args!(
+                "{}, was given {}",
+                refusal('s'),
+                other.type_name()
+            )));
         }
     })
 }
@@ -334,7 +350,10 @@ fn show_map(out: &mut String, map: &MapValue) -> Outcome<()> {
         entries.push((shown_key, shown));
     }
     entries.sort();
-    let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    let entries: Vec<String> = entries
+        .into_iter()
+        .map(|(key, value)| format!("{key}:{value}"))
+        .collect();
     // Writing to a string does not fail.
     let _ = write!(out, "{{{}}}", entries.join(", "));
     Ok(())
@@ -365,7 +384,11 @@ mod tests {
         for (template, given, why) in [
             ("%d", 0, "index 0 out of range"),
             ("a%", 1, "unexpected end of string"),
-            ("%a", 1, "could not parse formatting clause: unrecognized formatting clause \"a\""),
+            (
+                "%a",
+                1,
+                "could not parse formatting clause: unrecognized formatting clause \"a\"",
+            ),
             (
                 "%.2",
                 1,
@@ -381,6 +404,11 @@ mod tests {
             let told = pieces(template, given).find_map(Result::err);
             assert_eq!(told.as_deref(), Some(why), "{template}");
         }
-        assert_eq!(pieces("%%%s 100%%", 1).filter(|piece| matches!(piece, Ok(Piece::Clause { .. }))).count(), 1);
+        assert_eq!(
+            pieces("%%%s 100%%", 1)
+                .filter(|piece| matches!(piece, Ok(Piece::Clause { .. })))
+                .count(),
+            1
+        );
     }
 }

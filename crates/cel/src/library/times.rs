@@ -109,7 +109,11 @@ fn zone_offset(at: Timestamp, zone: &str) -> Outcome<i64> {
         return Err(EvaluationError::failed("time: invalid location name"));
     }
     let unknown = || EvaluationError::failed(format!("unknown time zone {zone}"));
-    let found = ZONES.get(zone).ok().filter(|found| found.iana_name() == Some(zone)).ok_or_else(unknown)?;
+    let found = ZONES
+        .get(zone)
+        .ok()
+        .filter(|found| found.iana_name() == Some(zone))
+        .ok_or_else(unknown)?;
     let time = jiff::Timestamp::from_second(at.seconds()).map_err(|_| unknown())?;
     Ok(i64::from(found.to_offset(time).seconds()))
 }

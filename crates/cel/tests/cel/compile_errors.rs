@@ -82,7 +82,11 @@ fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
     );
     refused("[1, 'a'] == []", 5, "expected type 'int' but found 'string'");
     refused("true || null", 9, "expected type 'bool' but found 'null'");
-    refused("[] == 1", 4, "found no matching overload for '_==_' applied to '(list(dyn), int)'");
+    refused(
+        "[] == 1",
+        4,
+        "found no matching overload for '_==_' applied to '(list(dyn), int)'",
+    );
     refused("duration(-1)", 10, "invalid duration argument");
     refused("'a'.matches('a**')", 13, "invalid matches argument");
     refused(
@@ -90,14 +94,22 @@ fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
         14,
         "error during formatting: decimal clause can only be used on integers, was given string",
     );
-    refused("'%a'.format([1])", 12, "could not parse formatting clause: unrecognized formatting clause \"a\"");
-    refused("'%d'.format([1, 2])", 12, "too many arguments supplied to string.format (expected 1, got 2)");
-    refused("[1].all(__result__, true)", 9, "iteration variable overwrites accumulator variable");
     refused(
-        "self.l.all(x, x)",
-        15,
-        "expected type 'bool' but found 'string'",
+        "'%a'.format([1])",
+        12,
+        "could not parse formatting clause: unrecognized formatting clause \"a\"",
     );
+    refused(
+        "'%d'.format([1, 2])",
+        12,
+        "too many arguments supplied to string.format (expected 1, got 2)",
+    );
+    refused(
+        "[1].all(__result__, true)",
+        9,
+        "iteration variable overwrites accumulator variable",
+    );
+    refused("self.l.all(x, x)", 15, "expected type 'bool' but found 'string'");
     let range = "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)";
     refused("self.n.all(x, true)", 5, range);
     refused(
@@ -176,7 +188,7 @@ fn an_expression_of_another_type_than_its_place_needs_is_refused() {
     assert_eq!(refused("1", &[Type::String]), "must evaluate to string but got int");
     assert_eq!(
         refused("1", &[Type::String, Type::Null]),
-        "must evaluate to one of string, null_type but got int"
+        "must evaluate to one of [string null_type] but got int"
     );
     assert_eq!(refused("object.a == 1", &[Type::Bool]), "");
     let error = environment.compile("[1]", &[Type::Bool]).map(|_| ()).err();

@@ -107,13 +107,22 @@ fn errors_are_told_in_the_words_of_cel_go() {
         ("{'a': 1}['b']", "no such key: b"),
         ("{'a': 1}.b", "no such key: b"),
         ("int('x' + '')", "type conversion error from 'string' to 'int'"),
-        ("int('x')", "program instantiation failed: type conversion error from 'string' to 'int'"),
-        ("bool(dyn(1))", "program instantiation failed: no such overload: bool(int)"),
+        (
+            "int('x')",
+            "program instantiation failed: type conversion error from 'string' to 'int'",
+        ),
+        (
+            "bool(dyn(1))",
+            "program instantiation failed: no such overload: bool(int)",
+        ),
         (
             "'a'.matches(dyn('['))",
             "program instantiation failed: error parsing regexp: missing closing ]: `[`",
         ),
-        ("{1: 1}[dyn(b'')]", "program instantiation failed: invalid qualifier type: types.Bytes"),
+        (
+            "{1: 1}[dyn(b'')]",
+            "program instantiation failed: invalid qualifier type: types.Bytes",
+        ),
         ("[1][dyn('a')]", "unsupported index type 'string' in list"),
         (
             "timestamp('2024-01-01T00:00:00Z').getHours('asia/kolkata')",

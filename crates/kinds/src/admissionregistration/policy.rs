@@ -11,7 +11,7 @@ use holdfast_resource::{Field, GroupKind, GroupVersion, WriteContext};
 use holdfast_value::Value;
 
 use super::rules::validate_match_resources;
-use crate::validation::{Errors, one_of, report, same};
+use crate::validation::{Errors, one_of, report, same, there_one_of};
 
 /// How many match conditions there may be.
 const CONDITIONS: usize = 64;
@@ -19,7 +19,7 @@ const CONDITIONS: usize = 64;
 /// Reports what is wrong with the parts of the spec of a policy that come before what it does; the compiler is for what
 /// it does.
 pub(super) fn validate_policy(spec: &Field<'_, '_>, errors: &mut Errors) -> Compiler {
-    one_of(&spec.child("failurePolicy"), &["Fail", "Ignore"], errors);
+    there_one_of(&spec.child("failurePolicy"), &["Fail", "Ignore"], errors);
     let kind = spec.child("paramKind");
     if kind.is_set() {
         validate_parameter_kind(&kind, errors);

@@ -6,13 +6,13 @@ use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::path_segment;
 use holdfast_resource::metadata::labels::validate_label_selector;
 
-use crate::validation::{Errors, one_of, optional_one_of, report};
+use crate::validation::{Errors, report, set_one_of, there_one_of};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
 /// Reports what is wrong with `MatchResources` of a policy or a binding.
 pub(super) fn validate_match_resources(constraints: &Field<'_, '_>, errors: &mut Errors) {
-    one_of(&constraints.child("matchPolicy"), &["Equivalent", "Exact"], errors);
+    there_one_of(&constraints.child("matchPolicy"), &["Equivalent", "Exact"], errors);
     for name in ["namespaceSelector", "objectSelector"] {
         let selector = constraints.child(name);
         if selector.is_set() {
@@ -56,7 +56,7 @@ pub(super) fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
     validate_names(&rule.child("apiGroups"), "API groups", true, errors);
     validate_names(&rule.child("apiVersions"), "API versions", false, errors);
     validate_resources(&rule.child("resources"), errors);
-    optional_one_of(&rule.child("scope"), &["*", "Cluster", "Namespaced"], errors);
+    set_one_of(&rule.child("scope"), &["*", "Cluster", "Namespaced"], errors);
 }
 
 fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors: &mut Errors) {

@@ -276,7 +276,9 @@ mod tests {
         );
         assert_eq!(
             errors("policyName: p", "policyName: p, matchResources: {matchPolicy: Odd}"),
-            ["spec.matchResources.matchPolicy: Unsupported value: \"Odd\": supported values: \"Equivalent\", \"Exact\""]
+            [
+                "spec.matchResources.matchPolicy: Unsupported value: \"Odd\": supported values: \"Equivalent\", \"Exact\""
+            ]
         );
     }
 }

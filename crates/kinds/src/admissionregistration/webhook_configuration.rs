@@ -14,7 +14,7 @@ use holdfast_value::Value;
 use super::client_config;
 use super::policy::validate_conditions;
 use super::rules::validate_rule;
-use crate::validation::{Errors, optional_one_of, report};
+use crate::validation::{Errors, report, set_one_of};
 
 /// What both kinds of configurations do: they are checked, and what is called follows them.
 pub(super) struct WebhookConfiguration {
@@ -68,8 +68,8 @@ fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {
     for rule in webhook.child("rules").items() {
         validate_rule(&rule, errors);
     }
-    optional_one_of(&webhook.child("failurePolicy"), &["Fail", "Ignore"], errors);
-    optional_one_of(&webhook.child("matchPolicy"), &["Equivalent", "Exact"], errors);
+    set_one_of(&webhook.child("failurePolicy"), &["Fail", "Ignore"], errors);
+    set_one_of(&webhook.child("matchPolicy"), &["Equivalent", "Exact"], errors);
     let effects = webhook.child("sideEffects");
     if !effects.is_set() {
         let detail = format!("must specify one of {}", SIDE_EFFECTS.join(", "));
@@ -85,7 +85,7 @@ fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {
         validate_label_selector(&webhook.child(selector), errors);
     }
     client_config::validate(&webhook.child("clientConfig"), errors);
-    optional_one_of(&webhook.child("reinvocationPolicy"), &["IfNeeded", "Never"], errors);
+    set_one_of(&webhook.child("reinvocationPolicy"), &["IfNeeded", "Never"], errors);
     let conditions = webhook.child("matchConditions");
     if !conditions.is_empty() {
         let nothing = Value::empty_map();

@@ -369,14 +369,7 @@ fn columns(version: &Value) -> Vec<Column> {
             described => described.to_owned(),
         };
         let priority = listed.get("priority").and_then(Value::as_i64).unwrap_or_default();
-        let Some(column) = column(
-            text("name"),
-            text("type"),
-            text("format"),
-            description,
-            priority,
-            path,
-        ) else {
+        let Some(column) = column(text("name"), text("type"), text("format"), description, priority, path) else {
             // The reference stops at the first path that it cannot read.
             break;
         };

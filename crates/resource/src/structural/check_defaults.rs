@@ -45,7 +45,8 @@ impl Walk<'_> {
         if !node.within.defaults || depth > MAX_DEPTH {
             return;
         }
-        let embedded = node.embedded.then_some(Place::Object(node));
+        // The root is an object with metadata of its own.
+        let embedded = (node.embedded || depth == 0).then_some(Place::Object(node));
         let place = embedded.as_ref().or(place);
         if let Some(default) = &node.default {
             self.default(node, rules, place, default, &field.child("default"), depth == 0);

@@ -33,7 +33,11 @@ impl Metadata<'_> {
                 }
                 let mut read = decoded.value;
                 // Of objects without a type of their own, the reference takes an empty list for none.
-                if read.get("managedFields").and_then(Value::as_list).is_some_and(|list| list.is_empty()) {
+                if read
+                    .get("managedFields")
+                    .and_then(Value::as_list)
+                    .is_some_and(|list| list.is_empty())
+                {
                     read.remove_at(&["managedFields"]);
                 }
                 Ok((read != *metadata).then_some(read))

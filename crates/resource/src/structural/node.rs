@@ -227,6 +227,24 @@ impl Node {
         within
     }
 
+    /// The schemas of the junctors: under which keyword they stand, and where in its list.
+    pub fn choices(&self) -> impl Iterator<Item = (&'static str, Option<usize>, &Node)> {
+        let checks = self.checks.as_deref();
+        let not = checks.and_then(|checks| checks.not.as_deref());
+        let lists = checks.into_iter().flat_map(|checks| {
+            [
+                ("allOf", &checks.all_of),
+                ("oneOf", &checks.one_of),
+                ("anyOf", &checks.any_of),
+            ]
+        });
+        let listed = lists.flat_map(|(junctor, nodes)| {
+            let nodes = nodes.iter().enumerate();
+            nodes.map(move |(at, node)| (junctor, Some(at), node))
+        });
+        not.map(|not| ("not", None, not)).into_iter().chain(listed)
+    }
+
     /// Whether the schema, or one below it, has a default.
     pub fn has_defaults(&self) -> bool {
         self.within.defaults

@@ -46,7 +46,8 @@ pub(super) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
     approval(definition, old, &mut errors);
     if is_true(spec, "preserveUnknownFields") {
         let field = FieldPath::new("spec.preserveUnknownFields");
-        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        let why =
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.push(FieldError::invalid(&field, true, why));
     }
     errors
@@ -110,7 +111,9 @@ fn validate_spec(spec: &Value, unchanged: &Unchanged<'_>, errors: &mut Errors) {
         "Cluster" | "Namespaced" => {}
         other => errors.push(FieldError::not_supported(&field, other, &["Cluster", "Namespaced"])),
     }
-    let mut schemas = items(spec, "versions").iter().filter_map(|version| version.at(&["schema", "openAPIV3Schema"]));
+    let mut schemas = items(spec, "versions")
+        .iter()
+        .filter_map(|version| version.at(&["schema", "openAPIV3Schema"]));
     if is_true(spec, "preserveUnknownFields") && schemas.any(schema::has_defaults) {
         let why = "must be false in order to use defaults in the schema";
         errors.push(FieldError::invalid(&root.child("preserveUnknownFields"), true, why));

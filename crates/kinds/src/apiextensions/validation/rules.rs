@@ -18,14 +18,15 @@ const RULES: &str = "x-kubernetes-validations";
 
 /// What is wrong with the words of the rules of a schema and of those below it.
 pub(super) fn words(node: &Node, field: &FieldPath, errors: &mut Errors) {
-    if !node.leads_to_rules() {
-        return;
-    }
     if let Additional::Schema(of) = &node.additional {
         words(of, &field.child("additionalProperties"), errors);
     }
     for (name, of) in &node.properties {
         words(of, &field.child("properties").key(name), errors);
+    }
+    for (junctor, at, of) in node.choices() {
+        let field = field.child(junctor);
+        words(of, &at.map_or(field.clone(), |at| field.index(at)), errors);
     }
     if let Some(of) = node.items.as_deref() {
         words(of, &field.child("items"), errors);

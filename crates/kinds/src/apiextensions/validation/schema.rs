@@ -247,11 +247,12 @@ impl Walk<'_> {
         }
         const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
         match text(schema, "type") {
-            "null" => self.forbid(
-                field,
-                "type",
-                "type cannot be set to null, use nullable as an alternative",
-            ),
+            "null" => {
+                let error = FieldError::not_supported(&field.child("type"), "null", &TYPES);
+                self.errors.push(error);
+                let why = "type cannot be set to null, use nullable as an alternative";
+                self.forbid(field, "type", why);
+            }
             "" => {}
             of if TYPES.contains(&of) => {}
             of => {

@@ -44,7 +44,10 @@ fn unreadable_within(schema: &Value, depth: usize) -> Option<&'static str> {
         ("id", "OpenAPIV3Schema 'id' is not supported"),
         ("$schema", "OpenAPIV3Schema 'schema' is not supported"),
         ("$ref", "OpenAPIV3Schema '$ref' is not supported"),
-        ("patternProperties", "OpenAPIV3Schema 'patternProperties' is not supported"),
+        (
+            "patternProperties",
+            "OpenAPIV3Schema 'patternProperties' is not supported",
+        ),
         ("definitions", "OpenAPIV3Schema 'definitions' is not supported"),
     ] {
         if filled(keyword) {
@@ -62,11 +65,19 @@ fn unreadable_within(schema: &Value, depth: usize) -> Option<&'static str> {
     if !items(schema, "items").is_empty() {
         return Some("OpenAPIV3Schema 'items' must be a schema and not an array");
     }
-    if schema.get("x-kubernetes-preserve-unknown-fields").and_then(Value::as_bool) == Some(false) {
+    if schema
+        .get("x-kubernetes-preserve-unknown-fields")
+        .and_then(Value::as_bool)
+        == Some(false)
+    {
         return Some("'x-kubernetes-preserve-unknown-fields' must be true or undefined");
     }
-    let single = ["items", "additionalProperties", "not"].into_iter().filter_map(|keyword| schema.get(keyword));
-    let junctors = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|keyword| items(schema, keyword));
+    let single = ["items", "additionalProperties", "not"]
+        .into_iter()
+        .filter_map(|keyword| schema.get(keyword));
+    let junctors = ["allOf", "anyOf", "oneOf"]
+        .into_iter()
+        .flat_map(|keyword| items(schema, keyword));
     let mut below = single.chain(junctors).chain(properties(schema).map(|(_, of)| of));
     below.find_map(|of| unreadable_within(of, depth + 1))
 }
@@ -288,6 +299,8 @@ impl Walk {
                 ("empty", Some(Value::String(text))) => !text.is_empty(),
                 ("empty", Some(Value::List(list))) => !list.is_empty(),
                 ("false", Some(value)) => value.as_bool() == Some(true),
+                // That no other properties may be there says nothing of what they look like.
+                ("undefined", Some(Value::Bool(false))) => false,
                 ("undefined", _) => set(schema, keyword),
                 _ => false,
             };
