@@ -246,7 +246,7 @@ fn is_mac(text: &str) -> bool {
         (whole, parts.len() * letters / 2)
     };
     // Without separators it is one group of all digits.
-    let whole = (is_hex(text) && !text.is_empty(), text.len() / 2);
+    let whole = (is_hex(text) && text.len().is_multiple_of(2), text.len() / 2);
     [split(':', 2), split('-', 2), split('.', 4), whole]
         .iter()
         .any(|(whole, octets)| *whole && matches!(octets, 6 | 8 | 20))
