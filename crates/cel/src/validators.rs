@@ -196,14 +196,17 @@ fn evaluates(function: &str, value: &CelValue) -> bool {
 /// Whether a formatting clause takes values of type `ty`.
 fn takes(verb: char, ty: &Type) -> bool {
     use Type::{Bool, Bytes, Double, Duration, Dyn, Error, Int, List, Map, Null, String, Timestamp, Uint};
-    match (verb, ty) {
-        (_, Dyn | Error) => true,
-        ('s', Int | Uint | Double | Bool | String | Bytes | Null | Timestamp | Duration) => true,
-        ('s', List(_) | Map(..) | Type::Type(_)) => true,
-        ('d' | 'o', Int | Uint) => true,
-        ('b', Int | Uint | Bool) => true,
-        ('f' | 'e', Double | String) => true,
-        ('x' | 'X', Int | Uint | String | Bytes) => true,
-        _ => false,
-    }
+    matches!(
+        (verb, ty),
+        (_, Dyn | Error)
+            | (
+                's',
+                Int | Uint | Double | Bool | String | Bytes | Null | Timestamp | Duration
+            )
+            | ('s', List(_) | Map(..) | Type::Type(_))
+            | ('d' | 'o', Int | Uint)
+            | ('b', Int | Uint | Bool)
+            | ('f' | 'e', Double | String)
+            | ('x' | 'X', Int | Uint | String | Bytes)
+    )
 }
