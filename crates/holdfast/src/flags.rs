@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use holdfast_gotext::duration;
 use holdfast_kinds::Block;
+use holdfast_server::state::MAX_OBJECT_BYTES;
 
 use crate::remote::ObjectFlags;
 
@@ -161,6 +162,10 @@ pub(crate) struct Serve {
     /// The most requests at a time that change something; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     pub(crate) max_mutating_requests_inflight: usize,
+
+    /// The most bytes of an object as it is stored
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_OBJECT_BYTES)]
+    pub(crate) max_object_bytes: usize,
 
     /// How long watches last at least that state no timeout, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]

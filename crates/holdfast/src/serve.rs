@@ -317,6 +317,7 @@ fn service(
     let config = Config {
         request_timeout: flags.request_timeout,
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
+        max_object_bytes: flags.max_object_bytes,
     };
     let types = Arc::new(tables::types().context("cannot read the table of types")?);
     let documents = Documents::new(Arc::clone(&registry), Arc::clone(&types));

@@ -37,6 +37,6 @@ pub use resource::{
     Storage, Subresource, Verb,
 };
 pub use strategic_merge::{
-    PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, strategic_merge,
+    PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
 };
 pub use strategy::{Beside, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext};

@@ -78,6 +78,14 @@ pub trait Strategy: Send + Sync {
         })
     }
 
+    /// As [`Strategy::convert`], for an object as a write leaves it: it has what its version is to give it, and gets no more.
+    ///
+    /// # Errors
+    /// Those of [`Strategy::convert`].
+    fn convert_written(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        self.convert(object, to_api_version)
+    }
+
     /// The webhook that turns objects of one version into another, where there is one. [`Strategy::convert`] is then asked
     /// for the version that an object is in alone, before the webhook gets it, and [`Strategy::converted`] for what comes back.
     fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
@@ -178,6 +186,13 @@ pub trait Strategy: Send + Sync {
     /// them even so.
     fn keeps_reset_fields_at_creation(&self) -> bool {
         false
+    }
+
+    /// Fields that a write to a subresource changes although nobody comes to own them by it: dotted paths that stand among
+    /// those which such a write does not touch.
+    fn unowned_fields(&self, subresource: &str) -> &'static [&'static str] {
+        let _ = subresource;
+        &[]
     }
 
     /// Whether objects of the kind define resources; see [`Strategy::define`].

@@ -39,6 +39,26 @@ pub(crate) async fn convert(
     let Some(webhook) = webhook(resource, &object, api_version) else {
         return at_once(resource, object, api_version);
     };
+    let own = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
+    let object = formed(resource, object, &own)?;
+    let mut converted = Box::pin(by_webhook(context, resource, webhook, vec![object], api_version)).await?;
+    Ok(converted.pop().unwrap_or_default())
+}
+
+/// As [`convert`], for an object as a write leaves it.
+///
+/// # Errors
+/// Those of [`convert`].
+pub(crate) async fn convert_written(
+    context: &Context,
+    resource: &Resource,
+    object: Value,
+    api_version: &str,
+) -> Result<Value, ApiError> {
+    let Some(webhook) = webhook(resource, &object, api_version) else {
+        let converted = resource.strategy.convert_written(object, api_version);
+        return converted.map_err(|error| refused(&error));
+    };
     let mut converted = Box::pin(by_webhook(context, resource, webhook, vec![object], api_version)).await?;
     Ok(converted.pop().unwrap_or_default())
 }
@@ -72,7 +92,8 @@ pub(crate) async fn stored(context: &Context, shown: &Shown, entries: &[&Entry])
     for (at, entry) in entries.iter().enumerate() {
         let tree = objects::tree(entry);
         if shown.webhook(&tree).is_some() {
-            others.push((at, tree));
+            let own = tree.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
+            others.push((at, formed(&shown.resource, tree, &own)?));
             trees.push(Value::Null);
         } else {
             trees.push(shown.convert(context, tree).await?);
@@ -89,8 +110,14 @@ pub(crate) async fn stored(context: &Context, shown: &Shown, entries: &[&Entry])
     Ok(trees)
 }
 
-/// Objects that are in other versions, as their webhook converts them. They go to it in the form that their version has,
-/// and lose what the new one does not specify.
+/// A stored object in the form that its version has, which is how it goes to its webhook.
+fn formed(resource: &Resource, object: Value, own: &str) -> Result<Value, ApiError> {
+    let formed = resource.strategy.convert(object, own);
+    formed.map_err(|_| refused(&ConversionError::NoSuchSource(own.to_owned())))
+}
+
+/// Objects that are in other versions and have the form of these, as their webhook converts them. They lose what the new one
+/// does not specify.
 async fn by_webhook(
     context: &Context,
     resource: &Resource,
@@ -98,13 +125,7 @@ async fn by_webhook(
     objects: Vec<Value>,
     api_version: &str,
 ) -> Result<Vec<Value>, ApiError> {
-    let mut sent = Vec::with_capacity(objects.len());
-    for object in objects {
-        let own = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
-        let object = resource.strategy.convert(object, &own);
-        sent.push(object.map_err(|_| refused(&ConversionError::NoSuchSource(own)))?);
-    }
-    let converted = ask(context, webhook, &sent, api_version).await;
+    let converted = ask(context, webhook, &objects, api_version).await;
     let converted = converted.map_err(|failure| ApiError::unclassified(failure.message))?;
     let converted = converted.into_iter().map(|object| {
         let object = resource.strategy.converted(object);

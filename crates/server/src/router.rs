@@ -227,6 +227,12 @@ impl Place {
 
     /// What is to be done, if it can be done here.
     fn verb(&self, method: &Method, info: &RequestInfo) -> Result<Verb, ApiError> {
+        let everywhere = self.namespace.is_empty() && self.served.resource.namespaced();
+        let reads = matches!(info.verb.as_str(), "list" | "watch");
+        if everywhere && !reads && self.served.resource.definition.is_some() {
+            // Definitions have no such path; built-in kinds have it, and refuse.
+            return Err(ApiError::unknown_resource());
+        }
         // What access rules call `get` may come as HEAD, which nothing answers.
         let named = if *method == Method::HEAD {
             None
@@ -234,11 +240,6 @@ impl Place {
             Verb::from_name(&info.verb)
         };
         let verb = named.ok_or_else(ApiError::method_not_allowed)?;
-        let everywhere = self.namespace.is_empty() && self.served.resource.namespaced();
-        if everywhere && verb == Verb::Create && self.served.resource.definition.is_some() {
-            // Definitions have no such path; built-in kinds have it, and refuse.
-            return Err(ApiError::unknown_resource());
-        }
         let allowed = match self.served.version().subresource(&self.subresource) {
             Some(subresource) if subresource.verbs.contains(&verb) => true,
             Some(_) if self.served.resource.definition.is_some() => {
@@ -247,8 +248,6 @@ impl Place {
             }
             Some(_) => false,
             None => {
-                let everywhere = self.namespace.is_empty() && self.served.resource.namespaced();
-                let reads = matches!(verb, Verb::List | Verb::Watch);
                 self.served.version().verbs.contains(&verb) && (reads || !everywhere) && self.addresses(verb)
             }
         };

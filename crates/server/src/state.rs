@@ -96,13 +96,19 @@ pub struct Config {
     pub request_timeout: Duration,
     /// A watch that states no timeout ends after this time or up to twice as long, so that not all end at once.
     pub min_watch_timeout: Duration,
+    /// The most bytes of an object as it is stored.
+    pub max_object_bytes: usize,
 }
+
+/// The most bytes of an object as it is stored, unless a flag says otherwise: what etcd takes.
+pub const MAX_OBJECT_BYTES: usize = 3 << 19;
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(60),
             min_watch_timeout: Duration::from_secs(1800),
+            max_object_bytes: MAX_OBJECT_BYTES,
         }
     }
 }

@@ -557,3 +557,33 @@ async fn the_older_reviews_ask_for_no_uid() {
     assert_eq!(hook.calls()[0]["apiVersion"], "apiextensions.k8s.io/v1beta1");
     assert_eq!(hook.paths()[0], "/convert?timeout=30s");
 }
+
+#[tokio::test]
+async fn nothing_is_deleted_that_cannot_be_shown_in_the_version_of_the_request() {
+    let server = Server::start().await;
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let hook = Hook::start(move |review| {
+        if failing.load(Ordering::Relaxed) {
+            return Reply::Raw(500, "{}".to_owned());
+        }
+        moving(review)
+    })
+    .await;
+    define(&server, &hook, "v1").await;
+    create(&server, "v1", "a", "x").await;
+    create(&server, "v1", "b", "x").await;
+    fails.store(true, Ordering::Relaxed);
+    for name in ["a", ""] {
+        let refused = server.delete(&path("v2", name)).await;
+        assert_eq!(refused.code, 500, "{name:?}: {}", refused.body);
+    }
+    for name in ["a", "b"] {
+        assert_eq!(server.get(&path("v1", name)).await.code, 200);
+    }
+    // The version that they are stored in needs no webhook.
+    assert_eq!(server.delete(&path("v1", "a")).await.code, 200);
+    fails.store(false, Ordering::Relaxed);
+    assert_eq!(server.delete(&path("v2", "")).await.code, 200);
+    assert_eq!(server.get(&path("v1", "b")).await.code, 404);
+}

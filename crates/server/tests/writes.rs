@@ -239,3 +239,134 @@ async fn nulls_in_items_that_a_strategic_patch_adds_are_zero_values() {
         refused.message()
     );
 }
+
+#[tokio::test]
+async fn a_new_object_that_names_a_version_is_checked_and_then_refused() {
+    let server = Server::start().await;
+    let with = |version: &str, name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": version},
+        })
+        .to_string()
+    };
+    let refused = server.post(CONFIG_MAPS, &with("7", "a")).await;
+    assert_eq!(
+        (refused.code, refused.message()),
+        (500, "resourceVersion should not be set on objects to be created")
+    );
+    assert_eq!(server.post(CONFIG_MAPS, &with("7", "A_b")).await.code, 422);
+    // A dry run does not come so far.
+    let dry = server.post(&format!("{CONFIG_MAPS}?dryRun=All"), &with("7", "a")).await;
+    assert_eq!((dry.code, dry.version()), (201, "7"));
+    for (at, version) in ["", "0", "abc", "+7"].into_iter().enumerate() {
+        let made = server.post(CONFIG_MAPS, &with(version, &format!("a{at}"))).await;
+        assert_eq!(made.code, 201, "{version:?}: {}", made.body);
+        assert!(made.version().parse::<u64>().is_ok(), "{version:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_field_that_is_repeated_is_told_once() {
+    let server = Server::start().await;
+    let strict = format!("{CONFIG_MAPS}?fieldValidation=Strict");
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","k":"2"},
+        "odd":{"x":1,"x":2},"odd":1}"#;
+    let refused = server.post(&strict, body).await;
+    assert!(
+        refused
+            .message()
+            .ends_with(r#"strict decoding error: duplicate field "data.k", unknown field "odd""#),
+        "{}",
+        refused.message()
+    );
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let patch = r#"[{"op":"add","path":"/data/x","value":"1","foo":1,"foo":2},{"op":"add","op":"add","path":"/data/y","value":"1"}]"#;
+    let strict = format!("{CONFIG_MAPS}/a?fieldValidation=Strict");
+    let refused = server.patch(&strict, "application/json-patch+json", patch).await;
+    assert!(
+        refused
+            .message()
+            .contains(r#"json patch unknown field "[0].foo", json patch duplicate field "[1].op""#),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test]
+async fn repeated_owners_are_written_once_and_told() {
+    let server = Server::start().await;
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+    let other = json!({"apiVersion": "v1", "kind": "Pod", "name": "q", "uid": "v"});
+    let owners = json!([owner, other, owner]);
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "ownerReferences": owners}});
+    let once = json!([owner, other]);
+    const SAID: &str = "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: [u]\"";
+    let made = server.post(CONFIG_MAPS, &body.to_string()).await;
+    assert_eq!(made.at("/metadata/ownerReferences"), &once);
+    let said = format!("299 - \".metadata.ownerReferences contains duplicate entries; {SAID}");
+    assert_eq!(made.headers["warning"].to_str().unwrap(), said);
+    let path = format!("{CONFIG_MAPS}/a");
+    let put = server.put(&path, &body.to_string()).await;
+    assert_eq!(put.headers["warning"].to_str().unwrap(), said);
+    let patch = json!({"metadata": {"ownerReferences": owners}});
+    let patched = server.patch(&path, MERGE, &patch.to_string()).await;
+    let said = format!("299 - \".metadata.ownerReferences contains duplicate entries after mutating admission happens; {SAID}");
+    assert_eq!(patched.headers["warning"].to_str().unwrap(), said);
+    assert_eq!(patched.at("/metadata/ownerReferences"), &once);
+}
+
+#[tokio::test]
+async fn an_object_above_the_limit_is_not_stored() {
+    let server = Server::start().await;
+    let with = |bytes: usize| {
+        let node = json!({"metadata": {"name": "n"}, "status": {"images": [{"names": ["x".repeat(bytes)]}]}});
+        node.to_string()
+    };
+    let refused = server.post("/api/v1/nodes", &with(1_600_000)).await;
+    assert_eq!(refused.code, 500, "{}", refused.message());
+    assert!(refused.message().contains("too large to be stored"), "{}", refused.message());
+    assert_eq!(server.post("/api/v1/nodes", &with(1_500_000)).await.code, 201);
+    let grown = json!({"metadata": {"annotations": {"a": "x".repeat(100_000)}}}).to_string();
+    assert_eq!(server.patch("/api/v1/nodes/n", MERGE, &grown).await.code, 500);
+    assert_eq!(server.delete("/api/v1/nodes/n").await.code, 200);
+}
+
+#[tokio::test]
+async fn a_namespace_whose_name_is_made_up_has_the_label() {
+    let server = Server::start().await;
+    let made = server.post("/api/v1/namespaces", r#"{"metadata":{"generateName":"team-"}}"#).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    assert_eq!(made.at("/metadata/labels/kubernetes.io~1metadata.name"), made.at("/metadata/name"));
+}
+
+#[tokio::test]
+async fn a_collection_of_priority_classes_takes_those_of_the_system_along() {
+    const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let server = Server::start().await;
+    let class = format!("{CLASSES}/system-node-critical");
+    assert_eq!(server.delete(&class).await.code, 403);
+    assert_eq!(server.delete(CLASSES).await.code, 200);
+    assert_eq!(server.get(&class).await.code, 404);
+}
+
+#[tokio::test]
+async fn a_strategic_patch_is_read_as_a_tree_of_the_kind_of_the_address() {
+    let server = Server::start().await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let strategic = "application/strategic-merge-patch+json";
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let refused = server
+        .patch(&path, strategic, r#"{"data":"x","metadata":{"$retainKeys":["name"],"name":"a"}}"#)
+        .await;
+    assert_eq!(
+        (refused.code, refused.message()),
+        (
+            422,
+            " \"\" is invalid: patch: Invalid value: \"map[data:x metadata:map[name:a]]\": cannot restore map from string"
+        )
+    );
+    let patched = server.patch(&path, strategic, r#"{"kind":"Secret","data":{"k":"2"}}"#).await;
+    assert_eq!((patched.at("/kind"), patched.at("/data/k")), (&json!("ConfigMap"), &json!("2")));
+    let patched = server.patch(&path, MERGE, r#"{"kind":null,"data":{"k":"3"}}"#).await;
+    assert_eq!((patched.at("/kind"), patched.at("/data/k")), (&json!("ConfigMap"), &json!("3")));
+}

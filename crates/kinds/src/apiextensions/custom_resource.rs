@@ -162,11 +162,15 @@ impl Strategy for CustomResource {
     /// An object has the defaults of the version that it is in; another version drops what it does not specify, and adds
     /// nothing.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
-        let target = self.target(to_api_version, &object)?;
-        let mut object = match self.version_of(&object) {
+        let object = match self.version_of(&object) {
             Some(version) => version.schema.get().shown(&object)?,
             None => object,
         };
+        self.convert_written(object, to_api_version)
+    }
+
+    fn convert_written(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        let target = self.target(to_api_version, &object)?;
         if object.str_at(&["apiVersion"]) == Some(to_api_version) {
             return Ok(object);
         }

@@ -76,10 +76,22 @@ impl Strategy for CertificateSigningRequest {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if context.subresource == Some("status") {
+            for sort in [APPROVED, DENIED] {
+                keep_conditions(object, old, sort);
+            }
+        }
         if context.subresource.is_some() {
             fill_in_times(context, object, old);
         }
         Ok(())
+    }
+
+    fn unowned_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["status.conditions"],
+            _ => &[],
+        }
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -123,6 +135,24 @@ impl Strategy for CertificateSigningRequest {
         }
         errors
     }
+}
+
+/// Makes the conditions of type `sort` what they were, unless there are more or fewer of them, which validation tells.
+fn keep_conditions(object: &mut Value, old: &Value, sort: &str) {
+    let list = |object: &Value| object.at(&["status", "conditions"]).and_then(Value::as_list).cloned();
+    let is_of_type = |condition: &&Value| condition.str_at(&["type"]) == Some(sort);
+    let (now, before) = (list(object).unwrap_or_default(), list(old).unwrap_or_default());
+    let kept: Vec<Value> = before.iter().filter(is_of_type).cloned().collect();
+    if kept.is_empty() || kept.len() != now.iter().filter(is_of_type).count() {
+        return;
+    }
+    let mut kept = kept.into_iter();
+    let mixed = now.iter().map(|condition| match is_of_type(&condition) {
+        true => kept.next().unwrap_or_default(),
+        false => condition.clone(),
+    });
+    let mixed: Vec<Value> = mixed.collect();
+    object.set_at(&["status", "conditions"], mixed.into());
 }
 
 /// Conditions bear the time at which they were told, and that at which they came to hold.

@@ -33,20 +33,12 @@ impl Strategy for Namespace {
     }
 
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        let Some(name) = object
-            .at(&["metadata", "name"])
-            .filter(|name| !is_zero(Some(name)))
-            .cloned()
-        else {
-            return;
-        };
-        let label = ["metadata", "labels", NAME_LABEL];
-        if object.at(&label) != Some(&name) {
-            object.set_at(&label, name);
-        }
+        label_by_name(object);
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        // A name that is made up was not known when defaults were set.
+        label_by_name(object);
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Active".into());
         object.set_at(&["status"], status);
@@ -109,6 +101,18 @@ impl Strategy for Namespace {
 
     fn prepare_for_delete(&self, _context: &WriteContext<'_>, object: &mut Value) {
         object.set_at(&["status", "phase"], "Terminating".into());
+    }
+}
+
+/// Gives a namespace that has a name the label that holds it.
+fn label_by_name(object: &mut Value) {
+    let name = object.at(&["metadata", "name"]).filter(|name| !is_zero(Some(name)));
+    let Some(name) = name.cloned() else {
+        return;
+    };
+    let label = ["metadata", "labels", NAME_LABEL];
+    if object.at(&label) != Some(&name) {
+        object.set_at(&label, name);
     }
 }
 

@@ -12,6 +12,13 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 /// Kinds whose fields say in words what every object and every list has.
 const WORDS: (&str, &str) = ("io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.PodList");
 
+const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
+
+/// Whether a schema has the mark.
+fn flag(schema: &Value, name: &str) -> bool {
+    schema.get(name).and_then(Value::as_bool) == Some(true)
+}
+
 /// The definition name of a kind: `com.example.v1.Widget` for `Widget` in `example.com/v1`.
 pub(super) fn name(group_version: &GroupVersion, kind: &str) -> SmolStr {
     let group: Vec<&str> = group_version.group.rsplit('.').collect();
@@ -55,13 +62,32 @@ impl Writer<'_> {
             .schema(&version.api_version)
             .and_then(|schema| schema.json());
         let schema = schema.unwrap_or_else(Value::empty_map);
-        let mut schema = self.schema(&schema, 0);
-        if schema.get("type").is_none() {
-            schema.set_at(&["type"], "object".into());
-        }
-        self.add_identity(&mut schema, WORDS.0, "ObjectMeta");
+        let mut schema = self.root(&schema, &version.field_selectors);
         mark(&mut schema, &version.group_version, kind);
         (name(&version.group_version, kind), schema)
+    }
+
+    /// The schema of a kind, with what every object has and the fields by which objects are selected.
+    fn root(&self, schema: &Value, selectable: &[SmolStr]) -> Value {
+        let mut root = if self.form == Form::V2 && flag(schema, PRESERVES) {
+            // Readers of the older form take what is specified for all there is.
+            object([("type", Value::from("object"))])
+        } else {
+            let mut root = self.schema(schema, 0);
+            if root.get("type").is_none() {
+                root.set_at(&["type"], "object".into());
+            }
+            self.add_identity(&mut root, WORDS.0, "ObjectMeta");
+            root
+        };
+        let fields = selectable.iter();
+        let fields: Vec<Value> = fields
+            .map(|path| object([("fieldPath", Value::from(path.as_str()))]))
+            .collect();
+        if !fields.is_empty() {
+            root.set_at(&["x-kubernetes-selectable-fields"], fields.into());
+        }
+        root
     }
 
     fn list(&self, served: &Served) -> (SmolStr, Value) {
@@ -118,9 +144,9 @@ impl Writer<'_> {
         let Some(map) = schema.as_map().filter(|_| depth < 128) else {
             return schema.clone();
         };
-        let flag = |name: &str| schema.get(name).and_then(Value::as_bool) == Some(true);
+        let flag = |name: &str| flag(schema, name);
         let older = self.form == Form::V2;
-        let opaque = older && (flag("x-kubernetes-preserve-unknown-fields") || flag("nullable"));
+        let opaque = older && (flag(PRESERVES) || flag("nullable"));
         let mut out = Map::new();
         for (keyword, value) in map {
             match keyword.as_str() {
@@ -183,6 +209,26 @@ mod tests {
             r#"{"properties":{"a":{},"b":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"d":{"type":"integer"}},"type":"object"}"#
         );
         assert_eq!(written(Form::V3), json::to_string(&schema));
+    }
+
+    #[test]
+    fn a_root_that_keeps_unknown_fields_is_any_object_in_the_older_form() {
+        let schema = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
+        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        let root = |form| {
+            let writer = Writer {
+                form,
+                descriptions: &NoDescriptions,
+            };
+            writer.root(&schema, &["spec.color".into()])
+        };
+        assert_eq!(
+            json::to_string(&root(Form::V2)),
+            r#"{"type":"object","x-kubernetes-selectable-fields":[{"fieldPath":"spec.color"}]}"#
+        );
+        let newer = root(Form::V3);
+        assert!(newer.at(&["properties", "metadata"]).is_some() && newer.at(&["properties", "spec"]).is_some());
+        assert!(newer.get("x-kubernetes-selectable-fields").is_some());
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub enum DecodeError {
     /// Neither a JSON schema nor a boolean.
     #[error("boolean or JSON schema expected")]
     SchemaOrBool,
+    /// A tree holds what cannot be made a value of the field's type.
+    #[error("{0}")]
+    Tree(String),
 }
 
 /// The reference reports no more unknown fields than this.
@@ -69,10 +72,22 @@ const MAX_UNKNOWN: usize = 100;
 
 /// Brings `value` into the form of the type `of`.
 pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
+    decode_from(table, of, value, false)
+}
+
+/// As [`decode`], where the reference makes its struct of a tree and not of JSON: after applies and strategic merge patches.
+/// Whole numbers may be written with a fraction of zero, and are cut to the width of their field; other words tell of what
+/// cannot be read.
+pub fn decode_tree(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
+    decode_from(table, of, value, true)
+}
+
+fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) -> Result<Decoded, DecodeError> {
     let mut decoder = Decoder {
         table,
         unknown: Vec::new(),
         silent: 0,
+        from_tree,
     };
     let root = Place {
         above: None,
@@ -90,6 +105,8 @@ struct Decoder<'t> {
     unknown: Vec<UnknownField>,
     /// How many types are around us that read their JSON themselves, and report no unknown fields.
     silent: u32,
+    /// Whether a tree is read rather than JSON.
+    from_tree: bool,
 }
 
 /// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
@@ -135,8 +152,11 @@ impl Decoder<'_> {
                 if base64::is_canonical(text) {
                     return Ok(None);
                 }
-                let bytes = base64::decode(text).map_err(DecodeError::Base64)?;
+                let bytes = base64::decode(text).map_err(|at| self.not_base64(at))?;
                 return Ok(Some(Value::from(base64::encode(&bytes))));
+            }
+            (Shape::Int32 | Shape::Int64, Value::Int(_) | Value::UInt(_) | Value::Float(_)) if self.from_tree => {
+                return restore_number(shape, value);
             }
             _ => return Err(self.mismatch(value, shape, place)),
         }
@@ -298,7 +318,18 @@ impl Decoder<'_> {
         self.unknown.push(UnknownField { path });
     }
 
+    fn not_base64(&self, at: usize) -> DecodeError {
+        let error = DecodeError::Base64(at);
+        if self.from_tree {
+            return DecodeError::Tree(format!("error decoding from json: {error}"));
+        }
+        error
+    }
+
     fn mismatch(&self, value: &Value, shape: &Shape, place: &Place<'_>) -> DecodeError {
+        if self.from_tree {
+            return DecodeError::Tree(not_restored(value, shape));
+        }
         let mut fields = Vec::new();
         let mut last_struct = None;
         let mut at = Some(place);
@@ -401,6 +432,68 @@ pub(crate) fn is_empty(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::List(list) => list.is_empty(),
         Value::Map(map) => map.is_empty(),
+    }
+}
+
+/// A number of a tree as a whole number of the width of `shape`.
+fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Value>, DecodeError> {
+    let whole = match value {
+        Value::Int(number) => *number,
+        other => {
+            let number = match other {
+                Value::Float(number) => *number,
+                Value::UInt(number) => *number as f64,
+                _ => f64::NAN,
+            };
+            if number.trunc() != number {
+                return Err(DecodeError::Tree(not_restored(value, shape)));
+            }
+            // Go gives the least number for what is out of range.
+            if number >= -(2f64.powi(63)) && number < 2f64.powi(63) {
+                number as i64
+            } else {
+                i64::MIN
+            }
+        }
+    };
+    let cut = if matches!(shape, Shape::Int32) {
+        i64::from(whole as i32)
+    } else {
+        whole
+    };
+    Ok(Some(Value::Int(cut)))
+}
+
+/// What the reference says of a value of a tree that cannot be made one of `shape`.
+fn not_restored(value: &Value, shape: &Shape) -> String {
+    let found = match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::UInt(_) | Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "slice",
+        Value::Map(_) => "map",
+    };
+    let is_integer = matches!(value, Value::Int(_));
+    let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
+    let scalar = |name: &str, convertible: bool| {
+        if convertible {
+            format!("cannot convert {found} to {name}")
+        } else {
+            format!("unrecognized type: {name}")
+        }
+    };
+    match shape {
+        // Go takes a whole number for the code of a letter.
+        Shape::String => scalar("string", is_integer),
+        Shape::Bool => scalar("bool", false),
+        Shape::Int32 => scalar("int32", is_number),
+        Shape::Int64 => scalar("int64", is_number),
+        Shape::Double => scalar("float64", is_number),
+        Shape::Bytes | Shape::List(_) => format!("cannot restore slice from {found}"),
+        Shape::Map(_) => format!("cannot restore map from {found}"),
+        Shape::Ref(_) | Shape::Any => format!("cannot restore struct from: {found}"),
     }
 }
 

@@ -348,3 +348,33 @@ fn objects_are_written_in_the_order_of_the_reference() {
     assert!(written > 60, "{written}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+#[test]
+fn a_tree_is_made_a_struct_with_the_words_and_the_leniency_of_that_conversion() {
+    let table = builtin();
+    let decode = |of: &str, text: &str| {
+        match decode_tree(&table, table.id(of).unwrap(), &object(text)) {
+            Ok(decoded) => json::to_string(&decoded.value),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (of, text, outcome) in [
+        (CONFIG_MAP, r#"{"data":"x"}"#, "cannot restore map from string"),
+        (CONFIG_MAP, r#"{"data":[]}"#, "cannot restore map from slice"),
+        (CONFIG_MAP, r#"{"data":{"a":1}}"#, "cannot convert int64 to string"),
+        (CONFIG_MAP, r#"{"data":{"a":1.5}}"#, "unrecognized type: string"),
+        (CONFIG_MAP, r#"{"metadata":"x"}"#, "cannot restore struct from: string"),
+        (
+            CONFIG_MAP,
+            r#"{"binaryData":{"a":"YWJjq"}}"#,
+            "error decoding from json: illegal base64 data at input byte 4",
+        ),
+        (POD, r#"{"spec":{"containers":{}}}"#, "cannot restore slice from map"),
+        (DEPLOYMENT, r#"{"spec":{"replicas":1.5}}"#, "cannot convert float64 to int32"),
+        (DEPLOYMENT, r#"{"spec":{"replicas":true}}"#, "unrecognized type: int32"),
+    ] {
+        assert_eq!(decode(of, text), outcome, "{text}");
+    }
+    assert!(decode(DEPLOYMENT, r#"{"spec":{"replicas":3.0}}"#).contains(r#""replicas":3"#));
+    assert!(decode(DEPLOYMENT, r#"{"spec":{"replicas":4294967299}}"#).contains(r#""replicas":3"#));
+}

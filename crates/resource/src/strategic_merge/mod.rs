@@ -58,6 +58,14 @@ pub fn strategic_merge<T: PatchType>(original: Value, patch: &Value, of: &T) -> 
     Ok(Value::Map(merge_map(original, patch, of)?))
 }
 
+/// What the reference shows of `patch` after it was merged into `original`: without the directives that were obeyed.
+pub fn consumed_patch(patch: &Value, original: &Value) -> Value {
+    match (patch, original) {
+        (Value::Map(patch), Value::Map(original)) => Value::Map(directive::consumed(patch, original)),
+        _ => patch.clone(),
+    }
+}
+
 fn merge_map<T: PatchType>(original: Map, patch: &Map, of: &T) -> Result<Map, PatchError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match Directive::of(directive) {

@@ -16,7 +16,7 @@ use crate::write::{self, Target};
 /// What the client is to be told of a refusal.
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
-    let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
+    let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
     let target = Target::of_request(&request, options.write);
     let strategy = &request.served.resource.strategy;
     let object = if strategy.keeps_reset_fields_at_creation() {
@@ -24,7 +24,9 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     } else {
         kind_type.without(decoded.object, &target.reset_fields)?
     };
-    let object = kind_type.with_defaults(object)?;
+    let mut object = kind_type.with_defaults(object)?;
+    let repeated = write::metadata::drop_repeated_owners(&mut object, false);
+    decoded.warnings.extend(repeated);
     let mut result = match write::create(context, target, object).await {
         Ok(result) => result,
         // What was left out of the object is told even where the rest is refused.

@@ -9,8 +9,9 @@ use http::StatusCode;
 use super::representation::{self, Shown};
 use super::{list, read_body, written};
 use crate::ApiError;
+use crate::conversion;
 use crate::negotiation::{self, Format};
-use crate::objects;
+use crate::objects::{self, Entry};
 use crate::options::{DeleteOptions, ListOptions, WriteOptions};
 use crate::protobuf;
 use crate::request::ResourceRequest;
@@ -54,6 +55,7 @@ pub(super) async fn delete_collection(
     let selection = list::selection(&request, &list_options)?;
     let mut page = list::page(context, &request, &list_options, &selection).await?;
     let entries = page.entries().await?;
+    check_can_be_shown(context, &request, &entries).await?;
     let mut deletions = stream::iter(entries)
         .map(|entry| {
             let mut target = target(&request, &options);
@@ -77,6 +79,24 @@ pub(super) async fn delete_collection(
     response::add_warnings(answer.headers_mut(), &warnings);
     warn(&request, &options, &mut answer);
     Ok(answer)
+}
+
+/// Refuses to delete anything where the webhook fails that shows the objects in the version of the request.
+async fn check_can_be_shown(
+    context: &Context,
+    request: &ResourceRequest,
+    entries: &[Arc<Entry>],
+) -> Result<(), ApiError> {
+    let shown = Shown::of_request(request);
+    let others: Vec<&Entry> = entries
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|entry| shown.needs_webhook(entry))
+        .collect();
+    for together in others.chunks(conversion::TOGETHER) {
+        conversion::stored(context, &shown, together).await?;
+    }
+    Ok(())
 }
 
 /// How many objects of a collection are deleted at a time: they share the wait for the disk.

@@ -16,8 +16,10 @@ use crate::write::{self, Change, Target};
 /// What the client is to be told of a refusal.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = UpdateOptions::parse(&request.query)?;
-    let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
+    let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = kind_type.with_defaults(decoded.object)?;
+    let repeated = write::metadata::drop_repeated_owners(&mut object, false);
+    decoded.warnings.extend(repeated);
     let told = decoded.warnings.clone();
     // What was left out of the object is told even where the rest is refused.
     let warned = |error: ApiError| error.with_warnings(told.clone());

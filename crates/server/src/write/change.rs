@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use holdfast_resource::{FieldError, FieldPath, GroupKind, Resource, Verb};
-use holdfast_resource::{PatchError, PatchErrorKind};
+use holdfast_resource::{PatchError, PatchErrorKind, consumed_patch};
 use holdfast_value::{Error as ValueError, Limits, Parsed, Value, json, json_patch, merge_patch, yaml};
 use http::StatusCode;
 
-use super::decode::{self, Decoded};
+use super::decode::{self, Decoded, Source};
 use super::pipeline::Pipeline;
 use super::tracking;
 use crate::ApiError;
@@ -77,6 +77,8 @@ impl Change {
             PatchType::Apply => return Self::read_apply(bytes, validation, options.force),
             PatchType::Json => {
                 let (patch, findings) = json_patch::Patch::parse(bytes, &Limits::REQUEST).map_err(refuse)?;
+                let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+                decode::order_by_text(&mut findings, bytes);
                 let findings = findings.iter().map(|finding| format!("json patch {finding}")).collect();
                 (Patch::Json(patch), findings)
             }
@@ -207,7 +209,7 @@ impl Change {
         if !applied.changed {
             return Ok(Next { object, warnings });
         }
-        if live.is_none() {
+        if live.is_none() && !pipeline.resource().strategy.keeps_reset_fields_at_creation() {
             super::metadata::reset_fields(&mut object, None, &pipeline.target.reset_fields);
         }
         let kind_type = &*pipeline.kind_type()?;
@@ -226,11 +228,11 @@ impl Change {
             )));
         }
         let Decoded { object, .. } =
-            decode::typed(&object, Vec::new(), None, kind_type, FieldValidation::Ignore).map_err(|why| {
+            decode::typed(&object, Vec::new(), Source::Tree, kind_type, FieldValidation::Ignore).map_err(|why| {
                 let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), super::metadata::name(&object));
                 let kind = kind_type.described();
                 ApiError::unclassified(format!(
-                    "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}",
+                    "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
                     namespace.unwrap_or_default()
                 ))
             })?;
@@ -258,7 +260,7 @@ impl Patch {
         validation: FieldValidation,
     ) -> Result<Next, ApiError> {
         let kind_type = &*pipeline.kind_type()?;
-        let patched = match self {
+        let mut patched = match self {
             Self::Json(patch) => {
                 let patched = patch.apply(live, &json_patch::Bounds::default());
                 patched.map_err(|_| ApiError::unprocessable_patch())?
@@ -268,15 +270,27 @@ impl Patch {
             }
             Self::Strategic(patch) => kind_type.strategic_merge(live.clone(), patch)?,
         };
+        let source = match self {
+            Self::Strategic(_) => {
+                // The reference knows what it makes of the tree, whatever that says.
+                patched.set_at(&["kind"], kind_type.kind().into());
+                patched.set_at(&["apiVersion"], kind_type.api_version().into());
+                Source::Tree
+            }
+            _ => {
+                decode::identify_patched(&mut patched, kind_type, &pipeline.target.name)?;
+                Source::Json
+            }
+        };
         let shown = || match self {
             // The reference shows the patch as Go prints it here, and the patched object elsewhere.
-            Self::Strategic(patch) => super::typing::go_text(patch),
+            Self::Strategic(patch) => super::typing::go_text(&consumed_patch(patch, live)),
             _ => json::to_string(&patched),
         };
         let refuse = |why: String| invalid_patch(shown(), why);
         decode::check_identity(&patched, pipeline.context.field_managers.types(), kind_type).map_err(refuse)?;
         let Decoded { object, warnings } =
-            decode::typed(&patched, findings.to_vec(), None, kind_type, validation).map_err(refuse)?;
+            decode::typed(&patched, findings.to_vec(), source, kind_type, validation).map_err(refuse)?;
         Ok(Next {
             object: kind_type.with_defaults(object)?,
             warnings,

@@ -56,7 +56,6 @@ impl Shape {
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
-    pipeline::check_has_no_version(&mut object)?;
     pipeline::check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);
     loop {
@@ -67,6 +66,9 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
         let prepared = pipeline.create(object).await?;
         let charges = charges::of(&pipeline, &prepared.object, None)?;
         let key = key_of(&target, metadata::name(&prepared.object));
+        if !target.dry_run {
+            pipeline::check_has_no_version(&prepared.object)?;
+        }
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(&target, live));
         }
@@ -74,7 +76,8 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
             return unstored(prepared, true);
         }
         let home = Home::of(&target, &snapshot);
-        match store(context, &target, key, prepared, charges, home).await {
+        let most = context.config.max_object_bytes;
+        match store(context, &target, key, prepared, charges, home, most).await {
             Ok(written) => return Ok(written),
             // Somebody made the object, or the namespace goes, which the next run tells.
             Err(Failure::Lost) => {}
@@ -193,7 +196,8 @@ pub(super) async fn update_in_turn(
             continue;
         }
         let home = Home::of(target, &snapshot).filter(|_| created);
-        match store(context, target, key, prepared, charges, home).await {
+        let most = context.config.max_object_bytes;
+        match store(context, target, key, prepared, charges, home, most).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -296,11 +300,13 @@ pub(super) async fn delete_in_turn(
 
 /// The run of a DELETE.
 async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Entry>) -> Result<Prepared, ApiError> {
+    check_can_be_shown(pipeline, live).await?;
     let stored = pipeline.stored(live);
     let name = &pipeline.target.name;
     deletion::check_preconditions(pipeline.resource(), options, &stored)?;
-    let call = pipeline.call(Operation::Delete, name);
+    // Admission does not hear the names of the objects of a collection.
     let asked_name = if pipeline.target.of_collection { "" } else { name };
+    let call = pipeline.call(Operation::Delete, asked_name);
     let asked = Asked::new("DELETE", asked_name, Given::Delete(options));
     let refuse = |refusal| pipeline.refusal(refusal, name);
     let admitted = async {
@@ -323,6 +329,17 @@ async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Ent
         warnings: call.warnings(),
         outcome: call.outcome(),
     })
+}
+
+/// Refuses to delete what cannot be shown in the version of the request because its webhook fails. Of a collection that is
+/// known before any of its objects goes.
+async fn check_can_be_shown(pipeline: &Pipeline<'_>, live: &Entry) -> Result<(), ApiError> {
+    let target = pipeline.target;
+    if target.of_collection || !target.shown.needs_webhook(live) {
+        return Ok(());
+    }
+    let converted = target.shown.convert(pipeline.context, objects::tree(live)).await;
+    converted.map(drop)
 }
 
 pub(super) fn key_of(target: &Target, name: &str) -> String {
@@ -440,6 +457,7 @@ async fn store(
     prepared: Prepared,
     charges: Vec<Charged>,
     home: Option<Home>,
+    most_bytes: usize,
 ) -> Result<Written, Failure> {
     let created = prepared.live.is_none();
     let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
@@ -467,10 +485,12 @@ async fn store(
         warnings,
         ..
     } = prepared;
+    let encoded = objects::encode(context.types(), &object);
+    check_size(encoded.bytes().len(), live.as_deref(), most_bytes).map_err(Failure::Refused)?;
     let write = || {
         let (resource, version) = (&target.shown.resource, &target.shown.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version);
-        guarded().put_indexed(key.as_str(), objects::encode(context.types(), &object), index)
+        guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
     // Once more by the state of later, where others took from the same objects meanwhile.
     let charge = |snapshot: &Snapshot| charges::of(&Pipeline::new(context, target, snapshot), &object, live.as_ref());
@@ -496,7 +516,19 @@ async fn store(
     })
 }
 
-/// Stores what a DELETE came to, where the object still is as it was at the revision `expected`.
+/// Refuses an object of more than `most` bytes, unless it takes the place of one that was stored under a larger limit and is
+/// no larger than that.
+fn check_size(bytes: usize, live: Option<&Entry>, most: usize) -> Result<(), ApiError> {
+    let before = live.map_or(0, |live| live.bytes().len());
+    if bytes > most && bytes > before {
+        return Err(ApiError::unclassified(format!(
+            "the object is too large to be stored: it has {bytes} bytes, the limit is {most}"
+        )));
+    }
+    Ok(())
+}
+
+/// Stores what a DELETE came to.
 async fn remove_or_mark(
     context: &Arc<Context>,
     target: &Target,
@@ -505,7 +537,8 @@ async fn remove_or_mark(
     expected: Revision,
 ) -> Result<Written, Failure> {
     if prepared.action == Action::Put {
-        return store(context, target, key, prepared, Vec::new(), None).await;
+        // However large it is, an object can go.
+        return store(context, target, key, prepared, Vec::new(), None, usize::MAX).await;
     }
     let last = objects::encode(context.types(), &prepared.object);
     let transaction = Transaction::new()

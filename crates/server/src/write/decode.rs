@@ -92,7 +92,8 @@ pub(crate) fn object_of(
             )),
         })?;
         let findings = findings.iter().map(ToString::to_string).collect();
-        return typed(&object, findings, None, kind_type, validation).map_err(|why| cannot_be_handled(kind_type, &why));
+        return typed(&object, findings, Source::Json, kind_type, validation)
+            .map_err(|why| cannot_be_handled(kind_type, &why));
     }
     let mut object = object;
     if object
@@ -108,8 +109,11 @@ pub(crate) fn object_of(
         findings = vec![format!("yaml: unmarshal errors:\n  {}", findings.join("\n  "))];
     }
     // YAML is read through a map sorted by key, JSON in the order of its text.
-    let text = (format == Format::Json).then_some(&bytes[..]);
-    typed(&object, findings, text, kind_type, validation).map_err(|why| cannot_be_handled(kind_type, &why))
+    let source = match format {
+        Format::Json => Source::Text(bytes),
+        _ => Source::Json,
+    };
+    typed(&object, findings, source, kind_type, validation).map_err(|why| cannot_be_handled(kind_type, &why))
 }
 
 fn cannot_be_handled(kind_type: &KindType, why: &str) -> ApiError {
@@ -146,19 +150,32 @@ fn check_identity_of_custom(
     Ok(())
 }
 
-/// Types `object` and puts together all that strict validation finds: in the order of `text`, the JSON that the object was
-/// read from, else `findings` first.
+/// What the reference reads an object from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// From this JSON, so that what it finds is in the order of the text.
+    Text(&'a [u8]),
+    /// From other JSON.
+    Json,
+    /// From a tree that it has read before.
+    Tree,
+}
+
+/// Types `object` and puts together all that strict validation finds: `findings` first, unless the order is that of a text.
 ///
 /// # Errors
 /// Why the object cannot be taken, for the message of the caller.
 pub(super) fn typed(
     object: &Value,
     mut findings: Vec<String>,
-    text: Option<&[u8]>,
+    source: Source<'_>,
     kind_type: &KindType,
     validation: FieldValidation,
 ) -> Result<Decoded, String> {
-    let mut typed = kind_type.decode(object)?;
+    let mut typed = match source {
+        Source::Tree => kind_type.decode_tree(object)?,
+        Source::Text(_) | Source::Json => kind_type.decode(object)?,
+    };
     // An empty list asks for all managers to be forgotten, and would be left out as all that is empty.
     let managers = object.at(&["metadata", "managedFields"]).and_then(Value::as_list);
     if managers.is_some_and(|managers| managers.is_empty()) {
@@ -167,8 +184,8 @@ pub(super) fn typed(
             .set_at(&["metadata", "managedFields"], Value::List(List::new()));
     }
     findings.extend(typed.findings);
-    if let Some(text) = text.filter(|_| findings.len() > 1) {
-        sort_by_text(&mut findings, text);
+    if let Source::Text(text) = source {
+        order_by_text(&mut findings, text);
     }
     let warnings = match validation {
         FieldValidation::Ignore => Vec::new(),
@@ -196,8 +213,13 @@ fn strict_error(findings: &[String]) -> String {
     format!("strict decoding error: {}", errors.join(", "))
 }
 
-/// Sorts findings by where their fields stand in the JSON: unknown ones by their key, repeated ones by its second place.
-fn sort_by_text(findings: &mut Vec<String>, text: &[u8]) {
+/// Puts findings into the order in which a reader of the JSON `text` comes upon them: unknown fields by their key, repeated
+/// ones by its second place. What is repeated in an unknown field, or is unknown itself, such a reader does not see.
+pub(super) fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
+    if findings.len() < 2 {
+        return;
+    }
+    leave_out_unseen(findings);
     let path = |finding: &'_ String| {
         finding.split_once('"').map_or(0..0, |(before, rest)| {
             let start = before.len() + 1;
@@ -212,6 +234,28 @@ fn sort_by_text(findings: &mut Vec<String>, text: &[u8]) {
     let mut placed: Vec<(usize, String)> = places.into_iter().zip(std::mem::take(findings)).collect();
     placed.sort_by_key(|(place, _)| *place);
     findings.extend(placed.into_iter().map(|(_, finding)| finding));
+}
+
+/// Leaves out repeated fields that are unknown, or that stand below an unknown one.
+fn leave_out_unseen(findings: &mut Vec<String>) {
+    fn path<'f>(finding: &'f str, sort: &str) -> Option<&'f str> {
+        finding.strip_prefix(sort)?.strip_suffix('"')
+    }
+    let unknown: Vec<String> = findings
+        .iter()
+        .filter_map(|finding| path(finding, "unknown field \""))
+        .map(str::to_owned)
+        .collect();
+    findings.retain(|finding| {
+        let Some(repeated) = path(finding, "duplicate field \"") else {
+            return true;
+        };
+        let is_within = |unknown: &String| {
+            let below = repeated.strip_prefix(unknown.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+        };
+        !unknown.iter().any(is_within)
+    });
 }
 
 /// Fills in the kind and version that the address has where the object says nothing, and refuses others.
@@ -290,6 +334,25 @@ pub(crate) fn not_an_object(value: &Value) -> String {
     format!(
         "json: cannot unmarshal {sort} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
+}
+
+/// Gives a patched object of a built-in kind its kind where the patch took that away, as the reference does.
+///
+/// # Errors
+/// 400 where the version is missing: the reference then finds nothing in the object, not even its name.
+pub(super) fn identify_patched(object: &mut Value, kind_type: &KindType, name: &str) -> Result<(), ApiError> {
+    let is_missing = |name: &str| object.str_at(&[name]).is_some_and(str::is_empty) || object.get(name).is_none();
+    let (no_kind, no_version) = (is_missing("kind"), is_missing("apiVersion"));
+    if kind_type.is_custom() {
+        return Ok(());
+    }
+    if no_version {
+        return Err(super::pipeline::nameless(name));
+    }
+    if no_kind {
+        object.set_at(&["kind"], kind_type.kind().into());
+    }
+    Ok(())
 }
 
 /// Checks that a patched object still is of its kind and version.

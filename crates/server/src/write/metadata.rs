@@ -195,19 +195,36 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
     }
 }
 
-/// Owner references that stand there twice are written once. Whether there were any.
-pub(crate) fn drop_repeated_owners(object: &mut Value) -> bool {
-    let Some(list) = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list) else {
-        return false;
+/// Owner references that stand there twice are written once. What the client is to be warned of: nothing where there are
+/// none. `after_admission` says that mutating admission was asked already.
+pub(crate) fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<String> {
+    let list = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
+    let Some(list) = list.filter(|list| list.len() > 1) else {
+        return Vec::new();
     };
     let mut seen = Seen::new();
-    let once = list.iter().filter(|reference| seen.insert(*reference));
-    let once: Vec<Value> = once.cloned().collect();
-    let repeated = once.len() < list.len();
-    if repeated {
-        object.set_at(&["metadata", "ownerReferences"], once.into());
+    let (mut once, mut uids) = (Vec::with_capacity(list.len()), Vec::new());
+    for reference in list {
+        if seen.insert(reference) {
+            once.push(reference.clone());
+        } else {
+            uids.push(reference.str_at(&["uid"]).unwrap_or_default());
+        }
     }
-    repeated
+    if uids.is_empty() {
+        return Vec::new();
+    }
+    let when = if after_admission {
+        " after mutating admission happens"
+    } else {
+        ""
+    };
+    let warning = format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: [{}]",
+        uids.join(" ")
+    );
+    object.set_at(&["metadata", "ownerReferences"], once.into());
+    vec![warning]
 }
 
 /// A time as objects bear it: RFC 3339 in UTC, in whole seconds.

@@ -93,6 +93,17 @@ pub(crate) struct Target {
     pub(crate) deadline: Option<Instant>,
 }
 
+/// The fields of `reset_fields` that a write does not touch; of the others it merely makes nobody the owner.
+fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresource: &str) -> Arc<[Vec<SmolStr>]> {
+    let unowned = resource.strategy.unowned_fields(subresource);
+    if unowned.is_empty() {
+        return Arc::clone(reset_fields);
+    }
+    let touched = |path: &[SmolStr]| unowned.iter().any(|field| field.split('.').eq(path.iter().map(SmolStr::as_str)));
+    let left = reset_fields.iter().filter(|path| !touched(path)).cloned();
+    left.collect::<Vec<_>>().into()
+}
+
 impl Target {
     /// Refuses to begin a run when the time is over.
     ///
@@ -156,7 +167,7 @@ impl Target {
             body_version,
             body_kind: body_kind.clone(),
             subresource: request.subresource.clone(),
-            reset_fields: Arc::clone(reset_fields),
+            reset_fields: untouched(reset_fields, &request.served.resource, &request.subresource),
             namespace: request.namespace.clone(),
             name: request.name.clone(),
             user: Arc::clone(&request.user),

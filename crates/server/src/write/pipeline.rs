@@ -233,7 +233,7 @@ impl<'a> Pipeline<'a> {
             }
         }
         target.check_deadline()?;
-        metadata::drop_repeated_owners(object);
+        call.warn_all(metadata::drop_repeated_owners(object, true));
         let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
         self.check_version(object, stored)?;
         metadata::keep(object, stored);
@@ -343,9 +343,8 @@ impl<'a> Pipeline<'a> {
                 metadata::reset_fields(object, None, &target.reset_fields);
             }
             check_namespace(object, &target.namespace)?;
-            check_has_no_version(object)?;
         }
-        metadata::drop_repeated_owners(object);
+        call.warn_all(metadata::drop_repeated_owners(object, true));
         let identifiers = self.context.identifiers.as_ref();
         metadata::fill_in(object, &target.namespace, identifiers, self.now());
         Ok(())
@@ -458,7 +457,7 @@ impl<'a> Pipeline<'a> {
         let (Some(storage), false) = (&shown.resource.storage, shown.stored_as_shown()) else {
             return Ok(object);
         };
-        conversion::convert(self.context, &shown.resource, object, &storage.api_version).await
+        conversion::convert_written(self.context, &shown.resource, object, &storage.api_version).await
     }
 
     /// A stored object in the form that its version has now. It stays in that version, be it the storage version or one of
@@ -541,11 +540,7 @@ impl<'a> Pipeline<'a> {
 /// 400.
 pub(crate) fn check_place(object: &mut Value, name: &str, namespace: &str) -> Result<(), ApiError> {
     match metadata::name(object) {
-        "" => {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )));
-        }
+        "" => return Err(nameless(name)),
         other if other != name => {
             return Err(ApiError::bad_request(format!(
                 "the name of the object ({other}) does not match the name on the URL ({name})"
@@ -556,18 +551,26 @@ pub(crate) fn check_place(object: &mut Value, name: &str, namespace: &str) -> Re
     check_namespace(object, namespace)
 }
 
-/// A new object has no version yet; one of 0 is as good as none.
+/// 400: the object that the address calls `name` has no name.
+pub(super) fn nameless(name: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
+}
+
+/// A new object has no version yet. What is no version does not count.
 ///
 /// # Errors
 /// 500.
-pub(super) fn check_has_no_version(object: &mut Value) -> Result<(), ApiError> {
+pub(super) fn check_has_no_version(object: &Value) -> Result<(), ApiError> {
     let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-    if !matches!(version, "" | "0") {
+    let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
+    let is_version = is_number && version.parse::<u64>().is_ok_and(|version| version != 0);
+    if is_version {
         return Err(ApiError::unclassified(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    object.remove_at(&["metadata", "resourceVersion"]);
     Ok(())
 }
 

@@ -44,6 +44,8 @@ enum Form {
     Custom(Arc<CustomType>),
 }
 
+type DecodeFn = fn(&TypeTable, TypeId, &Value) -> Result<schema::Decoded, schema::DecodeError>;
+
 /// A tree in the form of its type.
 pub(super) struct TypedObject {
     pub(super) object: Value,
@@ -172,9 +174,21 @@ impl KindType {
     /// # Errors
     /// Why the object does not fit its type, in the words of the reference's decoder.
     pub(super) fn decode(&self, object: &Value) -> Result<TypedObject, String> {
+        self.decode_by(schema::decode, object)
+    }
+
+    /// As [`KindType::decode`], where the reference makes its struct of a tree and not of JSON.
+    ///
+    /// # Errors
+    /// Why the object does not fit its type, in the words that the reference has for that.
+    pub(super) fn decode_tree(&self, object: &Value) -> Result<TypedObject, String> {
+        self.decode_by(schema::decode_tree, object)
+    }
+
+    fn decode_by(&self, decode: DecodeFn, object: &Value) -> Result<TypedObject, String> {
         match &self.form {
             Form::BuiltIn { table, id, .. } => {
-                let decoded = schema::decode(table, *id, object).map_err(|error| error.to_string())?;
+                let decoded = decode(table, *id, object).map_err(|error| error.to_string())?;
                 Ok(TypedObject {
                     object: decoded.value,
                     findings: decoded.unknown.iter().map(ToString::to_string).collect(),

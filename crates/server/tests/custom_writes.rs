@@ -1,0 +1,102 @@
+//! Writes to custom resources whose versions differ in more than their names.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{MERGE, Server};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Defines gadgets with these schemas of `v1` and of `v2`, in which they are stored, and serves them.
+async fn start(v1: Value, v2: Value) -> Server {
+    let server = Server::start().await;
+    let version = |name: &str, stored: bool, schema: Value| {
+        json!({
+            "name": name, "served": true, "storage": stored, "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}},
+        })
+    };
+    let names = json!({"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.x.example.com"},
+        "spec": {
+            "group": "x.example.com", "scope": "Namespaced", "names": names,
+            "versions": [version("v1", false, v1), version("v2", true, v2)],
+        },
+    });
+    let made = server.post(DEFINITIONS, &definition.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let status = json!({"status": {
+        "acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}], "storedVersions": ["v2"],
+    }});
+    let path = format!("{DEFINITIONS}/gadgets.x.example.com/status");
+    assert_eq!(server.patch(&path, MERGE, &status.to_string()).await.code, 200);
+    server
+}
+
+fn path(version: &str, rest: &str) -> String {
+    format!("/apis/x.example.com/{version}/namespaces/default/gadgets{rest}")
+}
+
+async fn create(server: &Server, version: &str) {
+    let gadget = json!({
+        "apiVersion": format!("x.example.com/{version}"), "kind": "Gadget", "metadata": {"name": "a"}, "spec": {"size": 1},
+    });
+    let made = server.post(&path(version, ""), &gadget.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+}
+
+#[tokio::test]
+async fn a_write_of_the_status_leaves_the_spec_without_the_defaults_of_its_version() {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = |spec: Value| json!({"type": "object", "properties": {"spec": spec, "status": free}});
+    let color = json!({"type": "string", "default": "red"});
+    let size = json!({"type": "integer"});
+    let v1 = schema(json!({"type": "object", "properties": {"size": size, "color": color}}));
+    let v2 = schema(json!({"type": "object", "properties": {"size": size, "color": {"type": "string"}}}));
+    let server = start(v1, v2).await;
+    create(&server, "v2").await;
+    let status = r#"{"status":{"ready":true}}"#;
+    let written = server.patch(&path("v1", "/a/status"), MERGE, status).await;
+    assert_eq!(written.code, 200, "{}", written.body);
+    let stored = server.get(&path("v2", "/a")).await;
+    assert_eq!(stored.at("/status"), &json!({"ready": true}));
+    assert_eq!(stored.at("/spec"), &json!({"size": 1}));
+    // A write to the object itself has them.
+    let written = server.patch(&path("v1", "/a"), MERGE, r#"{"spec":{"size":2}}"#).await;
+    assert_eq!(written.code, 200, "{}", written.body);
+    assert_eq!(server.get(&path("v2", "/a")).await.at("/spec"), &json!({"color": "red", "size": 2}));
+}
+
+#[tokio::test]
+async fn what_a_schema_says_of_the_version_holds_for_the_version_of_the_request() {
+    let schema = json!({
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"apiVersion": {"type": "string", "pattern": "^x.example.com/v1$"}},
+    });
+    let server = start(schema.clone(), schema).await;
+    create(&server, "v1").await;
+    let change = r#"{"spec":{"size":2}}"#;
+    assert_eq!(server.patch(&path("v1", "/a"), MERGE, change).await.code, 200);
+    let refused = server.patch(&path("v2", "/a"), MERGE, change).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    assert!(refused.message().contains("apiVersion: Invalid value"), "{}", refused.message());
+}
+
+#[tokio::test]
+async fn all_namespaces_together_can_be_read_alone() {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let server = start(free.clone(), free).await;
+    create(&server, "v1").await;
+    let everywhere = "/apis/x.example.com/v1/gadgets";
+    assert_eq!(server.get(everywhere).await.code, 200);
+    for method in ["DELETE", "POST", "PUT", "PATCH"] {
+        let answer = server.send(method, everywhere, MERGE, "{}").await;
+        assert_eq!(answer.code, 404, "{method}: {}", answer.body);
+    }
+    assert_eq!(server.delete("/api/v1/configmaps").await.code, 405);
+    assert_eq!(server.get(&path("v1", "/a")).await.code, 200);
+}
