@@ -247,9 +247,7 @@ impl Place {
                 return Err(ApiError::method_not_supported(&resource, verb.name()));
             }
             Some(_) => false,
-            None => {
-                self.served.version().verbs.contains(&verb) && (reads || !everywhere) && self.addresses(verb)
-            }
+            None => self.served.version().verbs.contains(&verb) && (reads || !everywhere) && self.addresses(verb),
         };
         let verbs = &self.served.version().verbs;
         if allowed {

@@ -538,7 +538,8 @@ async fn a_webhook_that_fails_fails_what_needs_it_and_nothing_else() {
     assert_eq!((end.as_str(), &event["object"]["message"]), ("ERROR ", &json!(why)));
     assert_eq!(event["object"]["reason"], "InternalError");
     assert!(by_webhook.next().await.is_none());
-    assert_eq!(server.delete(&path("v2", "b")).await.code, 200);
+    assert_eq!(server.delete(&path("v2", "b")).await.code, 500);
+    assert_eq!(server.delete(&path("v1", "b")).await.code, 200);
     assert_eq!(stored.events(2).await, ["MODIFIED a", "DELETED b"]);
 }
 

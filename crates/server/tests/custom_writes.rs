@@ -68,7 +68,10 @@ async fn a_write_of_the_status_leaves_the_spec_without_the_defaults_of_its_versi
     // A write to the object itself has them.
     let written = server.patch(&path("v1", "/a"), MERGE, r#"{"spec":{"size":2}}"#).await;
     assert_eq!(written.code, 200, "{}", written.body);
-    assert_eq!(server.get(&path("v2", "/a")).await.at("/spec"), &json!({"color": "red", "size": 2}));
+    assert_eq!(
+        server.get(&path("v2", "/a")).await.at("/spec"),
+        &json!({"color": "red", "size": 2})
+    );
 }
 
 #[tokio::test]
@@ -83,7 +86,11 @@ async fn what_a_schema_says_of_the_version_holds_for_the_version_of_the_request(
     assert_eq!(server.patch(&path("v1", "/a"), MERGE, change).await.code, 200);
     let refused = server.patch(&path("v2", "/a"), MERGE, change).await;
     assert_eq!(refused.code, 422, "{}", refused.body);
-    assert!(refused.message().contains("apiVersion: Invalid value"), "{}", refused.message());
+    assert!(
+        refused.message().contains("apiVersion: Invalid value"),
+        "{}",
+        refused.message()
+    );
 }
 
 #[tokio::test]

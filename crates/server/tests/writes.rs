@@ -310,7 +310,9 @@ async fn repeated_owners_are_written_once_and_told() {
     assert_eq!(put.headers["warning"].to_str().unwrap(), said);
     let patch = json!({"metadata": {"ownerReferences": owners}});
     let patched = server.patch(&path, MERGE, &patch.to_string()).await;
-    let said = format!("299 - \".metadata.ownerReferences contains duplicate entries after mutating admission happens; {SAID}");
+    let said = format!(
+        "299 - \".metadata.ownerReferences contains duplicate entries after mutating admission happens; {SAID}"
+    );
     assert_eq!(patched.headers["warning"].to_str().unwrap(), said);
     assert_eq!(patched.at("/metadata/ownerReferences"), &once);
 }
@@ -324,7 +326,11 @@ async fn an_object_above_the_limit_is_not_stored() {
     };
     let refused = server.post("/api/v1/nodes", &with(1_600_000)).await;
     assert_eq!(refused.code, 500, "{}", refused.message());
-    assert!(refused.message().contains("too large to be stored"), "{}", refused.message());
+    assert!(
+        refused.message().contains("too large to be stored"),
+        "{}",
+        refused.message()
+    );
     assert_eq!(server.post("/api/v1/nodes", &with(1_500_000)).await.code, 201);
     let grown = json!({"metadata": {"annotations": {"a": "x".repeat(100_000)}}}).to_string();
     assert_eq!(server.patch("/api/v1/nodes/n", MERGE, &grown).await.code, 500);
@@ -334,9 +340,14 @@ async fn an_object_above_the_limit_is_not_stored() {
 #[tokio::test]
 async fn a_namespace_whose_name_is_made_up_has_the_label() {
     let server = Server::start().await;
-    let made = server.post("/api/v1/namespaces", r#"{"metadata":{"generateName":"team-"}}"#).await;
+    let made = server
+        .post("/api/v1/namespaces", r#"{"metadata":{"generateName":"team-"}}"#)
+        .await;
     assert_eq!(made.code, 201, "{}", made.body);
-    assert_eq!(made.at("/metadata/labels/kubernetes.io~1metadata.name"), made.at("/metadata/name"));
+    assert_eq!(
+        made.at("/metadata/labels/kubernetes.io~1metadata.name"),
+        made.at("/metadata/name")
+    );
 }
 
 #[tokio::test]
@@ -356,7 +367,11 @@ async fn a_strategic_patch_is_read_as_a_tree_of_the_kind_of_the_address() {
     let strategic = "application/strategic-merge-patch+json";
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;
     let refused = server
-        .patch(&path, strategic, r#"{"data":"x","metadata":{"$retainKeys":["name"],"name":"a"}}"#)
+        .patch(
+            &path,
+            strategic,
+            r#"{"data":"x","metadata":{"$retainKeys":["name"],"name":"a"}}"#,
+        )
         .await;
     assert_eq!(
         (refused.code, refused.message()),
@@ -365,8 +380,16 @@ async fn a_strategic_patch_is_read_as_a_tree_of_the_kind_of_the_address() {
             " \"\" is invalid: patch: Invalid value: \"map[data:x metadata:map[name:a]]\": cannot restore map from string"
         )
     );
-    let patched = server.patch(&path, strategic, r#"{"kind":"Secret","data":{"k":"2"}}"#).await;
-    assert_eq!((patched.at("/kind"), patched.at("/data/k")), (&json!("ConfigMap"), &json!("2")));
+    let patched = server
+        .patch(&path, strategic, r#"{"kind":"Secret","data":{"k":"2"}}"#)
+        .await;
+    assert_eq!(
+        (patched.at("/kind"), patched.at("/data/k")),
+        (&json!("ConfigMap"), &json!("2"))
+    );
     let patched = server.patch(&path, MERGE, r#"{"kind":null,"data":{"k":"3"}}"#).await;
-    assert_eq!((patched.at("/kind"), patched.at("/data/k")), (&json!("ConfigMap"), &json!("3")));
+    assert_eq!(
+        (patched.at("/kind"), patched.at("/data/k")),
+        (&json!("ConfigMap"), &json!("3"))
+    );
 }

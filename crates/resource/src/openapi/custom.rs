@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_root_that_keeps_unknown_fields_is_any_object_in_the_older_form() {
-        let schema = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
+        let schema =
+            r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
         let root = |form| {
             let writer = Writer {

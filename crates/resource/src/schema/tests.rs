@@ -352,11 +352,9 @@ fn objects_are_written_in_the_order_of_the_reference() {
 #[test]
 fn a_tree_is_made_a_struct_with_the_words_and_the_leniency_of_that_conversion() {
     let table = builtin();
-    let decode = |of: &str, text: &str| {
-        match decode_tree(&table, table.id(of).unwrap(), &object(text)) {
-            Ok(decoded) => json::to_string(&decoded.value),
-            Err(error) => error.to_string(),
-        }
+    let decode = |of: &str, text: &str| match decode_tree(&table, table.id(of).unwrap(), &object(text)) {
+        Ok(decoded) => json::to_string(&decoded.value),
+        Err(error) => error.to_string(),
     };
     for (of, text, outcome) in [
         (CONFIG_MAP, r#"{"data":"x"}"#, "cannot restore map from string"),
@@ -370,7 +368,11 @@ fn a_tree_is_made_a_struct_with_the_words_and_the_leniency_of_that_conversion() 
             "error decoding from json: illegal base64 data at input byte 4",
         ),
         (POD, r#"{"spec":{"containers":{}}}"#, "cannot restore slice from map"),
-        (DEPLOYMENT, r#"{"spec":{"replicas":1.5}}"#, "cannot convert float64 to int32"),
+        (
+            DEPLOYMENT,
+            r#"{"spec":{"replicas":1.5}}"#,
+            "cannot convert float64 to int32",
+        ),
         (DEPLOYMENT, r#"{"spec":{"replicas":true}}"#, "unrecognized type: int32"),
     ] {
         assert_eq!(decode(of, text), outcome, "{text}");

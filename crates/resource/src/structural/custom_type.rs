@@ -234,12 +234,21 @@ impl CustomType {
 }
 
 /// What is wrong with a value. What was there before is looked at where something is wrong: most updates pay nothing for it.
+/// What says which object it is must be right even where it is as it was, since the version is that of the request.
 fn validated(node: &Node, value: &Value, old: Option<&Value>, root: &FieldPath) -> Vec<FieldError> {
-    let errors = node.validate(value, None, root);
-    match old {
-        Some(old) if !errors.is_empty() => node.validate(value, Some(Ratchet(old)), root),
-        _ => errors,
+    let mut errors = node.validate(value, None, root);
+    let Some(old) = old.filter(|_| !errors.is_empty()) else {
+        return errors;
+    };
+    let left = node.validate(value, Some(Ratchet(old)), root);
+    if !left.is_empty() {
+        return left;
     }
+    errors.retain(|error| {
+        let first = error.field.as_str().split(['.', '[']).next();
+        matches!(first, Some("apiVersion" | "kind" | "metadata"))
+    });
+    errors
 }
 
 /// The errors after which a rule could meet what it does not expect.

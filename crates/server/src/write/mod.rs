@@ -99,7 +99,11 @@ fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresourc
     if unowned.is_empty() {
         return Arc::clone(reset_fields);
     }
-    let touched = |path: &[SmolStr]| unowned.iter().any(|field| field.split('.').eq(path.iter().map(SmolStr::as_str)));
+    let touched = |path: &[SmolStr]| {
+        unowned
+            .iter()
+            .any(|field| field.split('.').eq(path.iter().map(SmolStr::as_str)))
+    };
     let left = reset_fields.iter().filter(|path| !touched(path)).cloned();
     left.collect::<Vec<_>>().into()
 }
