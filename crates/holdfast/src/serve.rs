@@ -88,6 +88,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         node_ports: flags.service_node_port_range.clone(),
         secure_port: reached.port(),
         advertise_address: Some(reached.ip()),
+        random: holdfast_kinds::random,
         allow_privileged: flags.allow_privileged,
         policy: Arc::default(),
         webhooks: Arc::default(),

@@ -1,3 +1,4 @@
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub struct Config {
     /// The address that those inside of the cluster reach the server at; `None` where it is reached from its own machine
     /// alone: `--advertise-address`.
     pub advertise_address: Option<IpAddr>,
+    /// Where the search for free addresses and ports begins: any number, none likelier than another.
+    pub random: fn() -> u64,
     /// Whether containers may be privileged: `--allow-privileged`.
     pub allow_privileged: bool,
     /// What roles and bindings come to, which the kinds of RBAC keep up to date.
@@ -38,12 +41,18 @@ impl Default for Config {
             node_ports: 30000..=32767,
             secure_port: 6443,
             advertise_address: None,
+            random,
             allow_privileged: false,
             policy: Arc::default(),
             webhooks: Arc::default(),
             policies: Arc::default(),
         }
     }
+}
+
+/// A number of the randomness that the process's hash maps are keyed with.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl Config {

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use holdfast_resource::{NameRule, Registry, Resource, Strategy};
 
-pub use config::Config;
+pub use config::{Config, random};
 pub use descriptions::Descriptions;
 pub use validation::addresses::Block;
 

@@ -8,14 +8,18 @@ mod default_class;
 mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
+mod node_declared_feature_validator;
 mod persistent_volume_claim_resize;
 mod pod_security;
+mod pod_topology_labels;
 mod priority;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+
+pub(crate) use pod_topology_labels::topology_of;
 
 use std::ops::ControlFlow;
 
@@ -49,6 +53,8 @@ pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(certificates::CertificateSigning),
         Box::new(certificates::CertificateSubjectRestriction),
         Box::new(default_class::INGRESS),
+        Box::new(pod_topology_labels::PodTopologyLabels),
+        Box::new(node_declared_feature_validator::NodeDeclaredFeatureValidator),
         // Last, so that nothing is charged for what is refused.
         Box::new(resource_quota::ResourceQuota),
     ]
@@ -182,6 +188,19 @@ mod tests {
         let tolerant = pod("tolerations: [{operator: Exists}]");
         let admitted = Harness::new().admit("DefaultTolerationSeconds", &tolerant).unwrap();
         assert_eq!(at(&admitted, "spec.tolerations"), r#"[{"operator":"Exists"}]"#);
+    }
+
+    #[test]
+    fn a_pod_takes_on_where_its_node_stands() {
+        let node =
+            "{apiVersion: v1, kind: Node, metadata: {name: one, labels: {topology.kubernetes.io/zone: z, other: o}}}";
+        let admitted = Harness::new()
+            .with(node)
+            .admit("PodTopologyLabels", &pod("nodeName: one"));
+        assert_eq!(
+            at(&admitted.unwrap(), "metadata.labels"),
+            r#"{"topology.kubernetes.io/zone":"z"}"#
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod certificatesigningrequest;
 pub(crate) mod pem;
 
 pub(crate) use certificatesigningrequest::validate_signer_name;
+pub(crate) use pem::key_pair_fault;
 
 use std::sync::Arc;
 

@@ -48,6 +48,52 @@ fn first_block(text: Vec<u8>) -> Option<Pem> {
     Pem::iter_from_buffer(&text).next()?.ok()
 }
 
+/// Why a certificate and a key, each the base64 of its PEM, are no pair, as far as their PEM shows it; in the words of Go's
+/// `tls.X509KeyPair`.
+pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
+    let labels = |encoded: &str| -> Vec<String> {
+        let text = STANDARD.decode(encoded).unwrap_or_default();
+        let blocks = Pem::iter_from_buffer(&text).map_while(Result::ok);
+        blocks.map(|block| block.label).collect()
+    };
+    let is_key = |label: &String| label == "PRIVATE KEY" || label.ends_with(" PRIVATE KEY");
+    let is_certificate = |label: &String| label == CERTIFICATE;
+    let (certificates, keys) = (labels(certificate), labels(key));
+    if certificates.is_empty() {
+        return Some("tls: failed to find any PEM data in certificate input".to_owned());
+    }
+    if !certificates.iter().any(is_certificate) {
+        return Some(match certificates.as_slice() {
+            [only] if is_key(only) => {
+                "tls: failed to find certificate PEM data in certificate input, but did find a private \
+                                       key; PEM inputs may have been switched"
+                    .to_owned()
+            }
+            labels => format!(
+                "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the \
+                 following types: [{}]",
+                labels.join(" ")
+            ),
+        });
+    }
+    if keys.is_empty() {
+        return Some("tls: failed to find any PEM data in key input".to_owned());
+    }
+    if !keys.iter().any(is_key) {
+        return Some(match keys.as_slice() {
+            [only] if is_certificate(only) => {
+                "tls: found a certificate rather than a key in the PEM for the private key".to_owned()
+            }
+            labels => format!(
+                "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of \
+                 the following types: [{}]",
+                labels.join(" ")
+            ),
+        });
+    }
+    None
+}
+
 /// What is wrong with certificates that were issued, which stand in their field as the base64 of their PEM.
 pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
     let text = STANDARD.decode(encoded).unwrap_or_default();

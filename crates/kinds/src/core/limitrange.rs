@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::schema::quantity::Quantity;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::{change_items, none_if_empty};
-use crate::validation::resources::{quantity, validate_name};
-use crate::validation::{Errors, report};
+use crate::validation::Errors;
+use crate::validation::resources::{may_overcommit, quantity, validate_container_name, validate_name};
 
 /// What only LimitRanges do.
 pub(crate) struct LimitRange;
@@ -77,21 +78,35 @@ fn fill(list: &mut Map, from: &Map) {
 }
 
 fn validate_type(sort: &Field<'_, '_>, errors: &mut Errors) {
-    report(sort, qualified_name(sort.text()), errors);
+    let faults = qualified_name(sort.text());
+    if !faults.is_empty() {
+        errors.extend(faults.into_iter().map(|fault| sort.invalid_text(fault)));
+        return;
+    }
     if !sort.text().contains('/') && !TYPES.contains(&sort.text()) {
         errors.push(sort.invalid_text("must be a standard limit type or fully qualified"));
     }
 }
 
-fn validate_item(item: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
-    let lists = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
-    let mut names = BTreeSet::new();
-    for list in lists {
-        for (name, amount) in item.child(list).entries() {
-            names.insert(name);
-            validate_name(name, &amount, errors);
-        }
+/// `validateLimitRangeResourceName`: Pods and containers are limited in what containers may have.
+fn validate_limited(sort: &str, name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
+    if matches!(sort, "Pod" | "Container") {
+        validate_container_name(name, amount, errors);
+    } else {
+        validate_name(name, amount, errors);
     }
+}
+
+fn validate_item(item: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
+    let mut names = BTreeSet::new();
+    let mut check = |part: &str, errors: &mut Errors| {
+        for (name, amount) in item.child(part).entries() {
+            names.insert(name);
+            validate_limited(sort, name, &amount, errors);
+        }
+    };
+    check("max", errors);
+    check("min", errors);
     let list = |name: &'static str| item.child(name);
     if sort == "Pod" {
         for part in ["default", "defaultRequest"] {
@@ -99,6 +114,9 @@ fn validate_item(item: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
                 errors.push(item.child(part).forbidden("may not be specified when `type` is 'Pod'"));
             }
         }
+    } else {
+        check("default", errors);
+        check("defaultRequest", errors);
     }
     if sort == "PersistentVolumeClaim" {
         let (least, most) = (list("min"), list("max"));
@@ -107,6 +125,10 @@ fn validate_item(item: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
             errors
                 .push(limits.required("either minimum or maximum storage value is required, but neither was provided"));
         }
+    }
+    for (name, amount) in item.child("maxLimitRequestRatio").entries() {
+        names.insert(name);
+        validate_limited(sort, name, &amount, errors);
     }
     let lists = [
         list("max"),
@@ -197,6 +219,25 @@ fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
     }
     if factor.is_some_and(|factor| !factor.is_at_least(1)) {
         errors.push(ratio.invalid_as(ratio.text(), format!("ratio {} is less than 1", ratio.text())));
+    }
+    if let (Some(factor), Some(below), Some(above)) = (factor, below, above)
+        && let Some(highest) = above.ratio(below)
+        && factor
+            .ratio(Quantity::of_units(1))
+            .is_some_and(|factor| factor > highest)
+    {
+        let text = ratio.text();
+        errors.push(ratio.invalid_as(text, format!("ratio {text} is greater than max/min = {highest:.6}")));
+    }
+    if !may_overcommit(name) && by_limit.is_some() && by_request.is_some() && by_limit != by_request {
+        errors.push(request.invalid_as(
+            request.text(),
+            format!(
+                "default value {} must equal to defaultRequest value {} in {name}",
+                limit.text(),
+                request.text()
+            ),
+        ));
     }
 }
 

@@ -5,7 +5,7 @@ use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
-use crate::validation::{Errors, report};
+use crate::validation::Errors;
 
 /// The label that holds a namespace's name, so that selectors can pick it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -117,11 +117,16 @@ fn label_by_name(object: &mut Value) {
 }
 
 fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
+    let place = finalizers.path();
     for finalizer in finalizers.items() {
+        // The reference reports the list rather than its item.
+        let finalizer = Field::placed(finalizer.value(), place.as_str());
+        let faults = qualified_name(finalizer.text());
+        let malformed = !faults.is_empty();
+        errors.extend(faults.into_iter().map(|fault| finalizer.invalid_text(fault)));
         let name = finalizer.text();
-        report(&finalizer, qualified_name(name), errors);
-        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
-            errors.push(finalizer.invalid("name is neither a standard finalizer name nor is it fully qualified"));
+        if !malformed && !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            errors.push(finalizer.invalid_text("name is neither a standard finalizer name nor is it fully qualified"));
         }
     }
 }

@@ -10,8 +10,9 @@ use holdfast_value::Value;
 
 use super::pod_spec::validate_taint_effect;
 use crate::defaults::{is_zero, set_missing_at};
-use crate::validation::addresses::{Block, block};
-use crate::validation::{Errors, report, same};
+use crate::validation::addresses::{block, block_warning, lenient_block};
+use crate::validation::resources::validate_amount;
+use crate::validation::{Errors, read_json, same};
 
 /// What only Nodes do.
 pub(crate) struct Node;
@@ -62,10 +63,25 @@ impl Strategy for Node {
             .cloned();
         let list = object.at(&["spec", "podCIDRs"]).and_then(Value::as_list);
         match (one, list.and_then(|list| list.first()).cloned()) {
-            (Some(one), None) => object.set_at(&["spec", "podCIDRs"], vec![one].into()),
+            // Where both say something else, the older one counts.
+            (Some(one), first) if first.as_ref() != Some(&one) => {
+                object.set_at(&["spec", "podCIDRs"], vec![one].into())
+            }
             (None, Some(first)) => object.set_at(&["spec", "podCIDR"], first),
             _ => {}
         }
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        object.remove_at(&["spec", "configSource"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if old.at(&["spec", "configSource"]).is_none() {
+            object.remove_at(&["spec", "configSource"]);
+        }
+        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -76,33 +92,21 @@ impl Strategy for Node {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        if context.subresource == Some("status") {
-            return errors;
-        }
         let (root, old_root) = (Field::root(object), Field::root(old));
-        let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
-        for (part, shown) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
-            let (new, old) = (spec.child(part), old_spec.child(part));
-            if !is_zero(old.value()) && !same(new.value(), old.value()) {
-                let detail = format!("node updates may not change {shown} except from \"\" to valid");
-                errors.push(new.forbidden(detail));
-            }
+        if context.subresource.is_none() {
+            validate_node(&root, &mut errors);
         }
-        // The reference checks the whole node, and what an update may change once more.
-        validate_node(&root, &mut errors);
-        validate_node(&root, &mut errors);
-        let external = spec.child("externalID");
-        if !same(external.value(), old_spec.child("externalID").value()) {
-            errors.push(external.forbidden("may not be updated"));
-        }
+        validate_node_update(&root, &old_root, &mut errors);
         errors
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        let source = |object: &Value| object.at(&["spec", "configSource"]).is_some();
-        if source(object) && !old.is_some_and(source) {
-            warnings.push("spec.configSource: the feature is removed".to_owned());
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        if old.is_none() {
+            let blocks = spec.child("podCIDRs");
+            warnings.extend(blocks.items().filter_map(|block| block_warning(&block)));
         }
         let external = |object: &Value| !is_zero(object.at(&["spec", "externalID"]));
         if external(object) && !old.is_some_and(external) {
@@ -112,41 +116,191 @@ impl Strategy for Node {
     }
 }
 
+const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
+const AVOIDS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
+
+/// `ValidateNode`
 fn validate_node(node: &Field<'_, '_>, errors: &mut Errors) {
+    validate_annotations(node, errors);
+    validate_own_taints(node, errors);
+    validate_resources(node, errors);
     let spec = node.child("spec");
-    // The reference reports taints below the metadata.
-    let place = FieldPath::new("metadata.taints");
-    let taints = spec.child("taints");
-    validate_taints(&Field::placed(taints.value(), place.as_str()), errors);
     let blocks = spec.child("podCIDRs");
-    let before = errors.len();
     for one in blocks.items() {
         block(&one, errors);
     }
-    if errors.len() == before && blocks.len() > 1 {
-        let families: HashSet<bool> = blocks
-            .items()
-            .filter_map(|one| Block::read(one.text()))
-            .map(|block| block.is_ipv4())
-            .collect();
-        if blocks.len() > 2 || families.len() < blocks.len() {
-            errors.push(blocks.invalid("may specify no more than one CIDR for each IP family"));
+    if blocks.len() > 1 {
+        validate_families(&blocks, errors);
+    }
+}
+
+/// One block of each family, and none twice.
+fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
+    let mut families = HashSet::new();
+    let mut unreadable = false;
+    for (at, one) in blocks.items().enumerate() {
+        match lenient_block(one.text()) {
+            Some(block) => drop(families.insert(block.is_ipv4())),
+            None => {
+                unreadable = true;
+                let text = one.text();
+                errors.push(FieldError::internal(
+                    &blocks.path(),
+                    format!(
+                        "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{at}]: <nil> (invalid CIDR \
+                         address: {text})"
+                    ),
+                ));
+                break;
+            }
         }
     }
+    if unreadable || families.len() < 2 || blocks.len() > 2 {
+        errors.push(blocks.invalid("may specify no more than one CIDR for each IP family"));
+    }
+    let mut seen = HashSet::new();
+    errors.extend(
+        blocks
+            .items()
+            .filter(|one| !seen.insert(one.text()))
+            .map(|one| one.duplicate()),
+    );
+}
+
+/// `ValidateNodeUpdate`
+fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    validate_annotations(node, errors);
+    validate_resources(node, errors);
+    let (spec, old_spec) = (node.child("spec"), old.child("spec"));
+    let status = node.child("status");
+    let mut seen = HashSet::new();
+    for address in status.child("addresses").items() {
+        if !seen.insert((address.child("type").text(), address.child("address").text())) {
+            errors.push(address.duplicate());
+        }
+    }
+    for (part, shown) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+        let (new, old) = (spec.child(part), old_spec.child(part));
+        if is_zero(old.value()) || same(new.value(), old.value()) {
+            continue;
+        }
+        let changed = match part {
+            "podCIDRs" if new.len() == old.len() => new
+                .items()
+                .zip(old.items())
+                .filter(|(a, b)| a.text() != b.text())
+                .count(),
+            _ => 1,
+        };
+        for _ in 0..changed {
+            let detail = format!("node updates may not change {shown} except from \"\" to valid");
+            errors.push(new.forbidden(detail));
+        }
+    }
+    validate_own_taints(node, errors);
+    let external = spec.child("externalID");
+    if external.text() != old_spec.child("externalID").text() {
+        errors.push(external.forbidden("may not be updated"));
+    }
+    validate_features(&status.child("declaredFeatures"), errors);
+}
+
+/// The reference reports taints below the metadata.
+fn validate_own_taints(node: &Field<'_, '_>, errors: &mut Errors) {
+    let spec = node.child("spec");
+    let taints = spec.child("taints");
+    validate_taints(&Field::placed(taints.value(), "metadata.taints"), errors);
+}
+
+/// `ValidateNodeSpecificAnnotations`
+fn validate_annotations(node: &Field<'_, '_>, errors: &mut Errors) {
+    let metadata = node.child("metadata");
+    let annotations = metadata.child("annotations");
+    let place = annotations.path();
+    let taints = annotations.entry(TAINTS).text();
+    if !taints.is_empty() {
+        match read_json(taints) {
+            Err(fault) => errors.push(annotations.invalid_as(TAINTS, fault)),
+            Ok(taints) => validate_taints(&Field::placed(Some(&taints), place.child(TAINTS).as_str()), errors),
+        }
+    }
+    let avoids = annotations.entry(AVOIDS).text();
+    if !avoids.is_empty() {
+        match read_json(avoids) {
+            Err(fault) => errors.push(FieldError::invalid(&place.child("AvoidPods"), AVOIDS, fault)),
+            Ok(avoids) => validate_avoids(&avoids, &place.child(AVOIDS), errors),
+        }
+    }
+}
+
+fn validate_avoids(avoids: &Value, place: &FieldPath, errors: &mut Errors) {
+    let list = Field::placed(avoids.get("preferAvoidPods"), place.as_str());
+    for avoid in list.items() {
+        let signature = avoid.child("podSignature");
+        let controller = signature.child("podController");
+        let shown = avoid.path().child("PodSignature");
+        if !controller.is_set() {
+            errors.push(FieldError::required(&shown, ""));
+        } else if !controller.child("controller").is_true() {
+            let shown = shown.child("PodController").child("Controller");
+            errors.push(FieldError::invalid(&shown, false, "must point to a controller"));
+        }
+    }
+}
+
+/// `ValidateNodeResources`; the reference shows the name of a resource as if it were a field.
+fn validate_resources(node: &Field<'_, '_>, errors: &mut Errors) {
+    let status = node.child("status");
+    for list in ["capacity", "allocatable"] {
+        let list = status.child(list);
+        for (name, amount) in list.entries() {
+            let place = list.path().child(name);
+            validate_amount(name, &Field::placed(amount.value(), place.as_str()), errors);
+        }
+    }
+}
+
+/// What a node says it can do: names in order, none twice.
+fn validate_features(features: &Field<'_, '_>, errors: &mut Errors) {
+    let mut last: Option<&str> = None;
+    for feature in features.items() {
+        let name = feature.text();
+        match last {
+            Some(before) if before == name => errors.push(feature.duplicate()),
+            Some(before) if before > name => errors.push(feature.invalid("list must be sorted alphabetically")),
+            _ => {}
+        }
+        last = Some(name);
+        if !is_feature(name) {
+            errors.push(feature.invalid_text(format!(
+                "invalid feature name {name:?}: must start with an UpperCamelCase segment, with subsequent segments separated \
+                 by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            )));
+        }
+    }
+}
+
+fn is_feature(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name
+            .split('/')
+            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for taint in taints.items() {
         let (key, value, effect) = (taint.child("key"), taint.child("value"), taint.child("effect"));
-        report(&key, qualified_name(key.text()), errors);
+        let faults = qualified_name(key.text());
+        errors.extend(faults.into_iter().map(|fault| key.invalid_text(fault)));
         let faults = label_value(value.text());
         if !faults.is_empty() {
             errors.push(value.invalid_text(faults.join(";")));
         }
         validate_taint_effect(&effect, errors);
         if !seen.insert((key.text(), effect.text())) {
-            errors.push(taint.duplicate());
+            let twice = taint.duplicate();
+            errors.push(twice.with_detail("taints must be unique by key and effect pair"));
         }
     }
 }
@@ -173,7 +327,7 @@ mod tests {
         assert_eq!(
             errors,
             [
-                r#"metadata.taints[2]: Duplicate value: {"effect":"NoSchedule","key":"a","value":"x"}"#,
+                r#"metadata.taints[2]: Duplicate value: {"effect":"NoSchedule","key":"a","value":"x"}: taints must be unique by key and effect pair"#,
                 r#"metadata.taints[3].effect: Unsupported value: "Odd": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute""#,
             ]
         );

@@ -60,7 +60,7 @@ const CHECKS: [Source; 22] = [
     source("iscsi", |_, _| {}),
     source("cinder", sources::persistent_cinder),
     source("fc", sources::fibre_channel),
-    source("flexVolume", sources::flex_volume),
+    named_source("flexVolume", "", "flexVolume", sources::flex_volume),
     source("azureFile", sources::persistent_azure_file),
     source("vsphereVolume", sources::vsphere),
     source("photonPersistentDisk", sources::photon),
@@ -105,7 +105,13 @@ impl Strategy for PersistentVolume {
         if context.subresource == Some("status") {
             return Errors::new();
         }
+        // Both the reference's strategy and its check of updates look at the whole volume.
         let mut errors = self.validate(context, object);
+        validate_volume(
+            &Field::root(object).child("spec"),
+            object.str_at(&["metadata", "name"]).unwrap_or_default(),
+            &mut errors,
+        );
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
         let changed = |part: &&str| !same(spec.child(part).value(), old_spec.child(part).value());
@@ -209,11 +215,7 @@ fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if !only_storage {
         errors.push(FieldError::not_supported(
             &capacity.path(),
-            capacity
-                .value()
-                .filter(|_| !capacity.is_empty())
-                .cloned()
-                .unwrap_or_default(),
+            capacity.value().cloned().unwrap_or_default(),
             &["storage"],
         ));
     }
@@ -235,8 +237,6 @@ fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if affinity.is_set() {
         let required = affinity.child("required");
         if required.is_set() {
-            // Two checks of the reference find the same.
-            validate_node_selector(&required, errors);
             validate_node_selector(&required, errors);
         } else {
             errors.push(required.required("must specify required node constraints"));
@@ -265,20 +265,14 @@ fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
 }
 
 fn validate_sources(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    match validate_one_source(spec, &CHECKS, errors) {
-        Some("iscsi") => sources::persistent_iscsi(&spec.child("iscsi"), name, errors),
-        Some("local")
-            if spec
-                .child("nodeAffinity")
-                .child("required")
-                .child("nodeSelectorTerms")
-                .is_empty() =>
-        {
+    validate_one_source(spec, &CHECKS, errors, &|found, errors| match found {
+        "iscsi" => sources::persistent_iscsi(&spec.child("iscsi"), name, errors),
+        "local" if !spec.child("nodeAffinity").child("required").is_set() => {
             let affinity = spec.child("nodeAffinity");
             errors.push(affinity.required("Local volume requires node affinity"));
         }
         _ => {}
-    }
+    });
 }
 
 /// Whether a path leads to `/` when its dots are taken away.

@@ -62,7 +62,7 @@ impl Strategy for ResourceQuota {
         let mut errors = Errors::new();
         validate_amounts(&spec.child("hard"), &mut errors);
         validate_scopes(&spec, &mut errors);
-        validate_selector(&spec.child("scopeSelector"), &mut errors);
+        validate_selector(&spec, &mut errors);
         errors
     }
 
@@ -103,24 +103,12 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
         return;
     }
     let set: HashSet<&str> = scopes.slice().iter().filter_map(Value::as_str).collect();
-    // Each of these errors shows all scopes, so one of a sort is enough.
-    if set.iter().any(|scope| !SCOPES.contains(scope)) {
-        errors.push(scopes.invalid("unsupported scope"));
-    }
-    for scope in SCOPES.iter().copied().filter(|scope| set.contains(scope)) {
-        let hard = spec.child("hard");
-        for (name, _) in hard.entries() {
-            let standard = STANDARD.contains(&name) || STANDARD_TOO.contains(&name);
-            let fits = match scope {
-                _ if !standard => true,
-                "BestEffort" => name == "pods",
-                "VolumeAttributesClass" => true,
-                _ => OF_PODS.contains(&name),
-            };
-            if !fits {
-                errors.push(scopes.invalid("unsupported scope applied to resource"));
-                break;
-            }
+    for scope in scopes.items() {
+        if !SCOPES.contains(&scope.text()) {
+            errors.push(scopes.invalid("unsupported scope"));
+        }
+        for _ in 0..unfit(scope.text(), spec) {
+            errors.push(scopes.invalid("unsupported scope applied to resource"));
         }
     }
     for (one, other) in OPPOSITES {
@@ -130,42 +118,76 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
-    // The reference gives these places without the index of the requirement.
-    let place = selector.path().child("matchExpressions");
-    for requirement in selector.child("matchExpressions").items() {
-        let part = |name: &str| requirement.child(name).value().cloned();
-        let (scope, operator, values) = (part("scopeName"), part("operator"), part("values"));
-        let shown = |name: &str| place.child(name);
-        let scope_text = scope.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let operator_text = operator.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let count = values.as_ref().and_then(Value::as_list).map_or(0, |list| list.len());
-        if !SCOPES.contains(&scope_text) {
-            errors.push(FieldError::invalid(
-                &shown("scopeName"),
-                scope_text,
-                "unsupported scope",
+/// How many of the amounts a scope does not fit: `IsResourceQuotaScopeValidForResource`.
+fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
+    let hard = spec.child("hard");
+    let fits = |name: &str| {
+        let standard = STANDARD.contains(&name) || STANDARD_TOO.contains(&name);
+        match scope {
+            _ if !standard => true,
+            "BestEffort" => name == "pods",
+            "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+            scope if SCOPES.contains(&scope) => OF_PODS.contains(&name),
+            _ => true,
+        }
+    };
+    hard.entries().filter(|(name, _)| !fits(name)).count()
+}
+
+/// `validateScopedResourceSelectorRequirement`; the reference gives these places without the index of the requirement.
+fn validate_selector(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let selector = spec.child("scopeSelector");
+    let expressions = selector.child("matchExpressions");
+    let place = expressions.path();
+    let shown_selector = || selector.value().cloned().unwrap_or_default();
+    let mut set = HashSet::new();
+    for requirement in expressions.items() {
+        let requirement = Field::placed(requirement.value(), place.as_str());
+        let (scope, operator, values) = (
+            requirement.child("scopeName"),
+            requirement.child("operator"),
+            requirement.child("values"),
+        );
+        if !SCOPES.contains(&scope.text()) {
+            errors.push(scope.invalid_text("unsupported scope"));
+        }
+        for _ in 0..unfit(scope.text(), spec) {
+            errors.push(requirement.invalid_as(shown_selector(), "unsupported scope applied to resource"));
+        }
+        if EXISTING.contains(&scope.text()) && operator.text() != "Exists" {
+            errors.push(operator.invalid_text(
+                "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+                 ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
             ));
         }
-        match operator_text {
-            "In" | "NotIn" if count == 0 => errors.push(FieldError::required(
-                &shown("values"),
-                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
-            )),
-            "Exists" | "DoesNotExist" if count > 0 => errors.push(FieldError::invalid(
-                &shown("values"),
-                values.clone().unwrap_or_default(),
-                "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector",
-            )),
+        match operator.text() {
+            "In" | "NotIn" if values.is_empty() => errors.push(
+                values.required("must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"),
+            ),
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(
+                values.invalid("must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"),
+            ),
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            odd => errors.push(FieldError::invalid(
-                &shown("operator"),
-                odd,
-                "not a valid selector operator",
-            )),
+            _ => errors.push(operator.invalid_text("not a valid selector operator")),
+        }
+        set.insert(scope.text());
+    }
+    for (one, other) in OPPOSITES {
+        if set.contains(one) && set.contains(other) {
+            let shown: Vec<Value> = [one, other].into_iter().map(Value::from).collect();
+            errors.push(expressions.invalid_as(shown, "conflicting scopes"));
         }
     }
 }
+
+/// The scopes that something is in or not, without values.
+const EXISTING: [&str; 5] = [
+    "BestEffort",
+    "NotBestEffort",
+    "Terminating",
+    "NotTerminating",
+    "CrossNamespacePodAffinity",
+];
 
 #[cfg(test)]
 mod tests {

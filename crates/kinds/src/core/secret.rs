@@ -48,6 +48,15 @@ impl Strategy for Secret {
         errors
     }
 
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        if object.str_at(&["type"]) != Some("kubernetes.io/tls") {
+            return Vec::new();
+        }
+        let part = |key: &str| object.str_at(&["data", key]).unwrap_or_default();
+        let fault = crate::certificates::key_pair_fault(part("tls.crt"), part("tls.key"));
+        fault.into_iter().collect()
+    }
+
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (new_root, old_root) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();

@@ -38,43 +38,53 @@ pub(super) const fn named_source(
     }
 }
 
-/// Checks that one of `sources` is set, and that one. Says which.
+/// Checks that one of `sources` is set, and that one; `more` checks what the source alone does not show.
 pub(super) fn validate_one_source(
     volume: &Field<'_, '_>,
     sources: &[Source],
     errors: &mut Errors,
-) -> Option<&'static str> {
-    let mut found = None;
+    more: &dyn Fn(&'static str, &mut Errors),
+) {
+    let mut found = false;
     for source in sources {
         let value = volume.child(source.field);
         if !value.is_set() {
             continue;
         }
-        if found.is_some() {
+        // One source of PersistentVolumes is checked even where it is the second.
+        if found && !source.second.is_empty() {
             let second = volume.child(source.second);
             errors.push(second.forbidden("may not specify more than 1 volume type"));
             continue;
         }
-        found = Some(source.field);
+        found = true;
         let place = volume.path().child(source.shown);
         (source.check)(&Field::placed(value.value(), place.as_str()), errors);
+        more(source.field, errors);
     }
-    if found.is_none() {
+    if !found {
         errors.push(volume.required("must specify a volume type"));
     }
-    found
 }
 
 /// `validateGCEPersistentDiskVolumeSource`
 pub(super) fn gce_disk(source: &Field<'_, '_>, errors: &mut Errors) {
     required_fields(source, &["pdName"], errors);
-    numbers::within(&source.child("partition"), 0, 255, errors);
+    partition(source, errors);
 }
 
 /// `validateAWSElasticBlockStoreVolumeSource`
 pub(super) fn aws_disk(source: &Field<'_, '_>, errors: &mut Errors) {
     required_fields(source, &["volumeID"], errors);
-    numbers::within(&source.child("partition"), 0, 255, errors);
+    partition(source, errors);
+}
+
+/// A partition of a disk; 0 is the disk as a whole, of which the reference's text does not speak.
+fn partition(source: &Field<'_, '_>, errors: &mut Errors) {
+    let partition = source.child("partition");
+    if partition.number().is_some_and(|number| !(0..=255).contains(&number)) {
+        errors.push(partition.invalid("must be between 1 and 255, inclusive"));
+    }
 }
 
 const HOST_PATH_TYPES: [&str; 8] = [
@@ -110,11 +120,11 @@ pub(super) fn nfs(source: &Field<'_, '_>, errors: &mut Errors) {
 
 /// What the names of iSCSI initiators and targets look like, where `text` is none.
 fn iscsi_name_fault(text: &str, unknown: &'static str) -> Option<&'static str> {
-    let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let well_formed = match text.get(..3) {
         Some("iqn") => is_qualified_iscsi_name(text),
-        Some("eui") => text.strip_prefix("eui.").is_some_and(|id| id.len() == 16 && hex(id)),
-        Some("naa") => text.strip_prefix("naa.").is_some_and(|id| id.len() == 32 && hex(id)),
+        Some("eui") => text.strip_prefix("eui.").is_some_and(|id| id.len() == 16 && plain(id)),
+        Some("naa") => text.strip_prefix("naa.").is_some_and(|id| id.len() == 32 && plain(id)),
         _ => return Some(unknown),
     };
     (!well_formed).then_some("must be valid format")
@@ -132,12 +142,12 @@ fn is_qualified_iscsi_name(text: &str) -> bool {
     let dated = date
         .split_once('-')
         .is_some_and(|(year, month)| year.len() == 4 && month.len() == 2 && digits(year) && digits(month));
-    let allowed = |byte: u8| {
-        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b':' | b'-' | b'_' | b',')
-    };
-    dated
-        && domain.starts_with(|first: char| first.is_ascii_alphanumeric() || "-.".contains(first))
-        && domain.bytes().all(allowed)
+    let named = domain.split_once(':').is_some_and(|(domain, name)| {
+        let of_domain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        let of_name = |letter: char| !letter.is_ascii_whitespace() && !",;*&$|".contains(letter);
+        !domain.is_empty() && domain.bytes().all(of_domain) && !name.is_empty() && name.chars().all(of_name)
+    });
+    dated && named
 }
 
 const ISCSI_STARTS: &str = "must be valid format starting with iqn, eui, or naa";
@@ -424,6 +434,7 @@ pub(crate) fn driver_name(driver: &Field<'_, '_>, errors: &mut Errors) {
     const MOST: usize = 63;
     if driver.text().is_empty() {
         errors.push(driver.required(""));
+        return;
     }
     if driver.text().len() > MOST {
         errors.push(driver.too_long(MOST));
@@ -485,7 +496,13 @@ mod tests {
             assert_eq!(fault(good), None, "{good}");
         }
         assert_eq!(fault("x"), Some("unknown"));
-        for bad in ["iqn.15-02.a:b", "iqn.2015-02.A:b", "eui.0", "naa.xyz"] {
+        for bad in [
+            "iqn.15-02.a:b",
+            "iqn.2015-02.a",
+            "iqn.2015-02.a:b c",
+            "eui.0",
+            "naa.xyz",
+        ] {
             assert_eq!(fault(bad), Some("must be valid format"), "{bad}");
         }
     }

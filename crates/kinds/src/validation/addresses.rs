@@ -62,7 +62,7 @@ pub(crate) fn lenient_address(text: &str) -> Option<IpAddr> {
 }
 
 /// A block of IP addresses as older versions read it: numbers may have leading zeros.
-fn lenient_block(text: &str) -> Option<Block> {
+pub(crate) fn lenient_block(text: &str) -> Option<Block> {
     let (address, prefix) = text.split_once('/')?;
     let number = prefix.trim_start_matches('0');
     let number = if number.is_empty() && !prefix.is_empty() {
@@ -99,7 +99,6 @@ pub(crate) fn address_warning(field: &Field<'_, '_>) -> Option<String> {
 }
 
 /// What is to be said of a block of IP addresses that is not written in the one way that all programs read alike.
-#[allow(dead_code)]
 pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
     let text = field.text();
     let lenient = lenient_block(text)?;
@@ -136,12 +135,14 @@ pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, error
     if own == Some(address) {
         return;
     }
+    if address.is_unspecified() {
+        errors.push(field.invalid_text(format!("may not be unspecified ({address})")));
+    }
     let (link_local, link_local_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] == 0xff02),
     };
     let ranges = [
-        (address.is_unspecified(), "may not be unspecified (0.0.0.0 or ::)"),
         (
             address.is_loopback(),
             "may not be in the loopback range (127.0.0.0/8, ::1/128)",

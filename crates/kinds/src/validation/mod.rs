@@ -8,7 +8,7 @@ pub(crate) mod resources;
 
 use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::{Field, FieldError};
-use holdfast_value::Value;
+use holdfast_value::{Limits, Value, json};
 
 /// What is wrong with an object, in the order of the checks.
 pub(crate) type Errors = Vec<FieldError>;
@@ -76,6 +76,11 @@ pub(crate) fn set_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut
     if field.is_set() && !supported.contains(&field.text()) {
         errors.push(field.not_supported(supported));
     }
+}
+
+/// Reads the JSON that an annotation holds.
+pub(crate) fn read_json(text: &str) -> Result<Value, String> {
+    json::parse(text.as_bytes(), &Limits::default()).map_err(|error| error.to_string())
 }
 
 /// Reports a field that differs from what it was.

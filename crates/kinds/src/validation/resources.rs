@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::metadata::formats::{dns_label, qualified_name};
 use holdfast_resource::schema::quantity::Quantity;
 use holdfast_resource::{Field, FieldError};
 
-use super::Errors;
+use super::{Errors, report};
 use crate::pod_resources::of_containers;
 
 /// Names that resource lists may use without a domain.
@@ -78,7 +78,7 @@ pub(crate) fn is_extended(name: &str) -> bool {
 }
 
 /// Whether requests may be lower than limits.
-fn may_overcommit(name: &str) -> bool {
+pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_hugepages(name)
 }
 
@@ -101,7 +101,8 @@ pub(crate) fn validate_name(name: &str, field: &Field<'_, '_>, errors: &mut Erro
     true
 }
 
-fn validate_container_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
+/// `validateContainerResourceName`
+pub(crate) fn validate_container_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     validate_name(name, field, errors);
     if !name.contains('/') {
         if !OF_CONTAINERS.contains(&name) && !is_hugepages(name) {
@@ -156,6 +157,10 @@ impl<'v> ClaimNames<'v> {
                 };
                 let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
                 errors.push(FieldError::not_found(&claim.path(), name).with_detail(detail));
+            }
+            let request = claim.child("request");
+            if !request.text().is_empty() {
+                report(&request, dns_label(request.text()), errors);
             }
         }
     }
@@ -252,7 +257,7 @@ pub(crate) fn is_of_pods(name: &str) -> bool {
 }
 
 /// `validatePodResources`: what a Pod asks for as a whole, and that its containers stay within.
-pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, errors: &mut Errors) {
+pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_>, errors: &mut Errors) {
     let resources = spec.child("resources");
     if !resources.is_set() {
         return;
@@ -262,6 +267,7 @@ pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, errors: &mut Errors) 
         errors.push(claims.forbidden("claims may not be set for Resources at pod-level"));
     }
     validate_requirements(&resources, validate_pod_name, errors);
+    names.validate(&claims, errors);
     let requests = resources.child("requests");
     for (name, sum) in of_containers(spec, "requests") {
         let of_pod = requests.entry(&name);

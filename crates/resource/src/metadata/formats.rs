@@ -130,8 +130,12 @@ pub fn qualified_name(text: &str) -> Faults {
             name
         }
         Some((prefix, name)) => {
-            let wrong = dns_subdomain(prefix);
-            faults.extend(wrong.into_iter().map(|fault| format!("prefix part {fault}").into()));
+            if prefix.len() > DNS_SUBDOMAIN_LENGTH {
+                faults.push("prefix part must be no more than 253 bytes".into());
+            }
+            if !is_subdomain(prefix) {
+                faults.push(format!("prefix part {SUBDOMAIN}").into());
+            }
             name
         }
     };

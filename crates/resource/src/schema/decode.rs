@@ -10,7 +10,7 @@ use holdfast_value::{List, Map, Value};
 use smol_str::format_smolstr;
 
 use crate::schema::base64;
-use crate::schema::quantity::{Quantity, QuantityError};
+use crate::schema::quantity::{QuantityError, text_of};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::times::{self, Precision, TimeError, Timestamp};
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
@@ -399,7 +399,7 @@ fn quantity(value: &Value) -> Result<Option<Value>, DecodeError> {
     if is_plain_quantity(text) && matches!(value, Value::String(_)) {
         return Ok(None);
     }
-    let canonical = format_smolstr!("{}", Quantity::parse(text)?);
+    let canonical = text_of(text)?;
     let same = matches!(value, Value::String(text) if *text == canonical);
     Ok((!same).then_some(Value::String(canonical)))
 }
@@ -418,6 +418,13 @@ fn is_plain_quantity(text: &str) -> bool {
 
 fn time(text: &str, precision: Precision) -> Result<Option<Value>, DecodeError> {
     let canonical = Timestamp::parse(text, precision)?.text(precision);
+    if matches!(
+        canonical.as_str(),
+        "0001-01-01T00:00:00Z" | "0001-01-01T00:00:00.000000Z"
+    ) {
+        // Go's zero time is written as none.
+        return Ok(Some(Value::Null));
+    }
     Ok((canonical != text).then_some(Value::String(canonical)))
 }
 

@@ -4,6 +4,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use smol_str::{SmolStr, format_smolstr};
+
 /// An amount as a whole number of billionths, and the family of suffixes that it was written in.
 ///
 /// Equality and order are by amount alone. The text form is the canonical one: the largest suffix that leaves a whole
@@ -37,8 +39,10 @@ pub enum QuantityError {
 }
 
 const UNIT: i128 = 1_000_000_000;
-/// The largest amount; what is above is cut down to it.
-const MOST: i128 = i64::MAX as i128 * UNIT;
+/// The largest amount in powers of two; what is above is cut down to it.
+const MOST_BINARY: i128 = i64::MAX as i128 * UNIT;
+/// The largest amount of all; what is above is cut down to it. The reference has no bound, but nothing that counts either.
+const MOST: i128 = 100_000_000_000_000_000_000_000_000_000 * UNIT;
 /// As many digits as are sure to fit.
 const DIGITS: usize = 36;
 
@@ -75,7 +79,8 @@ impl Quantity {
         let whole = whole.trim_start_matches('0');
         let fraction = fraction.trim_end_matches('0');
         let (factor, mut format) = read_suffix(suffix)?;
-        let nanos = scale(whole, fraction, factor).unwrap_or(MOST).min(MOST);
+        let most = if format == Format::Binary { MOST_BINARY } else { MOST };
+        let nanos = scale(whole, fraction, factor).unwrap_or(most).min(most);
         if format == Format::Binary && nanos < UNIT {
             format = Format::Decimal;
         }
@@ -158,11 +163,65 @@ impl Quantity {
         }
     }
 
+    /// The whole number of thousandths at or above the amount (below, if it is negative).
+    pub fn thousandths(&self) -> i64 {
+        i64::try_from(self.round_up_to_milli().nanos / (UNIT / 1000)).unwrap_or(i64::MAX)
+    }
+
     /// The whole number of units at or above the amount (below, if it is negative).
     pub fn units(&self) -> i64 {
         let rest = self.nanos % UNIT;
         let away = if rest == 0 { 0 } else { rest.signum() };
         i64::try_from(self.nanos / UNIT + away).unwrap_or(i64::MAX)
+    }
+}
+
+/// The text of a quantity as the reference writes it: as it came where it takes that for the canonical form, which it judges
+/// by the digits alone, and else the canonical form. `ParseQuantity` keeps the one and `String` makes the other.
+///
+/// # Errors
+/// When the text is no quantity.
+pub fn text_of(text: &str) -> Result<SmolStr, QuantityError> {
+    let quantity = Quantity::parse(text)?;
+    Ok(if keeps_text(text) {
+        SmolStr::new(text)
+    } else {
+        format_smolstr!("{quantity}")
+    })
+}
+
+/// Whether the reference takes the text of a quantity for its canonical form.
+fn keeps_text(text: &str) -> bool {
+    const DIGITS_AT_ONCE: usize = 18;
+    const BINARY_DIGITS: usize = 14;
+    if text == "0" {
+        return true;
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
+    match read_suffix(suffix) {
+        Ok((Factor::PowerOfTwo(power), _)) => {
+            let fits = whole.len() + power as usize * 3 / 10 <= BINARY_DIGITS;
+            fraction.is_empty() && fits && whole.parse::<i64>().is_ok_and(|value| value & 7 != 0)
+        }
+        Ok((Factor::PowerOfTen(power), _)) => {
+            let scale = i64::from(power) - fraction.len() as i64;
+            let last_three = || whole.bytes().chain(fraction.bytes()).rev().take(3);
+            whole.len() + fraction.len() <= DIGITS_AT_ONCE
+                && scale >= -9
+                && scale % 3 == 0
+                && !(last_three().count() == 3 && last_three().all(|digit| digit == b'0'))
+                && !whole.starts_with('0')
+        }
+        Err(_) => false,
     }
 }
 
@@ -284,6 +343,24 @@ mod tests {
     }
 
     #[test]
+    fn text_that_looks_canonical_is_kept() {
+        for kept in ["0", "+5", "5.", "1e3", "100E", "1Gi", "-1", "500m", "1.500", "05"] {
+            assert_eq!(text_of(kept).unwrap(), kept);
+        }
+        for (text, form) in [
+            ("1.5", "1500m"),
+            ("1000", "1k"),
+            ("8Mi", "8Mi"),
+            ("1024Mi", "1Gi"),
+            ("0.5", "500m"),
+            ("1.0", "1"),
+            ("99999999999999999999", "99999999999999999999"),
+        ] {
+            assert_eq!(text_of(text).unwrap(), form);
+        }
+    }
+
+    #[test]
     fn text_is_brought_into_canonical_form() {
         for (text, form) in [
             ("0", "0"),
@@ -307,7 +384,8 @@ mod tests {
             ("12e-3", "12e-3"),
             ("1.1n", "2n"),
             ("0.0000000001", "1n"),
-            ("9223372036854775808", "9223372036854775807"),
+            ("9223372036854775808", "9223372036854775808"),
+            ("16Ei", "9223372036854775807"),
             ("1Ei", "1Ei"),
         ] {
             assert_eq!(canonical(text), form, "{text}");
@@ -351,9 +429,6 @@ mod tests {
         ] {
             let _ = Quantity::parse(&text).map(|quantity| quantity.to_string());
         }
-        assert_eq!(
-            canonical("1e2000000000"),
-            "9223372036854775807e0".trim_end_matches("e0")
-        );
+        assert_eq!(canonical("1e2000000000"), "100000000000e18");
     }
 }

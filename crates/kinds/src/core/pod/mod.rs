@@ -133,6 +133,9 @@ impl Strategy for Pod {
         }
         let metadata = root.child("metadata");
         validate_profile_annotations(&metadata.child("annotations"), &spec, &mut errors);
+        if update::is_mirror(&root) && !spec.child("resourceClaims").is_empty() {
+            errors.push(update::of_object("static pods do not support resource claims"));
+        }
         errors
     }
 

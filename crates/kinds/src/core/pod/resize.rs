@@ -133,7 +133,7 @@ fn validate_pod_level(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
     }
     validate_kept(&resources, &before, "pod-level resource", errors);
     if !only_processors_and_memory(&resources, &before) {
-        errors.push(resources.forbidden("only cpu and memory resources are mutable at pod-level"));
+        errors.push(spec.forbidden("only cpu and memory resources are mutable at pod-level"));
     }
 }
 

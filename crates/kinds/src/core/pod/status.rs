@@ -7,7 +7,7 @@ use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_n
 use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;
 
-use crate::defaults::{change_items, is_zero};
+use crate::defaults::change_items;
 use crate::validation::addresses::{address, address_warning, lenient_address};
 use crate::validation::{Errors, immutable_text, report, required_text};
 
@@ -40,8 +40,7 @@ pub(super) fn drop_disabled(pod: &mut Value) {
 pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (status, old_status) = (new.child("status"), old.child("status"));
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
-    let metadata = new.child("metadata");
-    validate_conditions(&status, &metadata.child("conditions"), errors);
+    validate_conditions(&status, errors);
     if spec.child("nodeName").text() != old_spec.child("nodeName").text() {
         let shown = status.child("nodeName");
         errors.push(shown.forbidden("may not be changed directly"));
@@ -50,14 +49,15 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
     immutable_text(&status.child("qosClass"), &old_status.child("qosClass"), errors);
     let policy = old_spec.child("restartPolicy").text();
     for (list, policy) in STATUSES.into_iter().zip([policy, policy, "Never"]) {
-        let sidecars = match list {
-            "initContainerStatuses" => sidecars(&old_spec),
-            _ => HashSet::new(),
-        };
+        let containers = old_spec.child(match list {
+            "containerStatuses" => "containers",
+            "initContainerStatuses" => "initContainers",
+            _ => "ephemeralContainers",
+        });
         validate_restarts(
             &status.child(list),
             &old_status.child(list),
-            (policy, &sidecars),
+            (policy, &containers),
             errors,
         );
     }
@@ -102,17 +102,25 @@ pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<S
     warnings
 }
 
-/// `validatePodConditions`; the reference reports conditions as if they stood in the metadata.
-fn validate_conditions(status: &Field<'_, '_>, shown: &Field<'_, '_>, errors: &mut Errors) {
-    let conditions = status.child("conditions");
-    for (at, condition) in conditions.items().enumerate() {
+/// `validatePodConditions`
+fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
+    for condition in status.child("conditions").items() {
+        not_negative_generation(&condition, errors);
         let sort = condition.child("type").text();
         if matches!(sort, "PodScheduled" | "Ready" | "Initialized") {
             continue;
         }
-        let place = shown.path().index(at).child("Type");
+        let shown = condition.child("Type");
         let faults = qualified_name(sort);
-        errors.extend(faults.into_iter().map(|fault| FieldError::invalid(&place, sort, fault)));
+        errors.extend(faults.into_iter().map(|fault| shown.invalid_as(sort, fault)));
+    }
+    not_negative_generation(status, errors);
+}
+
+fn not_negative_generation(parent: &Field<'_, '_>, errors: &mut Errors) {
+    let generation = parent.child("observedGeneration");
+    if generation.number().is_some_and(|generation| generation < 0) {
+        errors.push(generation.invalid("must be a non-negative integer"));
     }
 }
 
@@ -127,26 +135,14 @@ fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool,
     }
 }
 
-/// The init containers that run beside the others.
-fn sidecars<'v>(spec: &Field<'v, '_>) -> HashSet<&'v str> {
-    let containers = spec.child("initContainers");
-    let always = containers
-        .slice()
-        .iter()
-        .filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
-    always.filter_map(|container| container.str_at(&["name"])).collect()
-}
-
-/// `ValidateContainerStateTransition`: a container that has ended does not run again where the restart policy forbids it.
+/// `ValidateContainerStateTransition`: a container that has ended does not run again where neither it nor its Pod is to be
+/// started again.
 fn validate_restarts(
     new: &Field<'_, '_>,
     old: &Field<'_, '_>,
-    (policy, sidecars): (&str, &HashSet<&str>),
+    (policy, containers): (&str, &Field<'_, '_>),
     errors: &mut Errors,
 ) {
-    if policy == "Always" {
-        return;
-    }
     let runs: HashSet<&str> = new
         .slice()
         .iter()
@@ -156,13 +152,41 @@ fn validate_restarts(
     for before in old.items() {
         let state = before.child("state");
         let ended = state.child("terminated");
-        let failed = !is_zero(ended.child("exitCode").value());
         let name = before.child("name").text();
-        let may_run_again = !ended.is_set() || failed && policy == "OnFailure" || sidecars.contains(name);
-        if !may_run_again && runs.contains(name) {
+        if !ended.is_set() || !runs.contains(name) {
+            continue;
+        }
+        let code = ended.child("exitCode").number().unwrap_or_default();
+        let container = containers
+            .slice()
+            .iter()
+            .find(|container| container.str_at(&["name"]) == Some(name));
+        if !is_restarted(container, policy, code) {
             // The place is that in the old list, under the name of the new.
             errors.push(state.forbidden("may not be transitioned to non-terminated state"));
         }
+    }
+}
+
+/// Whether a container that ended with a code is started again: by its rules, by its own policy, or by that of its Pod.
+fn is_restarted(container: Option<&Value>, of_pod: &str, code: i64) -> bool {
+    let container = Field::placed(container, "");
+    for rule in container.child("restartPolicyRules").items() {
+        let codes = rule.child("exitCodes");
+        let listed = codes
+            .child("values")
+            .slice()
+            .iter()
+            .any(|value| value.as_i64() == Some(code));
+        if listed == (codes.child("operator").text() == "In") {
+            return true;
+        }
+    }
+    let own = container.child("restartPolicy");
+    match if own.is_set() { own.text() } else { of_pod } {
+        "Always" => true,
+        "OnFailure" => code != 0,
+        _ => false,
     }
 }
 
@@ -222,7 +246,10 @@ fn validate_extended_claim(status: &Field<'_, '_>, spec: &Field<'_, '_>, errors:
                 errors.push(field.duplicate());
             }
         }
-        report(&request, dns_label(request.text()), errors);
+        // The reference leaves the mapping out of this place.
+        let shown = status.child("requestName");
+        let faults = dns_label(request.text());
+        errors.extend(faults.into_iter().map(|fault| shown.invalid_as(request.text(), fault)));
     }
     required_text(&status.child("resourceClaimName"), dns_subdomain, errors);
 }
@@ -238,7 +265,6 @@ fn validate_pod_ips(addresses: &Field<'_, '_>, errors: &mut Errors) {
         return;
     }
     validate_families(addresses, errors);
-    validate_unrepeated(addresses, errors);
 }
 
 /// The address of an item, shown as the item itself.
@@ -325,17 +351,20 @@ const MESSAGE: usize = 1024;
 fn validate_devices(statuses: &Field<'_, '_>, containers: &Field<'_, '_>, errors: &mut Errors) {
     for status in statuses.items() {
         let of = status.child("name").text();
-        let container = containers.items().find(|one| one.child("name").text() == of);
+        let named = |one: &&Value| one.str_at(&["name"]) == Some(of);
+        let Some(container) = containers.slice().iter().find(named).map(Field::root) else {
+            continue;
+        };
         for device in status.child("allocatedResourcesStatus").items() {
             let name = device.child("name");
             match name.text().strip_prefix("claim:") {
-                Some(claim) if !container.is_some_and(|container| claims(&container, claim)) => {
+                Some(claim) if !claims(&container, claim) => {
                     errors.push(name.invalid(
                         "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or \
                          'claim:<claimName>' if request is empty",
                     ));
                 }
-                None if !container.is_some_and(|container| requests(&container, name.text())) => {
+                None if !requests(&container, name.text()) => {
                     errors.push(name.invalid_text("must match one of the container's resource requests"));
                 }
                 _ => {}

@@ -2,13 +2,13 @@
 //! cost of a deletion, and the mark of Pods that mirror files of a node.
 
 use holdfast_resource::Field;
-use holdfast_value::{Limits, Map, Value, json};
+use holdfast_value::{Map, Value};
 
 use super::containers::visit_containers;
 use super::scheduling::validate_tolerations;
 use super::security::validate_app_armor;
-use crate::validation::Errors;
 use crate::validation::paths::descending;
+use crate::validation::{Errors, read_json};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
@@ -51,8 +51,8 @@ pub(crate) fn validate_pod_annotations(annotations: &Field<'_, '_>, spec: &Field
 
 /// Tolerations as JSON; checked as those of the specification.
 fn validate_tolerations_text(annotations: &Field<'_, '_>, text: &str, errors: &mut Errors) {
-    match json::parse(text.as_bytes(), &Limits::default()) {
-        Err(error) => errors.push(annotations.invalid_as(TOLERATIONS, error.to_string())),
+    match read_json(text) {
+        Err(fault) => errors.push(annotations.invalid_as(TOLERATIONS, fault)),
         Ok(list) => {
             let place = annotations.path().child(TOLERATIONS);
             validate_tolerations(&Field::placed(Some(&list), place.as_str()), errors);

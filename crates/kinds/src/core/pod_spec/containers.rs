@@ -241,6 +241,7 @@ fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Fie
     }
 }
 
+const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
 const RULES: usize = 20;
 const EXIT_CODES: usize = 255;
 
@@ -255,13 +256,19 @@ fn validate_restart_policy(container: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(rules.too_many(RULES));
     }
     for rule in rules.items() {
-        one_of(&rule.child("action"), &["Restart", "RestartAllContainers"], errors);
+        let action = rule.child("action");
+        if !ACTIONS.contains(&action.text()) {
+            errors.push(action.not_supported(&ACTIONS));
+        }
         let codes = rule.child("exitCodes");
         if !codes.is_set() {
             errors.push(codes.required("must be specified"));
             continue;
         }
-        one_of(&codes.child("operator"), &["In", "NotIn"], errors);
+        let operator = codes.child("operator");
+        if !matches!(operator.text(), "In" | "NotIn") {
+            errors.push(operator.not_supported(&["In", "NotIn"]));
+        }
         let values = codes.child("values");
         if values.len() > EXIT_CODES {
             errors.push(values.too_many(EXIT_CODES));

@@ -4,7 +4,7 @@ use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{Faults, config_key, dns_subdomain, qualified_name};
 
 use super::volumes::Volumes;
-use crate::validation::paths::descending;
+use crate::validation::paths::no_back_steps;
 use crate::validation::resources::validate_divisor;
 use crate::validation::{Errors, report, required_fields, required_text};
 
@@ -108,7 +108,7 @@ fn validate_value_from(variable: &Field<'_, '_>, errors: &mut Errors) {
         if path.text().is_empty() {
             errors.push(path.required(""));
         }
-        descending(&path, errors);
+        no_back_steps(&path, errors);
     }
     let fault = match sources {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",

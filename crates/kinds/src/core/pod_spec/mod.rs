@@ -60,7 +60,7 @@ pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules<'_>, error
         grace: grace.number(),
     };
     containers::validate_all(spec, &pod, errors);
-    validate_pod_resources(spec, errors);
+    validate_pod_resources(spec, &claims, errors);
     networking::validate_host_ports(spec, rules.is_pod, errors);
     one_of(&spec.child("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
     networking::validate_dns_policy(&spec.child("dnsPolicy"), errors);

@@ -89,7 +89,8 @@ pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, errors: &mut Err
                 errors.push(operator.invalid_as(value.text(), "value must be empty when `operator` is 'Exists'"));
             }
             "Exists" => {}
-            _ => errors.push(operator.not_supported(&["Equal", "Exists", "Lt", "Gt"])),
+            "Lt" | "Gt" => errors.push(operator.not_supported(&["Equal", "Exists", "Lt", "Gt"])),
+            _ => errors.push(operator.not_supported(&["Equal", "Exists"])),
         }
         if !effect.text().is_empty() {
             validate_taint_effect(&effect, errors);

@@ -52,6 +52,14 @@ pub(super) fn validate_host_users(spec: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(spec.child(shown).forbidden("when `hostUsers` is false"));
         }
     }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in spec.child(list).items() {
+            let devices = container.child("volumeDevices");
+            if !devices.is_empty() {
+                errors.push(devices.forbidden("when `hostUsers` is false"));
+            }
+        }
+    }
 }
 
 /// Whether the users in containers are those of the host.

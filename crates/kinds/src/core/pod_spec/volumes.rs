@@ -55,7 +55,7 @@ const SOURCES: [Source; 30] = [
     source("scaleIO", sources::scale_io),
     source("csi", sources::csi),
     source("ephemeral", validate_ephemeral),
-    source("image", |_, _| {}),
+    source("image", validate_image),
 ];
 
 /// Checks the volumes of a Pod called `pod_name` and gives back those that containers can mount.
@@ -95,19 +95,17 @@ fn claims_made(volumes: &Field<'_, '_>, pod_name: &str) -> HashSet<String> {
 
 fn validate_source(volume: &Field<'_, '_>, pod_name: &str, errors: &mut Errors) {
     let name = volume.child("name");
-    let found = validate_one_source(volume, &SOURCES, errors);
+    validate_one_source(volume, &SOURCES, errors, &|found, errors| {
+        if found == "ephemeral" && !pod_name.is_empty() && !name.text().is_empty() {
+            let claim = format!("{pod_name}-{}", name.text());
+            let faults = dns_subdomain(&claim);
+            let told = faults.into_iter().map(|fault| format!("PVC name {claim:?}: {fault}"));
+            errors.extend(told.map(|fault| name.invalid(fault)));
+        }
+    });
     let target = volume.child("iscsi");
     if let Some(fault) = sources::iscsi_too_long(&target, name.text()) {
         errors.push(name.invalid_text(fault));
-    }
-    if found == Some("ephemeral") && !pod_name.is_empty() && !name.text().is_empty() {
-        let claim = format!("{pod_name}-{}", name.text());
-        let faults = dns_subdomain(&claim);
-        errors.extend(
-            faults
-                .into_iter()
-                .map(|fault| name.invalid(format!("PVC name {claim:?}: {fault}"))),
-        );
     }
 }
 
@@ -116,6 +114,15 @@ fn validate_empty_dir(source: &Field<'_, '_>, errors: &mut Errors) {
     if resources::is_negative(&limit) {
         errors.push(limit.forbidden("SizeLimit field must be a valid resource quantity"));
     }
+}
+
+fn validate_image(source: &Field<'_, '_>, errors: &mut Errors) {
+    required_fields(source, &["reference"], errors);
+    crate::validation::one_of(
+        &source.child("pullPolicy"),
+        &["Always", "IfNotPresent", "Never"],
+        errors,
+    );
 }
 
 fn validate_git_repo(source: &Field<'_, '_>, errors: &mut Errors) {

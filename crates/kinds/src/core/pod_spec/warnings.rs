@@ -152,9 +152,10 @@ fn volumes(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     ];
     for volume in spec.child("volumes").items() {
         for (source, text) in REMOVED.iter().chain(&LATER) {
-            let source = volume.child(source);
-            if source.is_set() {
-                warnings.push(format!("{}: {text}", source.path()));
+            // One of them is shown by its name in Go.
+            let shown = if *source == "storageos" { "storageOS" } else { source };
+            if volume.child(source).is_set() {
+                warnings.push(format!("{}: {text}", volume.child(shown).path()));
             }
         }
     }

@@ -21,6 +21,7 @@ use crate::validation::addresses::Block;
 pub(super) struct Allocations {
     block: Block,
     ports: RangeInclusive<u16>,
+    random: fn() -> u64,
     taken: Mutex<Taken>,
 }
 
@@ -28,9 +29,6 @@ pub(super) struct Allocations {
 struct Taken {
     addresses: HashMap<IpAddr, Hold>,
     ports: HashMap<u16, Hold>,
-    /// Where the search for a free address and a free port begins.
-    next_address: u128,
-    next_port: u16,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,15 +46,49 @@ pub(super) enum Reservation {
     Port(u16),
 }
 
-/// Addresses at the start of the block are left for clients that ask for a certain one, as long as others are free.
-const LEAST_KEPT_BACK: u128 = 16;
-const MOST_KEPT_BACK: u128 = 256;
+/// The start of a range is left for clients that ask for a certain address or port, as long as others are free: how much of
+/// it, at least and at most, and the part of the whole.
+#[derive(Clone, Copy)]
+struct Band {
+    least: u128,
+    most: u128,
+    part: u128,
+}
+
+const ADDRESSES: Band = Band {
+    least: 16,
+    most: 256,
+    part: 16,
+};
+const PORTS: Band = Band {
+    least: 16,
+    most: 128,
+    part: 32,
+};
+
+impl Band {
+    /// How much of a range of `size` is left: nothing of a small one.
+    fn of(self, size: u128) -> u128 {
+        if size <= self.least {
+            return 0;
+        }
+        (size / self.part).clamp(self.least, self.most)
+    }
+}
+
+/// All places from `from` to before `to`, beginning at a random one.
+fn around(from: u128, to: u128, random: u64) -> impl Iterator<Item = u128> {
+    let size = to.saturating_sub(from);
+    let start = u128::from(random) % size.max(1);
+    (0..size).map(move |step| from + (start + step) % size)
+}
 
 impl Allocations {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             block: config.service_cidr,
             ports: config.node_ports.clone(),
+            random: config.random,
             taken: Mutex::default(),
         }
     }
@@ -152,7 +184,10 @@ impl Allocations {
     fn reserve_address(&self, address: IpAddr) -> Result<(), Refusal> {
         let fault = match self.block.offset(address) {
             None => "the provided network does not match the current range",
-            Some(offset) if !self.usable(offset) => "the provided IP is not in the valid range",
+            Some(offset) if !self.usable(offset) => &format!(
+                "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
+                self.block
+            ),
             Some(_) => {
                 let mut taken = self.taken();
                 match taken.addresses.entry(address) {
@@ -177,20 +212,19 @@ impl Allocations {
 
     fn free_address(&self) -> Option<IpAddr> {
         let mut taken = self.taken();
+        // The first address names the block, the last of IPv4 reaches all of them.
         let end = self.block.size().saturating_sub(u128::from(self.is_ipv4()));
-        let kept_back = (self.block.size() / 16).clamp(LEAST_KEPT_BACK, MOST_KEPT_BACK).min(end);
-        let upper = end - kept_back;
-        let next = taken.next_address;
-        let (in_upper, in_lower) = (taken.addresses.len() as u128 + 1, kept_back.saturating_sub(2));
+        let middle = ADDRESSES.of(self.block.size()).clamp(2, end.max(2));
+        let random = (self.random)();
         // Of more addresses than are taken one is free, so the search ends.
-        let offsets = (0..upper.min(in_upper))
-            .map(|step| kept_back + (next + step) % upper)
-            .chain((0..in_lower).map(|step| 2 + step));
+        let enough = taken.addresses.len().saturating_add(1);
+        let offsets = around(middle, end, random)
+            .take(enough)
+            .chain(around(2, middle.min(end), random));
         for offset in offsets {
             let address = self.block.nth(offset);
             if let Entry::Vacant(free) = taken.addresses.entry(address) {
                 free.insert(Hold::Reserved);
-                taken.next_address = next + 1;
                 return Some(address);
             }
         }
@@ -280,17 +314,16 @@ impl Allocations {
 
     fn free_port(&self) -> Result<u16, Refusal> {
         let mut taken = self.taken();
-        let next = usize::from(taken.next_port);
-        let free = self
-            .ports
-            .clone()
-            .cycle()
-            .skip(next)
-            .take(self.ports.len())
-            .find(|port| !taken.ports.contains_key(port));
+        let size = self.ports.len() as u128;
+        let middle = PORTS.of(size).min(size);
+        let random = (self.random)();
+        let mut ports = around(middle, size, random)
+            .chain(around(0, middle, random))
+            .filter_map(|offset| self.ports.start().checked_add(u16::try_from(offset).ok()?));
+        let free = ports.find(|port| !taken.ports.contains_key(port));
+        drop(ports);
         let port = free.ok_or_else(|| Refusal::Internal("failed to allocate a nodePort: range is full".to_owned()))?;
         taken.ports.insert(port, Hold::Reserved);
-        taken.next_port = port - self.ports.start() + 1;
         Ok(port)
     }
 }
@@ -401,6 +434,25 @@ mod tests {
         }
         // Of eight addresses: not the first, the API server's, and the last.
         assert_eq!(seen.len(), 5);
+    }
+
+    #[test]
+    fn addresses_and_ports_are_drawn_from_the_upper_band_first() {
+        let allocations = Allocations::new(&Config {
+            service_cidr: Block::read("10.9.8.0/24").unwrap(),
+            random: || 1000,
+            ..Config::default()
+        });
+        let mut object = service("NodePort", "");
+        allocations.allocate(&mut object, None).unwrap();
+        // 16 addresses of 256 and 86 ports of 2768 are left to those who ask for them.
+        assert_eq!(object.str_at(&["spec", "clusterIP"]), Some("10.9.8.60"));
+        let port = object.at(&["spec", "ports"]).and_then(Value::as_list).unwrap()[0].get("nodePort");
+        assert_eq!(port.and_then(Value::as_i64), Some(30000 + 86 + 1000));
+        let mut upper = around(16, 255, 1000).collect::<Vec<_>>();
+        upper.sort_unstable();
+        assert!(upper.into_iter().eq(16..255));
+        assert_eq!((PORTS.of(16), PORTS.of(100), PORTS.of(10_000)), (0, 16, 128));
     }
 
     #[test]

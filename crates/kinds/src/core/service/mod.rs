@@ -13,6 +13,7 @@ use holdfast_value::{List, Value};
 use self::allocation::Allocations;
 use crate::config::Config;
 use crate::defaults::{change_items, is_zero, set_missing, set_missing_at};
+use crate::validation::addresses::{address_warning, block_warning};
 use crate::validation::{Errors, same};
 
 /// What only Services do: they take addresses and ports that no other Service has.
@@ -137,14 +138,39 @@ impl Strategy for Service {
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if context.subresource.is_some() {
+        let root = Field::root(object);
+        if let Some(subresource) = context.subresource {
+            if subresource == "status" {
+                let status = root.child("status");
+                let balancer = status.child("loadBalancer");
+                for (at, point) in balancer.child("ingress").items().enumerate() {
+                    let place = balancer.path().child("ingress").index(at);
+                    let ip = point.child("ip");
+                    warnings.extend(address_warning(&Field::placed(ip.value(), place.as_str())));
+                }
+            }
             return warnings;
         }
-        let root = Field::root(object);
-        let spec = root.child("spec");
+        let (metadata, spec) = (root.child("metadata"), root.child("spec"));
+        let hints = "service.kubernetes.io/topology-aware-hints";
+        if metadata.child("annotations").entry(hints).is_set() {
+            warnings.push(format!(
+                "annotation {hints} is deprecated, please use service.kubernetes.io/topology-mode instead"
+            ));
+        }
+        if spec.child("clusterIP").text() != "None" {
+            warnings.extend(address_warnings(&spec));
+        }
         if !spec.child("externalIPs").is_empty() {
             warnings
                 .push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+        }
+        let balancer_ip = spec.child("loadBalancerIP");
+        if spec.child("clusterIP").text() != "None" && !balancer_ip.text().is_empty() {
+            warnings.extend(address_warning(&balancer_ip));
+        }
+        if !spec.child("externalName").text().is_empty() && spec.child("type").text() != "ExternalName" {
+            warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
         }
         let distribution = |object: &Value| object.str_at(&["spec", "trafficDistribution"]).map(str::to_owned);
         let changed = old.is_none_or(|old| distribution(old) != distribution(object));
@@ -219,6 +245,18 @@ impl Service {
     }
 }
 
+/// What is to be said of the addresses and blocks that a Service names.
+fn address_warnings(spec: &Field<'_, '_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for list in ["clusterIPs", "externalIPs"] {
+        warnings.extend(spec.child(list).items().filter_map(|one| address_warning(&one)));
+    }
+    for range in spec.child("loadBalancerSourceRanges").items() {
+        warnings.extend(block_warning(&range));
+    }
+    warnings
+}
+
 /// Whether Services of this type have an address of the cluster.
 fn takes_cluster_ip(sort: &str) -> bool {
     matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer")
@@ -227,6 +265,19 @@ fn takes_cluster_ip(sort: &str) -> bool {
 /// Whether Services of this type have ports of the nodes.
 fn takes_node_ports(sort: &str) -> bool {
     matches!(sort, "NodePort" | "LoadBalancer")
+}
+
+/// Whether ports of the nodes are allocated for a Service: a load balancer may do without.
+fn needs_node_ports(object: &Value) -> bool {
+    match sort_of(object) {
+        "LoadBalancer" => {
+            object
+                .at(&["spec", "allocateLoadBalancerNodePorts"])
+                .and_then(Value::as_bool)
+                != Some(false)
+        }
+        sort => sort == "NodePort",
+    }
 }
 
 fn sort_of(object: &Value) -> &str {
@@ -279,7 +330,7 @@ fn keep_allocated(object: &mut Value, old: &Value) {
             object.set_at(&["spec", "clusterIPs"], list.clone());
         }
     }
-    if takes_node_ports(sort_of(object)) && takes_node_ports(sort_of(old)) {
+    if needs_node_ports(object) && needs_node_ports(old) {
         keep_node_ports(object, old);
     }
     if needs_health_check(object)

@@ -245,7 +245,7 @@ fn validate_traffic(spec: &Field<'_, '_>, errors: &mut Errors) {
     } else if sort == "ExternalName" && internal.is_set() {
         errors.push(internal.forbidden("may not be set for ExternalName services"));
     }
-    let distributions = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     crate::validation::optional_one_of(&spec.child("trafficDistribution"), &distributions, errors);
 }
 
