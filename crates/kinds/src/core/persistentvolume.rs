@@ -142,13 +142,30 @@ impl Strategy for PersistentVolume {
     }
 }
 
+/// The annotation that named the class of volumes and claims before a field did, and what is said of it.
+pub(super) const BETA_CLASS: (&str, &str) = (
+    "volume.beta.kubernetes.io/storage-class",
+    "deprecated since v1.8; use \"storageClassName\" attribute instead",
+);
+
+/// Tells of annotations that fields have replaced.
+pub(super) fn deprecated_annotations(
+    annotations: &Field<'_, '_>,
+    deprecated: &[(&str, &str)],
+    warnings: &mut Vec<String>,
+) {
+    for (name, text) in deprecated {
+        let annotation = annotations.entry(name);
+        if annotation.is_set() {
+            warnings.push(format!("{}: {text}", annotation.path()));
+        }
+    }
+}
+
 /// `GetWarningsForPersistentVolume`
 fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
     const ANNOTATIONS: [(&str, &str); 2] = [
-        (
-            "volume.beta.kubernetes.io/storage-class",
-            "deprecated since v1.8; use \"storageClassName\" attribute instead",
-        ),
+        BETA_CLASS,
         (
             MOUNT_OPTIONS,
             "deprecated since v1.31; use \"mountOptions\" attribute instead",
@@ -177,12 +194,7 @@ fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
     let annotations = metadata.child("annotations");
-    for (name, text) in ANNOTATIONS {
-        let annotation = annotations.entry(name);
-        if annotation.is_set() {
-            warnings.push(format!("{}: {text}", annotation.path()));
-        }
-    }
+    deprecated_annotations(&annotations, &ANNOTATIONS, &mut warnings);
     if spec.child("persistentVolumeReclaimPolicy").text() == "Recycle" {
         warnings.push(
             "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach \

@@ -7,6 +7,7 @@ use holdfast_resource::metadata::labels::{validate_label_selector, validate_labe
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
+use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::defaults::{is_zero, set_missing_at};
 use crate::validation::resources::{fractional_bytes, quantity};
 use crate::validation::{Errors, immutable, one_of, report, same};
@@ -48,11 +49,12 @@ impl Strategy for PersistentVolumeClaim {
         errors
     }
 
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if context.subresource.is_none() && !old.is_some_and(|old| same(object.get("spec"), old.get("spec"))) {
+        if context.subresource.is_none() {
             let root = Field::root(object);
-            let spec = root.child("spec");
+            let (metadata, spec) = (root.child("metadata"), root.child("spec"));
+            deprecated_annotations(&metadata.child("annotations"), &[BETA_CLASS], &mut warnings);
             let resources = spec.child("resources");
             for list in ["requests", "limits"] {
                 fractional_bytes(&resources.child(list), &mut warnings);
@@ -332,5 +334,17 @@ mod tests {
               for bound claims\n- resources.requests.storage: \"1Gi\"\n+ resources.requests.storage: \"2Gi\""
             ]
         );
+    }
+
+    #[test]
+    fn an_annotation_for_the_class_is_deprecated() {
+        let annotated = claim(ONE).replace(
+            "{name: c}",
+            "{name: c, annotations: {volume.beta.kubernetes.io/storage-class: x}}",
+        );
+        let text = "metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use \
+                    \"storageClassName\" attribute instead";
+        assert_eq!(Harness::new().warnings(&annotated), [text]);
+        assert_eq!(Harness::new().update_warnings(&annotated, &annotated), [text]);
     }
 }

@@ -7,7 +7,7 @@ use holdfast_resource::metadata::labels::validate_labels;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
-use crate::core::pod_spec::validate_tolerations;
+use crate::core::pod_spec::{deprecated_node_label, validate_tolerations};
 use crate::validation::resources::validate_overhead;
 use crate::validation::{Errors, immutable, required_text};
 
@@ -40,5 +40,29 @@ impl Strategy for RuntimeClass {
         let mut errors = Errors::new();
         immutable(&root.child("handler"), &old.child("handler"), &mut errors);
         errors
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        let root = Field::root(object);
+        let scheduling = root.child("scheduling");
+        let selector = scheduling.child("nodeSelector");
+        // The reference leaves out which label it is.
+        let texts = selector.entries().filter_map(|(label, _)| deprecated_node_label(label));
+        texts.map(|text| format!("{}: {text}", selector.path())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn deprecated_labels_of_nodes_are_told() {
+        let class = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: r}, handler: h, scheduling: \
+                     {nodeSelector: {a: b, beta.kubernetes.io/os: linux}}}";
+        assert_eq!(
+            Harness::new().warnings(class),
+            [r#"scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/os" instead"#]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Jobs: <https://kubernetes.io/docs/concepts/workloads/controllers/job/>.
 
+mod indexed;
 mod status;
 mod validation;
 
@@ -111,7 +112,11 @@ fn make_selector(context: &WriteContext<'_>, object: &mut Value) {
         (OLD_CONTROLLER_UID, &uid),
         (CONTROLLER_UID, &uid),
     ] {
-        object.set_at(&["spec", "template", "metadata", "labels", label], value.clone());
+        let label = ["spec", "template", "metadata", "labels", label];
+        // One that the client wrote stays, for validation to refuse.
+        if object.at(&label).is_none() {
+            object.set_at(&label, value.clone());
+        }
     }
     let selected = ["spec", "selector", "matchLabels", CONTROLLER_UID];
     if object.at(&selected).is_none() {
@@ -194,5 +199,98 @@ spec:
                  condition",
             ]
         );
+    }
+
+    #[test]
+    fn indexes_of_a_status_are_within_the_completions() {
+        let job = ONCE.replace(
+            "spec:\n  template",
+            "spec:\n  completionMode: Indexed\n  completions: 5\n  parallelism: 1\n  backoffLimitPerIndex: 1\n  template",
+        );
+        let harness = Harness::new();
+        let read = |status: &str| harness.read(&format!("{job}status: {{{status}}}\n"));
+        let errors = |old: &str, new: &str| harness.check_update(Some("status"), &read(old), &read(new));
+        assert_eq!(
+            errors("", "completedIndexes: '0-2', failedIndexes: '2,9'"),
+            [
+                "status.failedIndexes: Invalid value: \"2,9\": error parsing failedIndexes: too large index: \"9\"",
+                "status.failedIndexes: Invalid value: \"2,9\": failedIndexes and completedIndexes overlap at index: 2",
+            ]
+        );
+        // What was wrong before may stay.
+        assert!(errors("completedIndexes: '9'", "completedIndexes: '9', active: 1").is_empty());
+        assert_eq!(
+            errors(
+                "succeeded: 2, active: 1",
+                "succeeded: 1, ready: 1, uncountedTerminatedPods: {failed: [a, a]}"
+            ),
+            [
+                "status.uncountedTerminatedPods.failed[1]: Duplicate value: \"a\"",
+                "status.ready: Invalid value: 1: cannot set more ready pods than active",
+                "status.succeeded: Invalid value: 1: cannot decrease the succeeded counter",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_finished_job_has_no_pods_to_count() {
+        let done = format!(
+            "{ONCE}status: {{startTime: '2020-01-01T00:00:00Z', uncountedTerminatedPods: {{succeeded: [u]}}, conditions: \
+             [{{type: Failed, status: 'True'}}, {{type: FailureTarget, status: 'True'}}]}}\n"
+        );
+        assert_eq!(
+            Harness::new().subresource_errors(Some("status"), ONCE, &done),
+            [
+                "status.uncountedTerminatedPods: Invalid value: {\"Succeeded\":[\"u\"],\"Failed\":null}: must be empty for \
+                 finished job"
+            ]
+        );
+        let harness = Harness::new();
+        let undone = harness.check_update(Some("status"), &harness.read(&done), &harness.read(ONCE));
+        assert_eq!(
+            undone,
+            [
+                "status.conditions: Invalid value: cannot disable the terminal Failed=True condition",
+                "status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition",
+                "status.startTime: Invalid value: null: field is immutable for unsuspended job once set",
+            ]
+        );
+    }
+
+    #[test]
+    fn rules_of_failure_say_what_they_do() {
+        let rule = |rule: &str| Harness::new().errors(&with(&format!("podFailurePolicy: {{rules: [{{{rule}}}]}}")));
+        let codes = "onExitCodes: {operator: In, values: [1]}";
+        assert_eq!(
+            rule(codes),
+            [
+                "spec.podFailurePolicy.rules[0].action: Required value: valid values: [\"Count\" \"FailIndex\" \"FailJob\" \
+                 \"Ignore\"]"
+            ]
+        );
+        assert_eq!(
+            rule(&format!("action: FailIndex, {codes}")),
+            [
+                "spec.podFailurePolicy.rules[0].action: Invalid value: \"FailIndex\": requires the backoffLimitPerIndex to be \
+                 set"
+            ]
+        );
+    }
+
+    #[test]
+    fn labels_of_the_template_are_not_the_clients() {
+        let taken = ONCE.replace(
+            "  template:\n",
+            "  template:\n    metadata: {labels: {job-name: other}}\n",
+        );
+        let errors = Harness::new().errors(&taken);
+        let ends = [
+            errors.len() == 1,
+            errors
+                .concat()
+                .starts_with("spec.template.metadata.labels[job-name]: Invalid value: {"),
+            errors.concat().ends_with("}: must be 'once'"),
+        ];
+        assert_eq!(ends, [true; 3], "{errors:?}");
     }
 }

@@ -2,18 +2,19 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::{domain_prefixed_path, qualified_name};
+use holdfast_resource::metadata::formats::{dns_label, domain_prefixed_path, qualified_name};
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
 use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::Value;
 
+use super::indexed::{validate_index_limits, validate_success_policy};
 use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
 use crate::core::pod_spec::validate_template;
 use crate::validation::{Errors, immutable, numbers, one_of, same};
 
 const MANAGER_LENGTH: usize = 63;
-const INDEXED_PARALLELISM: i64 = 100_000;
 const FAILURE_RULES: usize = 20;
+const CONDITION_PATTERNS: usize = 20;
 const EXIT_CODES: usize = 255;
 
 /// Checks a Job.
@@ -21,7 +22,22 @@ pub(super) fn validate_job(job: &Field<'_, '_>, allow_privileged: bool) -> Error
     let mut errors = Errors::new();
     validate_made_selector(job, &mut errors);
     validate_own_spec(job, allow_privileged, &mut errors);
+    validate_host_names(job, &mut errors);
     errors
+}
+
+/// Pods of an indexed Job are hosts named by the Job and their index: the longest such name has to be one of a host.
+fn validate_host_names(job: &Field<'_, '_>, errors: &mut Errors) {
+    let (metadata, spec) = (job.child("metadata"), job.child("spec"));
+    let name = metadata.child("name");
+    let completions = spec.child("completions").number().unwrap_or_default();
+    if spec.child("completionMode").text() != "Indexed" || completions <= 0 {
+        return;
+    }
+    let host = format!("{}-{}", name.text(), completions - 1);
+    if !dns_label(&host).is_empty() {
+        errors.push(name.invalid_text(format!("will not able to create pod with invalid DNS label: {host}")));
+    }
 }
 
 /// Checks the specification of a Job, its selector included.
@@ -63,7 +79,8 @@ fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
         if !found.is_set() {
             errors.push(labels.entry(label).required(format!("must be '{value}'")));
         } else if found.text() != value {
-            errors.push(found.invalid(format!("must be '{value}'")));
+            let shown = labels.value().cloned().unwrap_or_default();
+            errors.push(found.invalid_as(shown, format!("must be '{value}'")));
         }
     }
     let made = [CONTROLLER_UID, OLD_CONTROLLER_UID].iter().any(|label| {
@@ -101,15 +118,8 @@ pub(in crate::batch) fn validate_job_spec(spec: &Field<'_, '_>, allow_privileged
     }
     let indexed = mode.text() == "Indexed";
     if indexed {
-        let (completions, parallelism) = (spec.child("completions"), spec.child("parallelism"));
-        if !completions.is_set() {
-            errors.push(completions.required("when completion mode is Indexed"));
-        }
-        if parallelism.number().is_some_and(|number| number > INDEXED_PARALLELISM) {
-            let detail = format!("must be less than or equal to {INDEXED_PARALLELISM} when completion mode is Indexed");
-            errors.push(parallelism.invalid(detail));
-        }
-    } else {
+        validate_index_limits(spec, errors);
+    } else if !mode.is_set() || mode.text() == "NonIndexed" {
         for part in [&per_index, &most_failed] {
             if part.is_set() {
                 errors.push(part.invalid("requires indexed completion mode"));
@@ -117,18 +127,12 @@ pub(in crate::batch) fn validate_job_spec(spec: &Field<'_, '_>, allow_privileged
         }
     }
     let template = spec.child("template");
-    validate_failure_policy(&spec.child("podFailurePolicy"), &template, errors);
+    validate_failure_policy(spec, errors);
     let success = spec.child("successPolicy");
-    if success.is_set() {
-        if !indexed {
-            errors.push(success.invalid("requires indexed completion mode"));
-        } else if success.child("rules").is_empty() {
-            errors.push(
-                success
-                    .child("rules")
-                    .required("at least one rules must be specified when the successPolicy is specified"),
-            );
-        }
+    if success.is_set() && !indexed {
+        errors.push(success.invalid("requires indexed completion mode"));
+    } else if success.is_set() {
+        validate_success_policy(&success, spec.child("completions").number(), errors);
     }
     let replacement = spec.child("podReplacementPolicy");
     if replacement.is_set() {
@@ -144,12 +148,12 @@ pub(in crate::batch) fn validate_job_spec(spec: &Field<'_, '_>, allow_privileged
     let pod = template.child("spec");
     let restart = pod.child("restartPolicy");
     match restart.text() {
+        "OnFailure" if spec.child("podFailurePolicy").is_set() => {
+            errors.push(restart.invalid("only \"Never\" is supported when podFailurePolicy is specified"));
+        }
         "OnFailure" | "Never" => {}
         "" | "Always" => errors.push(restart.required("valid values: \"OnFailure\", \"Never\"")),
         _ => errors.push(restart.not_supported(&["OnFailure", "Never"])),
-    }
-    if spec.child("podFailurePolicy").is_set() && restart.text() != "Never" {
-        errors.push(restart.invalid_text("only \"Never\" is supported when podFailurePolicy is specified"));
     }
 }
 
@@ -164,7 +168,7 @@ fn validate_manager(manager: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// An error that shows no value.
-fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> FieldError {
+pub(super) fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> FieldError {
     FieldError {
         kind: FieldErrorKind::Invalid,
         field: field.path(),
@@ -173,7 +177,18 @@ fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> FieldError {
     }
 }
 
-fn validate_failure_policy(policy: &Field<'_, '_>, template: &Field<'_, '_>, errors: &mut Errors) {
+/// Reports a text that is missing or none of `supported`; what is supported is also told where it is missing.
+fn stated_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
+    if field.text().is_empty() {
+        let listed: Vec<String> = supported.iter().map(|name| format!("\"{name}\"")).collect();
+        errors.push(field.required(format!("valid values: [{}]", listed.join(" "))));
+    } else {
+        one_of(field, supported, errors);
+    }
+}
+
+fn validate_failure_policy(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let (policy, template) = (spec.child("podFailurePolicy"), spec.child("template"));
     let rules = policy.child("rules");
     if rules.len() > FAILURE_RULES {
         errors.push(rules.too_many(FAILURE_RULES));
@@ -186,15 +201,21 @@ fn validate_failure_policy(policy: &Field<'_, '_>, template: &Field<'_, '_>, err
         .collect();
     for rule in rules.items() {
         let action = rule.child("action");
-        one_of(&action, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
+        stated_one_of(&action, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
+        if action.text() == "FailIndex" && !spec.child("backoffLimitPerIndex").is_set() {
+            errors.push(action.invalid("requires the backoffLimitPerIndex to be set"));
+        }
         let (codes, conditions) = (rule.child("onExitCodes"), rule.child("onPodConditions"));
         if codes.is_set() {
             validate_exit_codes(&codes, &names, errors);
         }
+        if conditions.len() > CONDITION_PATTERNS {
+            errors.push(conditions.too_many(CONDITION_PATTERNS));
+        }
         for condition in conditions.items() {
             let (sort, status) = (condition.child("type"), condition.child("status"));
             crate::validation::report(&sort, qualified_name(sort.text()), errors);
-            one_of(&status, &["False", "True", "Unknown"], errors);
+            stated_one_of(&status, &["False", "True", "Unknown"], errors);
         }
         match (codes.is_set(), !conditions.is_empty()) {
             (true, true) => errors.push(invalid_without_value(
@@ -216,7 +237,7 @@ fn validate_exit_codes(codes: &Field<'_, '_>, names: &HashSet<&str>, errors: &mu
         codes.child("containerName"),
         codes.child("values"),
     );
-    one_of(&operator, &["In", "NotIn"], errors);
+    stated_one_of(&operator, &["In", "NotIn"], errors);
     if container.is_set() && !names.contains(container.text()) {
         errors.push(container.invalid("must be one of the container or initContainer names in the pod template"));
     }
@@ -225,7 +246,7 @@ fn validate_exit_codes(codes: &Field<'_, '_>, names: &HashSet<&str>, errors: &mu
     } else if values.len() > EXIT_CODES {
         errors.push(values.too_many(EXIT_CODES));
     }
-    let (mut seen, mut before) = (HashSet::new(), None);
+    let (mut seen, mut before, mut ordered) = (HashSet::new(), i64::MIN, true);
     for value in values.items() {
         let number = value.number().unwrap_or_default();
         if operator.text() == "In" && number == 0 {
@@ -233,11 +254,12 @@ fn validate_exit_codes(codes: &Field<'_, '_>, names: &HashSet<&str>, errors: &mu
         }
         if !seen.insert(number) {
             errors.push(value.duplicate());
-        } else if before.is_some_and(|before| before > number) {
-            errors.push(values.invalid("must be ordered"));
-            break;
         }
-        before = Some(number);
+        ordered &= before <= number;
+        before = number;
+    }
+    if !ordered {
+        errors.push(values.invalid("must be ordered"));
     }
 }
 
@@ -268,7 +290,8 @@ fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
         immutable(&completions, &before, errors);
         return;
     }
-    if completions.number() != spec.child("parallelism").number() {
+    // That an indexed Job needs them is said already.
+    if completions.is_set() && completions.number() != spec.child("parallelism").number() {
         errors.push(completions.invalid("can only be modified in tandem with spec.parallelism"));
     }
 }

@@ -93,7 +93,9 @@ pub(crate) fn pod_spec_warnings(metadata: &Field<'_, '_>, spec: &Field<'_, '_>, 
     }
     volumes(spec, warnings);
     duplicates(&spec.child("hostAliases"), "ip", warnings);
-    pull_secrets(&spec.child("imagePullSecrets"), warnings);
+    let secrets = spec.child("imagePullSecrets");
+    duplicates(&secrets, "name", warnings);
+    unnamed(&secrets, warnings);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in spec.child(list).items() {
             container_warnings(&container, warnings);
@@ -166,19 +168,16 @@ fn duplicates(items: &Field<'_, '_>, key: &str, warnings: &mut Vec<String>) {
     for item in items.items() {
         let text = item.child(key);
         if !seen.insert(text.text()) {
-            warnings.push(format!("{}: duplicate {key} \"{}\"", item.path(), text.text()));
+            warnings.push(format!("{}: duplicate {key} \"{}\"", text.path(), text.text()));
         }
     }
 }
 
-fn pull_secrets(secrets: &Field<'_, '_>, warnings: &mut Vec<String>) {
-    let mut seen = HashSet::new();
-    for secret in secrets.items() {
-        let name = secret.child("name");
+fn unnamed(items: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    for item in items.items() {
+        let name = item.child("name");
         if name.text().is_empty() {
-            warnings.push(format!("{}: invalid empty name \"\"", secret.path()));
-        } else if !seen.insert(name.text()) {
-            warnings.push(format!("{}: duplicate name \"{}\"", secret.path(), name.text()));
+            warnings.push(format!("{}: invalid empty name \"\"", name.path()));
         }
     }
 }
@@ -238,5 +237,24 @@ fn missing_selector(term: &Field<'_, '_>, warnings: &mut Vec<String>) {
             "{}: a null labelSelector results in matching no pod",
             selector.path()
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn warnings_name_the_field_that_repeats() {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}], hostAliases: [{ip: \
+                   10.0.0.1}, {ip: 10.0.0.1}], imagePullSecrets: [{name: s}, {name: s}, {}]}}";
+        assert_eq!(
+            Harness::new().warnings(pod),
+            [
+                "spec.hostAliases[1].ip: duplicate ip \"10.0.0.1\"",
+                "spec.imagePullSecrets[1].name: duplicate name \"s\"",
+                "spec.imagePullSecrets[2].name: invalid empty name \"\"",
+            ]
+        );
     }
 }
