@@ -246,6 +246,11 @@ spec:
             ]
         );
         let harness = Harness::new();
+        let untargeted = done.replace(", {type: FailureTarget, status: 'True'}", "");
+        assert_eq!(
+            harness.check_update(Some("status"), &harness.read(&done), &harness.read(&untargeted)),
+            ["status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition"]
+        );
         let undone = harness.check_update(Some("status"), &harness.read(&done), &harness.read(ONCE));
         assert_eq!(
             undone,

@@ -112,7 +112,7 @@ impl Change<'_, '_, '_> {
         if reversed && (self.changed("startTime") || self.changed("completionTime")) {
             errors.push(ended.invalid("must be equal to or after `startTime`"));
         }
-        if failed && !self.is("FailureTarget") && (self.turned("Failed") || self.turned("FailureTarget")) {
+        if failed && !self.is("FailureTarget") && (self.turned("Failed") || self.changed("failedIndexes")) {
             errors.push(self.refuse("cannot set Failed=True condition without the FailureTarget=true condition"));
         }
         if complete && !self.is("SuccessCriteriaMet") && (self.turned("Complete") || self.turned("SuccessCriteriaMet"))
@@ -242,7 +242,7 @@ impl Change<'_, '_, '_> {
     fn validate_times_kept(&self, errors: &mut Errors) {
         let (began, ended) = (self.status.child("startTime"), self.status.child("completionTime"));
         if self.old.child("completionTime").is_set() && ended.is_set() && self.changed("completionTime") {
-            errors.push(ended.invalid("field is immutable once set"));
+            errors.push(ended.invalid("field is immutable"));
         }
         let suspended = self.spec.child("suspend").is_true();
         if self.old.child("startTime").is_set() && !suspended && self.changed("startTime") {
