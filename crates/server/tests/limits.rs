@@ -230,10 +230,16 @@ async fn a_request_keeps_its_place_until_its_answer_is_taken() {
 async fn an_answer_that_waits_in_the_connection_and_is_not_taken_costs_the_connection() {
     let server = server(Limits {
         exchange: SHORT,
+        connections: 2,
         ..Limits::default()
     })
     .await;
-    assert!(hold_an_answer(&server).await.collect().await.is_err());
+    let held = hold_an_answer(&server).await;
+    let _other = server.client().await;
+    // There is a place for a third connection only when the one with the answer is gone.
+    let mut third = server.client().await;
+    assert_eq!(third.get("/livez", "").await.0, 200);
+    assert!(held.collect().await.is_err());
 }
 
 #[tokio::test]
