@@ -128,8 +128,9 @@ async fn what_may_never_be_said_is_refused() {
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     let told = answer["message"].as_str().unwrap();
     assert!(
-        told.contains("spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema")
-            && told.contains("spec.preserveUnknownFields: Invalid value: true: cannot set to true"),
+        told.contains(
+            "spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema"
+        ) && told.contains("spec.preserveUnknownFields: Invalid value: true: cannot set to true"),
         "{told}"
     );
 }
