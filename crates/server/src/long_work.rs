@@ -1,7 +1,7 @@
 //! Work that may take longer than others should wait: large bodies, and changes of large objects.
 //!
-//! A request says that it comes to such work ([`begins`]); from then on it runs apart from the workers that serve all
-//! others ([`LongWork::apart`]), and no more of it at a time than leaves a processor free. Ordinary requests pay a flag.
+//! A request says that it comes to such work (`begins`); from then on it runs apart from the workers that serve all
+//! others (`LongWork::apart`), and no more of it at a time than leaves a processor free. Ordinary requests pay a flag.
 
 use std::cell::Cell;
 use std::future::Future;
