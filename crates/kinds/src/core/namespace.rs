@@ -73,7 +73,7 @@ impl Strategy for Namespace {
         let root = Field::root(object);
         let mut errors = Errors::new();
         match context.subresource {
-            Some("finalize") => validate_finalizers(&root.child("spec").child("finalizers"), &mut errors),
+            Some("finalize") => validate_finalize_update(&root.child("spec").child("finalizers"), &mut errors),
             Some("status") => {
                 let (status, metadata) = (root.child("status"), root.child("metadata"));
                 let phase = status.child("phase");
@@ -116,18 +116,33 @@ fn label_by_name(object: &mut Value) {
     }
 }
 
+/// The finalizers of a new namespace, whose errors the reference reports at the list.
 fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     let place = finalizers.path();
     for finalizer in finalizers.items() {
-        // The reference reports the list rather than its item.
         let finalizer = Field::placed(finalizer.value(), place.as_str());
         let faults = qualified_name(finalizer.text());
         let malformed = !faults.is_empty();
         errors.extend(faults.into_iter().map(|fault| finalizer.invalid_text(fault)));
-        let name = finalizer.text();
-        if !malformed && !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
-            errors.push(finalizer.invalid_text("name is neither a standard finalizer name nor is it fully qualified"));
+        if !malformed {
+            validate_finalizer_group(&finalizer, errors);
         }
+    }
+}
+
+/// The finalizers that the `finalize` subresource leaves, each at its index.
+fn validate_finalize_update(finalizers: &Field<'_, '_>, errors: &mut Errors) {
+    for finalizer in finalizers.items() {
+        let faults = qualified_name(finalizer.text());
+        errors.extend(faults.into_iter().map(|fault| finalizer.invalid_text(fault)));
+        validate_finalizer_group(&finalizer, errors);
+    }
+}
+
+fn validate_finalizer_group(finalizer: &Field<'_, '_>, errors: &mut Errors) {
+    let name = finalizer.text();
+    if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+        errors.push(finalizer.invalid_text("name is neither a standard finalizer name nor is it fully qualified"));
     }
 }
 
