@@ -178,7 +178,7 @@ mod tests {
                 &TEAM.replace("}}", "}, spec: {finalizers: [x]}}")
             ),
             [
-                r#"spec.finalizers: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified"#
+                r#"spec.finalizers[0]: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified"#
             ]
         );
     }
