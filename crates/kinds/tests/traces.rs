@@ -279,7 +279,9 @@ impl World {
             Some(old) => {
                 object.set_at(&["metadata", "uid"], UID.into());
                 resource.strategy.prepare_for_update(context, &mut object, old)?;
-                let mut errors = validate_metadata_update(&object, old, resource.has_strict_finalizers());
+                let checks = &resource.rules.metadata_checks;
+                let subresource = context.subresource.unwrap_or_default();
+                let mut errors = validate_metadata_update(checks, subresource, &object, old);
                 errors.extend(resource.strategy.validate_update(context, &object, old));
                 invalid(errors)?;
             }

@@ -33,8 +33,8 @@ pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
 pub use resource::{
-    Definition, GarbageCollection, Generation, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope,
-    Storage, Subresource, Verb,
+    Definition, GarbageCollection, Generation, MetadataChecks, NameRule, RepeatedChecks, Resource, ResourceRules,
+    ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,

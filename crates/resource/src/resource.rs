@@ -91,11 +91,6 @@ impl Resource {
         Some(schema)
     }
 
-    /// Whether finalizers without a domain must be standard ones. Definitions and what they define only warn.
-    pub fn has_strict_finalizers(&self) -> bool {
-        self.definition.is_none() && !self.strategy.defines()
-    }
-
     /// What is known of `version`, if the resource is served in it.
     pub fn version(&self, version: &str) -> Option<&ResourceVersion> {
         self.versions
@@ -230,6 +225,47 @@ pub struct ResourceRules {
     pub namespace_selector: bool,
     /// The status that a new object has, whatever its writer sent. `None` leaves it to the strategy.
     pub initial_status: Option<Value>,
+    /// How often the kind's own validation looks at metadata.
+    pub metadata_checks: MetadataChecks,
+}
+
+/// How often the validation of a kind looks at metadata that the checks for all kinds have looked at before. Clients see each
+/// fault as often among the causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetadataChecks {
+    /// By an update of the object itself.
+    pub object: RepeatedChecks,
+    /// By an update of its status or another subresource.
+    pub subresource: RepeatedChecks,
+    /// Whether finalizers without a domain must be standard ones. Some kinds only warn.
+    pub finalizer_names: bool,
+}
+
+impl MetadataChecks {
+    /// Custom objects: `ValidateObjectMetaUpdate` of apimachinery, which only warns of finalizers.
+    pub const CUSTOM: Self = Self {
+        object: RepeatedChecks { whole: 0, update: 1 },
+        subresource: RepeatedChecks { whole: 0, update: 1 },
+        finalizer_names: false,
+    };
+
+    /// What holds for a write to `subresource`, which is empty for the object itself.
+    pub fn of(&self, subresource: &str) -> RepeatedChecks {
+        if subresource.is_empty() {
+            self.object
+        } else {
+            self.subresource
+        }
+    }
+}
+
+/// How often the validation of an update looks at metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepeatedChecks {
+    /// As at creation: `ValidateObjectMeta`.
+    pub whole: u8,
+    /// Against the old object: `ValidateObjectMetaUpdate`.
+    pub update: u8,
 }
 
 /// What deletion without a stated policy does with dependents.

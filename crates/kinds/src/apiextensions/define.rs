@@ -11,8 +11,8 @@ use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
     ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation, GroupVersion,
-    GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource,
-    Verb,
+    GroupVersionKind, MetadataChecks, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
+    Subresource, Verb,
 };
 use holdfast_value::{SmolStr, Value};
 use sha2::{Digest as _, Sha256};
@@ -164,6 +164,7 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
             field_selectors: Vec::new(),
             namespace_selector: scope == Scope::Namespaced,
             initial_status: None,
+            metadata_checks: MetadataChecks::CUSTOM,
         },
         strategy: Arc::new(CustomResource {
             kind: kind.clone(),

@@ -7,6 +7,7 @@ use holdfast_resource::{
 use smol_str::{SmolStr, format_smolstr};
 
 use super::columns::Columns;
+use super::metadata_checks;
 
 const TABLE: &str = include_str!("resources.txt");
 
@@ -97,6 +98,7 @@ fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Op
             field_selectors: Vec::new(),
             namespace_selector: false,
             initial_status: None,
+            metadata_checks: metadata_checks::of(group, plural),
         },
         strategy: strategy_of(group, plural),
         definition: None,

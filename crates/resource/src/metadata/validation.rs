@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::formats;
-use crate::{FieldError, FieldErrorKind, FieldPath, GroupVersion, NameRule, Resource};
+use crate::{FieldError, FieldErrorKind, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource};
 
 /// All annotations of an object together may have this many bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -74,7 +74,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     owner_references(&root, metadata, &mut errors);
     finalizers(&root, metadata, &mut errors);
     managed_fields(&root, metadata, &mut errors);
-    if resource.has_strict_finalizers() {
+    if resource.rules.metadata_checks.finalizer_names {
         finalizer_names(&root, metadata, &mut errors);
     }
     errors
@@ -109,20 +109,53 @@ pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, err
     managed_fields(root, metadata, errors);
 }
 
-/// What is wrong with the metadata of an object that is to take the place of `old`.
+/// What is wrong with the metadata of an object that is to take the place of `old` by a write to `subresource`, which is empty
+/// for the object itself.
 ///
-/// `strict_finalizers` is [`Resource::has_strict_finalizers`].
-///
-/// The reference checks metadata for all kinds and once more in nearly every kind's own validation, so that clients see
-/// each of these errors several times among the causes; so it is here.
-pub fn validate_metadata_update(object: &Value, old: &Value, strict_finalizers: bool) -> Vec<FieldError> {
+/// The reference checks metadata for all kinds and once more in most kinds' own validation, so that clients see each of these
+/// errors several times among the causes; so it is here.
+pub fn validate_metadata_update(
+    checks: &MetadataChecks,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let old = old.get("metadata").unwrap_or(&Value::Null);
+    let (mut whole, mut update) = (Vec::new(), Vec::new());
+    shape(&root, metadata, &mut whole);
+    changes(&root, metadata, old, &mut update);
+    update.extend(whole.iter().cloned());
+    finalizers(&root, metadata, &mut whole);
     let mut errors = Vec::new();
+    errors.extend(whole.iter().cloned());
+    errors.extend(update.iter().cloned());
+    if checks.finalizer_names {
+        finalizer_names(&root, metadata, &mut whole);
+        finalizer_names(&root, metadata, &mut update);
+    }
+    let own = checks.of(subresource);
+    for (errors_of_check, times) in [(&whole, own.whole), (&update, own.update)] {
+        for _ in 0..times {
+            errors.extend(errors_of_check.iter().cloned());
+        }
+    }
+    errors
+}
 
+/// What is looked at in new objects and in updates alike.
+fn shape(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
+    labels(root, metadata, errors);
+    annotations(root, metadata, errors);
+    owner_references(root, metadata, errors);
+    managed_fields(root, metadata, errors);
+}
+
+/// What may not become of metadata.
+fn changes(root: &FieldPath, metadata: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if old.get("deletionTimestamp").is_some() {
-        no_new_finalizers(&root, metadata, old, &mut errors);
+        no_new_finalizers(root, metadata, old, errors);
     }
     let generation = |metadata: &Value| metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();
     if generation(metadata) < generation(old) {
@@ -142,22 +175,6 @@ pub fn validate_metadata_update(object: &Value, old: &Value, strict_finalizers: 
             errors.push(FieldError::invalid(&root.child(name), value, "field is immutable"));
         }
     }
-    let again = errors.clone();
-    errors.extend(again);
-    // What may be wrong with new objects too is looked at by both checks for all kinds and by both of the kind's own.
-    let mut shape = Vec::new();
-    labels(&root, metadata, &mut shape);
-    annotations(&root, metadata, &mut shape);
-    owner_references(&root, metadata, &mut shape);
-    managed_fields(&root, metadata, &mut shape);
-    for _ in 0..4 {
-        errors.extend(shape.iter().cloned());
-    }
-    finalizers(&root, metadata, &mut errors);
-    if strict_finalizers {
-        finalizer_names(&root, metadata, &mut errors);
-    }
-    errors
 }
 
 fn labels(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
@@ -395,6 +412,7 @@ fn texts<'a>(metadata: &'a Value, field: &str) -> impl Iterator<Item = &'a SmolS
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RepeatedChecks;
 
     fn metadata(json: &str) -> Value {
         holdfast_value::json::parse(json.as_bytes(), &holdfast_value::Limits::TRUSTED).unwrap()
@@ -456,7 +474,7 @@ mod tests {
     fn an_object_that_goes_takes_no_new_finalizer() {
         let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
         let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
-        let errors = validate_metadata_update(&new, &old, true);
+        let errors = validate_metadata_update(&MOST, "", &new, &old);
         assert_eq!(
             errors[0].to_string(),
             "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
@@ -466,12 +484,37 @@ mod tests {
     #[test]
     fn a_change_of_the_uid_is_told_twice() {
         let errors = validate_metadata_update(
+            &MOST,
+            "",
             &metadata(r#"{"metadata":{"uid":"2"}}"#),
             &metadata(r#"{"metadata":{"uid":"1"}}"#),
-            true,
         );
         let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
         assert_eq!(texts, ["metadata.uid: Invalid value: \"2\": field is immutable"; 2]);
+    }
+
+    const MOST: MetadataChecks = MetadataChecks {
+        object: RepeatedChecks { whole: 1, update: 1 },
+        subresource: RepeatedChecks { whole: 0, update: 1 },
+        finalizer_names: true,
+    };
+
+    #[test]
+    fn faults_are_told_as_often_as_a_kind_looks() {
+        let new = metadata(r#"{"metadata":{"labels":{"a":"-"},"finalizers":["plain"]}}"#);
+        let old = metadata(r#"{"metadata":{}}"#);
+        let fields = |checks: &MetadataChecks, subresource: &str| {
+            let errors = validate_metadata_update(checks, subresource, &new, &old);
+            let fields: Vec<String> = errors.iter().map(|error| error.field.to_string()).collect();
+            fields.join(" ")
+        };
+        let (label, finalizer) = ("metadata.labels", "metadata.finalizers[0]");
+        assert_eq!(
+            fields(&MOST, ""),
+            format!("{label} {label} {label} {finalizer} {label} {finalizer}")
+        );
+        assert_eq!(fields(&MOST, "status"), format!("{label} {label} {label} {finalizer}"));
+        assert_eq!(fields(&MetadataChecks::CUSTOM, ""), [label; 3].join(" "));
     }
 
     #[test]

@@ -333,6 +333,7 @@ mod tests {
                 field_selectors: Vec::new(),
                 namespace_selector: true,
                 initial_status: None,
+                metadata_checks: crate::MetadataChecks::CUSTOM,
             },
             strategy: Arc::new(Plain),
             definition: (serial > 0).then_some(definition),

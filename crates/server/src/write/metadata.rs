@@ -347,6 +347,7 @@ mod tests {
             field_selectors: Vec::new(),
             namespace_selector: true,
             initial_status: None,
+            metadata_checks: holdfast_resource::MetadataChecks::CUSTOM,
         }
     }
 }

@@ -250,7 +250,8 @@ impl<'a> Pipeline<'a> {
         };
         metadata::next_generation(object, stored, &resource.rules, address);
         self.refuse_unidentified(name, object)?;
-        let mut errors = validate_metadata_update(object, stored, resource.has_strict_finalizers());
+        let checks = &resource.rules.metadata_checks;
+        let mut errors = validate_metadata_update(checks, address, object, stored);
         errors.extend(strategy.validate_update(call, object, stored));
         self.refuse_invalid(name, errors)?;
         admission
