@@ -1,11 +1,12 @@
 //! Connections to a server over TLS: HTTP/1.1 with one request at a time, and HTTP/2 with many.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -22,14 +23,14 @@ use crate::server::{ADMIN_TOKEN, Server};
 
 /// One connection.
 pub struct Connection {
-    token: Option<&'static str>,
+    token: Option<Arc<str>>,
     sender: SendRequest<Full<Bytes>>,
 }
 
 /// One connection that carries many requests at a time.
 #[derive(Clone)]
 pub struct Http2 {
-    token: Option<&'static str>,
+    token: Option<Arc<str>>,
     sender: http2::SendRequest<Full<Bytes>>,
 }
 
@@ -37,9 +38,37 @@ pub struct Http2 {
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
-    connector: TlsConnector,
-    http2_connector: TlsConnector,
-    token: Option<&'static str>,
+    /// The name that the server's certificate is for.
+    name: ServerName<'static>,
+    /// Without these the server speaks no TLS.
+    connectors: Option<Connectors>,
+    token: Option<Arc<str>>,
+}
+
+/// TLS for each version of HTTP.
+#[derive(Clone)]
+struct Connectors {
+    http1: TlsConnector,
+    http2: TlsConnector,
+}
+
+impl Connectors {
+    /// Those that trust the authorities in a file.
+    fn trusting(authority: &Path) -> Result<Self> {
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(authority).with_context(|| authority.display().to_string())? {
+            roots.add(certificate?)?;
+        }
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut http2 = config.clone();
+        http2.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self {
+            http1: TlsConnector::from(Arc::new(config)),
+            http2: TlsConnector::from(Arc::new(http2)),
+        })
+    }
 }
 
 impl Target {
@@ -48,21 +77,36 @@ impl Target {
     /// # Errors
     /// Where the connection fails.
     pub fn of(server: &Server) -> Result<Self> {
-        let authority = server.data_dir().join("pki/ca.crt");
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(&authority).with_context(|| authority.display().to_string())? {
-            roots.add(certificate?)?;
-        }
-        let config = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let mut http2_config = config.clone();
-        http2_config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self {
             address: server.address,
-            connector: TlsConnector::from(Arc::new(config)),
-            http2_connector: TlsConnector::from(Arc::new(http2_config)),
-            token: Some(ADMIN_TOKEN),
+            name: ServerName::from(server.address.ip()),
+            connectors: Some(Connectors::trusting(&server.data_dir().join("pki/ca.crt"))?),
+            token: Some(ADMIN_TOKEN.into()),
+        })
+    }
+
+    /// A server anywhere: `http://HOST:PORT`, or `https://HOST:PORT` with the file of its authority.
+    ///
+    /// # Errors
+    /// Where the address cannot be read or found, or the authority is missing.
+    pub fn at(url: &str, authority: Option<&Path>, token: Option<&str>) -> Result<Self> {
+        let uri: Uri = url.parse().with_context(|| url.to_owned())?;
+        let host = uri.host().context("an address without a host")?;
+        let tls = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let mut addresses = (bare, port).to_socket_addrs().with_context(|| url.to_owned())?;
+        let connectors = if tls {
+            let authority = authority.context("https:// needs the file of the server's authority")?;
+            Some(Connectors::trusting(authority)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            address: addresses.next().context("a host without an address")?,
+            name: ServerName::try_from(bare.to_owned())?,
+            connectors,
+            token: token.map(Arc::from),
         })
     }
 
@@ -74,7 +118,7 @@ impl Target {
     /// The same with the token of another user.
     pub fn with_token(self, token: &'static str) -> Self {
         Self {
-            token: Some(token),
+            token: Some(token.into()),
             ..self
         }
     }
@@ -84,10 +128,17 @@ impl Target {
     /// # Errors
     /// Where the connection fails.
     pub async fn connect(&self) -> Result<Connection> {
-        let (sender, connection) = handshake(TokioIo::new(self.stream(&self.connector).await?)).await?;
-        tokio::spawn(connection);
+        let sender = if self.connectors.is_some() {
+            let (sender, connection) = handshake(TokioIo::new(self.raw().await?)).await?;
+            tokio::spawn(connection);
+            sender
+        } else {
+            let (sender, connection) = handshake(TokioIo::new(self.socket().await?)).await?;
+            tokio::spawn(connection);
+            sender
+        };
         Ok(Connection {
-            token: self.token,
+            token: self.token.clone(),
             sender,
         })
     }
@@ -97,11 +148,11 @@ impl Target {
     /// # Errors
     /// Where the connection fails.
     pub async fn connect_http2(&self) -> Result<Http2> {
-        let stream = TokioIo::new(self.stream(&self.http2_connector).await?);
+        let stream = TokioIo::new(self.http2_stream().await?);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
         tokio::spawn(connection);
         Ok(Http2 {
-            token: self.token,
+            token: self.token.clone(),
             sender,
         })
     }
@@ -111,12 +162,12 @@ impl Target {
     /// # Errors
     /// Where the connection fails.
     pub async fn connect_http2_with_window(&self, window: u32) -> Result<Http2> {
-        let stream = TokioIo::new(self.stream(&self.http2_connector).await?);
+        let stream = TokioIo::new(self.http2_stream().await?);
         let mut builder = http2::Builder::new(TokioExecutor::new());
         let (sender, connection) = builder.initial_stream_window_size(window).handshake(stream).await?;
         tokio::spawn(connection);
         Ok(Http2 {
-            token: self.token,
+            token: self.token.clone(),
             sender,
         })
     }
@@ -126,13 +177,23 @@ impl Target {
     /// # Errors
     /// Where the connection fails.
     pub async fn raw(&self) -> Result<TlsStream<TcpStream>> {
-        self.stream(&self.connector).await
+        let connectors = self.connectors.as_ref().context("a server without TLS")?;
+        self.stream(&connectors.http1).await
+    }
+
+    async fn http2_stream(&self) -> Result<TlsStream<TcpStream>> {
+        let connectors = self.connectors.as_ref().context("a server without TLS")?;
+        self.stream(&connectors.http2).await
     }
 
     async fn stream(&self, connector: &TlsConnector) -> Result<TlsStream<TcpStream>> {
+        Ok(connector.connect(self.name.clone(), self.socket().await?).await?)
+    }
+
+    async fn socket(&self) -> Result<TcpStream> {
         let socket = TcpStream::connect(self.address).await?;
         socket.set_nodelay(true)?;
-        Ok(connector.connect(ServerName::from(self.address.ip()), socket).await?)
+        Ok(socket)
     }
 }
 
@@ -172,7 +233,7 @@ impl Connection {
     /// # Errors
     /// Where the connection fails.
     pub async fn get(&mut self, path: &str, accept: &str) -> Result<http::Response<Incoming>> {
-        let request = head(Method::GET, path, accept, self.token).header("host", "localhost");
+        let request = head(Method::GET, path, accept, self.token.as_deref()).header("host", "localhost");
         self.sender.ready().await?;
         Ok(self.sender.send_request(request.body(Full::default())?).await?)
     }
@@ -188,7 +249,7 @@ impl Connection {
         media_type: &str,
         body: Bytes,
     ) -> Result<http::Response<Incoming>> {
-        let mut request = head(method, path, "application/json", self.token).header("host", "localhost");
+        let mut request = head(method, path, "application/json", self.token.as_deref()).header("host", "localhost");
         if !body.is_empty() {
             request = request.header("content-type", media_type);
         }
@@ -203,7 +264,7 @@ impl Http2 {
     /// # Errors
     /// Where the connection fails.
     pub async fn get(&mut self, path: &str, accept: &str) -> Result<http::Response<Incoming>> {
-        let request = head(Method::GET, &format!("https://localhost{path}"), accept, self.token);
+        let request = head(Method::GET, &format!("https://localhost{path}"), accept, self.token.as_deref());
         self.sender.ready().await?;
         Ok(self.sender.send_request(request.body(Full::default())?).await?)
     }

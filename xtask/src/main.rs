@@ -3,6 +3,7 @@
 
 mod bench;
 mod cases;
+mod compare;
 mod generate;
 mod habits;
 mod names;
@@ -38,6 +39,8 @@ enum Habit {
     Traces(traces::Arguments),
     /// Replay single questions against the server and compare with the lists of those that are known to pass.
     Cases(cases::Arguments),
+    /// Send the same random writes to a kube-apiserver and to Holdfast, and show where the answers differ.
+    Compare(compare::Arguments),
     /// Use, abuse and kill a server for some minutes, and see that it lost nothing.
     Soak(soak::Arguments),
     /// Start a release server and measure it.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Habit::Generate(arguments) => generate::run(&arguments),
         Habit::Traces(arguments) => traces::run(&arguments),
         Habit::Cases(arguments) => cases::run(&arguments),
+        Habit::Compare(arguments) => compare::run(&arguments),
         Habit::Soak(arguments) => soak::run(&arguments),
         Habit::Bench(arguments) => bench::run(&arguments),
     };

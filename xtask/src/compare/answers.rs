@@ -1,0 +1,192 @@
+//! Answers, without what two servers never say alike.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::bodies::Kind;
+use super::line;
+use super::steps::Step;
+
+/// Fields that each server draws for itself, or takes from the time of day.
+const DRAWN: [&str; 11] = [
+    "clusterIP",
+    "clusterIPs",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "healthCheckNodePort",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "nodePort",
+    "resourceVersion",
+    "time",
+    "uid",
+];
+
+/// What stands in the place of a drawn value.
+const MASK: &str = "*";
+
+/// An answer to one write.
+#[derive(Debug)]
+pub(super) struct Answer {
+    code: StatusCode,
+    warnings: BTreeSet<String>,
+    body: Value,
+}
+
+/// Where two answers differ first.
+#[derive(Clone, Debug)]
+pub(super) struct Difference {
+    place: String,
+    reference: String,
+    holdfast: String,
+}
+
+impl Answer {
+    pub(super) fn new(code: StatusCode, warnings: BTreeSet<String>, mut body: Value) -> Self {
+        mask(&mut body);
+        Self { code, warnings, body }
+    }
+}
+
+impl Difference {
+    /// The first difference of two answers to the same step, `None` where they say the same.
+    pub(super) fn between(kind: &Kind, step: &Step, reference: &Answer, holdfast: &Answer) -> Option<Self> {
+        let (path, left, right) = first(reference, holdfast)?;
+        Some(Self {
+            place: format!("{} {:?}: {path}", kind.name(), step.verb),
+            reference: left,
+            holdfast: right,
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn at(place: &str) -> Self {
+        Self {
+            place: place.to_owned(),
+            reference: String::new(),
+            holdfast: String::new(),
+        }
+    }
+
+    /// Kind, verb and path without indexes: differences in one place are taken for one.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "{}", self.place)?;
+        writeln!(to, "  reference: {}", self.reference)?;
+        writeln!(to, "  holdfast:  {}", self.holdfast)
+    }
+}
+
+fn first(reference: &Answer, holdfast: &Answer) -> Option<(String, String, String)> {
+    if reference.code != holdfast.code {
+        let said = |answer: &Answer| format!("{} {}", answer.code.as_u16(), answer.body);
+        let codes = format!("{} and not {}", reference.code.as_u16(), holdfast.code.as_u16());
+        return Some((codes, said(reference), said(holdfast)));
+    }
+    let warnings = |answer: &Answer| answer.warnings.iter().cloned().collect::<Vec<_>>().join("; ");
+    if reference.warnings != holdfast.warnings {
+        return Some(("warnings".to_owned(), warnings(reference), warnings(holdfast)));
+    }
+    let (path, left, right) = differing(&reference.body, &holdfast.body)?;
+    Some((path, line(left), line(right)))
+}
+
+/// The first path, without indexes, where the values differ.
+fn differing<'a>(left: &'a Value, right: &'a Value) -> Option<(String, Option<&'a Value>, Option<&'a Value>)> {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            names.into_iter().find_map(|name| {
+                let found = differing_members(left.get(name), right.get(name))?;
+                Some((format!(".{name}{}", found.0), found.1, found.2))
+            })
+        }
+        (Value::Array(left), Value::Array(right)) => (0..left.len().max(right.len())).find_map(|at| {
+            let found = differing_members(left.get(at), right.get(at))?;
+            Some((format!("[]{}", found.0), found.1, found.2))
+        }),
+        (left, right) => (left != right).then(|| (String::new(), Some(left), Some(right))),
+    }
+}
+
+fn differing_members<'a>(
+    left: Option<&'a Value>,
+    right: Option<&'a Value>,
+) -> Option<(String, Option<&'a Value>, Option<&'a Value>)> {
+    match (left, right) {
+        (Some(left), Some(right)) => differing(left, right),
+        (None, None) => None,
+        (left, right) => Some((String::new(), left, right)),
+    }
+}
+
+/// Hides what each server draws; that it is there still counts.
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if DRAWN.contains(&name.as_str()) && !member.is_null() && *member != "None" {
+                    *member = MASK.into();
+                } else {
+                    mask(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(code: u16, body: Value) -> Answer {
+        Answer::new(StatusCode::from_u16(code).unwrap(), BTreeSet::new(), body)
+    }
+
+    fn place(left: &Answer, right: &Answer) -> Option<String> {
+        first(left, right).map(|(path, ..)| path)
+    }
+
+    #[test]
+    fn drawn_values_may_differ_but_not_be_missing() {
+        let of = |uid: &str| answer(201, json!({"metadata": {"uid": uid, "name": "a"}}));
+        assert_eq!(place(&of("1"), &of("2")), None);
+        let without = answer(201, json!({"metadata": {"name": "a"}}));
+        assert_eq!(place(&of("1"), &without).as_deref(), Some(".metadata.uid"));
+        let headless = answer(201, json!({"spec": {"clusterIP": "None"}}));
+        let drawn = answer(201, json!({"spec": {"clusterIP": "10.0.0.7"}}));
+        assert_eq!(place(&headless, &drawn).as_deref(), Some(".spec.clusterIP"));
+    }
+
+    #[test]
+    fn the_first_difference_is_found_by_its_path() {
+        let of = |image: &str| answer(200, json!({"spec": {"containers": [{"image": "a"}, {"image": image}]}}));
+        assert_eq!(place(&of("a"), &of("b")).as_deref(), Some(".spec.containers[].image"));
+        assert_eq!(
+            place(&of("a"), &answer(422, json!({}))).as_deref(),
+            Some("200 and not 422")
+        );
+    }
+
+    #[test]
+    fn warnings_count_in_any_order() {
+        let of = |texts: &[&str]| {
+            let warnings = texts.iter().map(|text| (*text).to_owned()).collect();
+            Answer::new(StatusCode::OK, warnings, Value::Null)
+        };
+        assert_eq!(place(&of(&["a", "b"]), &of(&["b", "a"])), None);
+        assert_eq!(place(&of(&["a"]), &of(&[])).as_deref(), Some("warnings"));
+    }
+}
