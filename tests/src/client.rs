@@ -264,7 +264,12 @@ impl Http2 {
     /// # Errors
     /// Where the connection fails.
     pub async fn get(&mut self, path: &str, accept: &str) -> Result<http::Response<Incoming>> {
-        let request = head(Method::GET, &format!("https://localhost{path}"), accept, self.token.as_deref());
+        let request = head(
+            Method::GET,
+            &format!("https://localhost{path}"),
+            accept,
+            self.token.as_deref(),
+        );
         self.sender.ready().await?;
         Ok(self.sender.send_request(request.body(Full::default())?).await?)
     }

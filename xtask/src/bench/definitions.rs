@@ -58,14 +58,11 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
     until_served(&target).await?;
     let elapsed = begin.elapsed();
     delays.sort();
-    let text = format!(
-        "{:.1} s (server CPU {:.1} s, p50 {}, p99 {})",
-        elapsed.as_secs_f64(),
-        (server.cpu()? - cpu).as_secs_f64(),
-        millis(quantile(&delays, 0.5)),
-        millis(quantile(&delays, 0.99)),
-    );
-    rows.push(row(&format!("create {named}, until all are served"), &text, "", limit));
+    let spent = server.cpu()? - cpu;
+    let of = |what: &str| format!("create {named}, {what}");
+    rows.push(row(&of("until all are served"), &millis(elapsed), "", limit));
+    rows.push(row(&of("server CPU"), &millis(spent), "", ""));
+    rows.push(row(&of("p99"), &millis(quantile(&delays, 0.99)), "", ""));
     rows.push(row(
         &format!("memory, {named}, while the history has their writes"),
         &megabytes(server.memory()?),
@@ -109,8 +106,8 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
         ensure!(answer.status().is_success(), "{path}: {}", answer.status());
         let body = http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes();
         let first = begin.elapsed();
-        let text = format!("{} ({})", millis(first), megabytes(body.len() as u64));
-        rows.push(row(&format!("{what} beside {named}"), &text, "", ""));
+        let title = format!("{what} ({}) beside {named}", megabytes(body.len() as u64));
+        rows.push(row(&title, &millis(first), "", ""));
     }
     rows.push(row(
         &format!("memory after these, {named}"),

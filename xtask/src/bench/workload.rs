@@ -54,10 +54,10 @@ pub(super) enum Phase {
 impl Phase {
     pub(super) fn title(self) -> &'static str {
         match self {
-            Phase::Create => "create by apply, server CPU each",
-            Phase::Reapply => "unchanged re-apply, server CPU each",
-            Phase::Change => "apply that changes one field, server CPU each",
-            Phase::Get => "get, server CPU each",
+            Phase::Create => "create by apply",
+            Phase::Reapply => "unchanged re-apply",
+            Phase::Change => "apply that changes one field",
+            Phase::Get => "get",
         }
     }
 }

@@ -61,7 +61,10 @@ pub(super) async fn kinds(from: &mut Side, wanted: &[String]) -> Result<Vec<Kind
         if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let path = seed.get("path").and_then(Value::as_str).context("a seed without a path")?;
+        let path = seed
+            .get("path")
+            .and_then(Value::as_str)
+            .context("a seed without a path")?;
         kinds.push(Kind::read(from, path, object).await?);
     }
     Ok(kinds)
@@ -81,7 +84,9 @@ impl Kind {
             let kinds = schema.get("x-kubernetes-group-version-kind").and_then(Value::as_array);
             kinds.is_some_and(|kinds| kinds.contains(&wanted))
         };
-        let found = schemas.as_object().and_then(|all| all.iter().find(|(_, schema)| of(schema)));
+        let found = schemas
+            .as_object()
+            .and_then(|all| all.iter().find(|(_, schema)| of(schema)));
         Ok(Self {
             path: path.replace("NAMESPACE", NAMESPACE),
             schema: found.with_context(|| format!("no schema of {kind}"))?.0.clone(),
@@ -145,7 +150,9 @@ impl Kind {
             .chain(members(schema).filter(|name| !["apiVersion", "kind", "status", "spec", "metadata"].contains(name)))
             .filter(|name| members(schema).any(|member| member == *name))
             .collect();
-        let Some(name) = choices.one_of(&names).copied() else { return };
+        let Some(name) = choices.one_of(&names).copied() else {
+            return;
+        };
         if name == "metadata" {
             return edit_metadata(object, choices);
         }
@@ -251,7 +258,9 @@ impl Kind {
     /// The schema that a reference leads to.
     fn resolved<'a>(&'a self, schema: &'a Value) -> &'a Value {
         let reference = schema.get("$ref").or_else(|| schema.pointer("/allOf/0/$ref"));
-        let name = reference.and_then(Value::as_str).and_then(|text| text.rsplit('/').next());
+        let name = reference
+            .and_then(Value::as_str)
+            .and_then(|text| text.rsplit('/').next());
         name.and_then(|name| self.schemas.get(name)).unwrap_or(schema)
     }
 
@@ -263,7 +272,11 @@ impl Kind {
             let edited = self.edited(self.seed.clone(), choices);
             let (path, value) = leaf(&edited, choices);
             let op = choices.one_of(&operations).copied().unwrap_or_default();
-            let path = if choices.below(8) == 1 { format!("{path}/more") } else { path };
+            let path = if choices.below(8) == 1 {
+                format!("{path}/more")
+            } else {
+                path
+            };
             json!({"op": op, "path": path, "value": value})
         };
         (0..count).map(operation).collect()
@@ -272,7 +285,9 @@ impl Kind {
 
 fn members(schema: &Value) -> impl Iterator<Item = &str> {
     let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
+    properties
+        .into_iter()
+        .flat_map(|properties| properties.keys().map(String::as_str))
 }
 
 fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
@@ -311,7 +326,11 @@ fn edit_metadata(object: &mut Value, choices: &mut Choices<'_>) {
 fn remove(object: &mut Value, choices: &mut Choices<'_>) {
     let keep = ["apiVersion", "kind", "metadata"];
     let Value::Object(fields) = object else { return };
-    let names: Vec<String> = fields.keys().filter(|name| !keep.contains(&name.as_str())).cloned().collect();
+    let names: Vec<String> = fields
+        .keys()
+        .filter(|name| !keep.contains(&name.as_str()))
+        .cloned()
+        .collect();
     let Some(name) = choices.one_of(&names) else { return };
     if choices.below(3) == 0 {
         fields.remove(name);
@@ -389,7 +408,9 @@ mod tests {
     #[test]
     fn every_body_of_a_recursive_schema_ends() {
         for start in 0..200_u32 {
-            let drawn: Vec<u32> = (0..64).map(|at| start.wrapping_mul(2_654_435_761).rotate_left(at) >> 3).collect();
+            let drawn: Vec<u32> = (0..64)
+                .map(|at| start.wrapping_mul(2_654_435_761).rotate_left(at) >> 3)
+                .collect();
             let steps = kind().steps(&vec![drawn.clone(), drawn]);
             assert_eq!(steps.len(), 2);
         }

@@ -54,7 +54,9 @@ impl Side {
         let answer = self.connection.open(method, &path, media_type, body.into()).await?;
         let code = answer.status();
         let warnings = answer.headers().get_all("warning");
-        let warnings = warnings.iter().map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned());
+        let warnings = warnings
+            .iter()
+            .map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned());
         let warnings = warnings.collect();
         let body = answer.into_body().collect().await?.to_bytes();
         let body = serde_json::from_slice(&body)
@@ -70,7 +72,9 @@ impl Side {
         if answer.0.is_success() {
             let patch = json!({"metadata": {"finalizers": null}}).to_string();
             let media_type = Verb::MergePatch.media_type();
-            self.connection.ask(Method::PATCH, &path, media_type, patch.into()).await?;
+            self.connection
+                .ask(Method::PATCH, &path, media_type, patch.into())
+                .await?;
         }
         Ok(())
     }

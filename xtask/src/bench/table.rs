@@ -1,0 +1,99 @@
+//! The table of figures: one figure a cell.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use conformance::root;
+
+use super::Row;
+
+/// The whole table.
+const WHOLE: &str = "docs/performance.md";
+/// The rows that say most.
+const FRONT: &str = "README.md";
+
+/// Where the table stands in a document.
+const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --write` -->\n";
+const END: &str = "<!-- end of figures -->\n";
+
+/// The rows that README shows: how they begin.
+const FIRST: [&str; 12] = [
+    "start to ready",
+    "memory, idle",
+    "create by apply, server CPU each",
+    "unchanged re-apply, server CPU each",
+    "apply that changes one field, server CPU each",
+    "get, server CPU each",
+    "list of 2,000 Deployments",
+    "write sent to watch event received, p50",
+    "memory, 10,000 Deployments",
+    "memory, 100,000 pods",
+    "memory, 10,000 open watches",
+    "create by apply, one ValidatingAdmissionPolicy, server CPU each",
+];
+
+pub(super) fn text(rows: &[Row]) -> String {
+    table(rows.iter())
+}
+
+/// Writes the table into both documents.
+///
+/// # Errors
+/// Where a document cannot be read or written, or has no place for the table.
+pub(super) fn write(rows: &[Row]) -> Result<()> {
+    put(WHOLE, &text(rows))?;
+    let first = rows
+        .iter()
+        .filter(|row| FIRST.iter().any(|title| row.what.starts_with(title)));
+    put(FRONT, &table(first))
+}
+
+fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let mut text = "| | Holdfast | kube-apiserver 1.36.2 + etcd | target |\n|---|---:|---:|---:|\n".to_owned();
+    for row in rows {
+        // A text takes whatever is written to it.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            row.what, row.holdfast, row.reference, row.target
+        );
+    }
+    text
+}
+
+fn put(document: &str, table: &str) -> Result<()> {
+    let path = root().join(document);
+    let before = fs::read_to_string(&path).with_context(|| document.to_owned())?;
+    let after = replaced(&before, table).with_context(|| format!("{document} has no place for the table"))?;
+    fs::write(&path, after).with_context(|| document.to_owned())
+}
+
+/// The document with another table between the marks; `None` where they are missing.
+fn replaced(document: &str, table: &str) -> Option<String> {
+    let (head, rest) = document.split_once(BEGIN)?;
+    let (_, tail) = rest.split_once(END)?;
+    Some(format!("{head}{BEGIN}{table}{END}{tail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_takes_its_place_again() {
+        let document = format!("a\n{BEGIN}old\n{END}z\n");
+        let once = replaced(&document, "new\n").unwrap();
+        assert_eq!(once, format!("a\n{BEGIN}new\n{END}z\n"));
+        assert_eq!(replaced(&once, "new\n").unwrap(), once);
+        assert_eq!(replaced("a\n", "new\n"), None);
+    }
+
+    #[test]
+    fn both_documents_have_a_place() {
+        for document in [WHOLE, FRONT] {
+            let text = fs::read_to_string(root().join(document)).unwrap();
+            assert!(replaced(&text, "").is_some(), "{document}");
+        }
+    }
+}
