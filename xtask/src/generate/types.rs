@@ -40,8 +40,12 @@ const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
     ("v1", "io.k8s.apimachinery.pkg.apis.meta.v1.List"),
 ];
 
-/// The fields whose struct takes no defaults of its own: a CronJob does not default the spec of its jobs, only their pods.
-const UNDEFAULTED: [(&str, &str); 1] = [("io.k8s.api.batch.v1.JobTemplateSpec", "spec")];
+/// The fields whose struct takes no defaults of its own: a CronJob does not default the spec of its jobs, only their pods, and
+/// a volume that is described where it is attached is no PersistentVolume.
+const UNDEFAULTED: [(&str, &str); 2] = [
+    ("io.k8s.api.batch.v1.JobTemplateSpec", "spec"),
+    ("io.k8s.api.storage.v1.VolumeAttachmentSource", "inlineVolumeSpec"),
+];
 
 /// The fields of every object that protobuf keeps outside of its message.
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];

@@ -7,7 +7,7 @@ pub(crate) mod event;
 mod limitrange;
 mod namespace;
 mod node;
-mod persistentvolume;
+pub(crate) mod persistentvolume;
 pub(crate) mod persistentvolumeclaim;
 mod pod;
 pub(crate) mod pod_spec;

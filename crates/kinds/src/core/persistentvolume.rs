@@ -276,6 +276,50 @@ fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     }
 }
 
+/// Reports what is wrong with a volume that is described where it is attached: `ValidatePersistentVolumeSpec` in the context of
+/// inline volumes.
+pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, errors: &mut Errors) {
+    const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
+    let (claim, capacity) = (spec.child("claimRef"), spec.child("capacity"));
+    if claim.is_set() {
+        errors.push(claim.forbidden(NOT_INLINE));
+    }
+    if !capacity.is_empty() {
+        errors.push(capacity.forbidden(NOT_INLINE));
+    }
+    let driver = spec.child("csi");
+    if !driver.is_set() {
+        errors.push(driver.required("has to be specified in the context of inline volumes"));
+    }
+    let modes = spec.child("accessModes");
+    if modes.is_empty() {
+        errors.push(modes.required(""));
+    }
+    validate_access_modes(&modes, errors);
+    let reclaim = spec.child("persistentVolumeReclaimPolicy");
+    if !matches!(reclaim.text(), "" | "Retain") {
+        errors.push(reclaim.forbidden("may only be Retain in the context of inline volumes"));
+    }
+    let affinity = spec.child("nodeAffinity");
+    if affinity.is_set() {
+        errors.push(affinity.forbidden(NOT_INLINE));
+    }
+    validate_sources(spec, "", errors);
+    let class = spec.child("storageClassName");
+    if !class.text().is_empty() {
+        errors.push(class.forbidden(NOT_INLINE));
+    }
+    let mode = spec.child("volumeMode");
+    if mode.is_set() && mode.text() != "Filesystem" {
+        errors
+            .push(mode.forbidden("may not specify volumeMode other than Filesystem in the context of inline volumes"));
+    }
+    let class = spec.child("volumeAttributesClassName");
+    if class.is_set() {
+        errors.push(class.forbidden(NOT_INLINE));
+    }
+}
+
 fn validate_sources(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     validate_one_source(spec, &CHECKS, errors, &|found, errors| match found {
         "iscsi" => sources::persistent_iscsi(&spec.child("iscsi"), name, errors),

@@ -29,15 +29,15 @@ impl Strategy for RuntimeClass {
         let mut seen = HashSet::new();
         for toleration in tolerations.items() {
             if !seen.insert(toleration.value().map(json::to_string)) {
-                errors.push(toleration.duplicate());
+                errors.push(shown_twice(&toleration));
             }
         }
         errors
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
+        let mut errors = self.validate(context, object);
         immutable(&root.child("handler"), &old.child("handler"), &mut errors);
         errors
     }
@@ -52,9 +52,62 @@ impl Strategy for RuntimeClass {
     }
 }
 
+/// That a toleration stands there before, shown with its fields in the order and by the names that they have in the reference.
+fn shown_twice(toleration: &Field<'_, '_>) -> FieldError {
+    let part = |name: &str| json::to_string(&toleration.child(name).text().into());
+    let seconds = toleration.child("tolerationSeconds");
+    let seconds = seconds
+        .number()
+        .map_or_else(|| "null".to_owned(), |seconds| seconds.to_string());
+    let shown = format!(
+        "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{seconds}}}",
+        part("key"),
+        part("operator"),
+        part("value"),
+        part("effect")
+    );
+    FieldError {
+        value: None,
+        ..toleration.duplicate()
+    }
+    .with_detail(shown)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::harness::Harness;
+
+    const CLASS: &str = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: r}, handler: h, scheduling: \
+                         {tolerations: [{key: k, operator: Exists}]}, overhead: {podFixed: {cpu: 1}}}";
+
+    #[test]
+    fn an_update_is_checked_as_a_new_class_is() {
+        let harness = Harness::new();
+        let twice = CLASS.replace("Exists}", "Exists}, {key: k, operator: Exists}");
+        assert_eq!(
+            harness.update_errors(CLASS, &twice),
+            ["scheduling.tolerations[1]: Duplicate value: \
+                 {\"Key\":\"k\",\"Operator\":\"Exists\",\"Value\":\"\",\"Effect\":\"\",\"TolerationSeconds\":null}"]
+        );
+        assert_eq!(
+            harness
+                .update_errors(CLASS, &CLASS.replace("handler: h", "handler: ''"))
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn overhead_is_checked_as_limits_are() {
+        let pages = CLASS.replace("cpu: 1", "hugepages-2Mi: 1Mi");
+        assert_eq!(
+            Harness::new().errors(&pages),
+            [
+                "overhead.limits[hugepages-2Mi]: Invalid value: \"1Mi\": 1Mi is not positive integer multiple of hugepages-2Mi",
+                "overhead: Forbidden: HugePages require cpu or memory",
+            ]
+        );
+    }
 
     #[test]
     fn deprecated_labels_of_nodes_are_told() {

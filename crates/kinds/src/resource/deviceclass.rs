@@ -4,26 +4,39 @@ use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::requests::validate_configurations;
+use super::requests::{Stored, validate_configurations};
 use super::selectors::validate_selectors;
-use crate::validation::Errors;
+use crate::validation::{Errors, same};
 
 /// What only DeviceClasses do.
 pub(crate) struct DeviceClass;
 
 impl Strategy for DeviceClass {
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        validate_selectors(&spec.child("selectors"), &mut errors);
-        validate_configurations(&spec.child("config"), &mut errors);
-        let name = spec.child("extendedResourceName");
-        if name.is_set() && !is_extended(name.text()) {
-            errors.push(name.invalid("must be a valid extended resource name"));
-        }
-        errors
+        validate_class(object, None)
     }
+
+    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        validate_class(object, Some(old))
+    }
+}
+
+/// `validateDeviceClassSpec`
+fn validate_class(class: &Value, old: Option<&Value>) -> Errors {
+    let root = Field::root(class);
+    let spec = root.child("spec");
+    let mut errors = Errors::new();
+    let stored = |part: &str| match old {
+        Some(old) if same(spec.child(part).value(), old.at(&["spec", part])) => Stored::Yes,
+        _ => Stored::No,
+    };
+    validate_selectors(&spec.child("selectors"), stored("selectors"), &mut errors);
+    validate_configurations(&spec.child("config"), stored("config"), &mut errors);
+    let name = spec.child("extendedResourceName");
+    if name.is_set() && !is_extended(name.text()) {
+        errors.push(name.invalid("must be a valid extended resource name"));
+    }
+    errors
 }
 
 /// Whether the name is one of a resource that is not Kubernetes' own, such as `example.com/gpu`.

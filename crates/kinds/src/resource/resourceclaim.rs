@@ -1,21 +1,15 @@
 //! ResourceClaims: devices that are asked for, and those that were given.
 
-use std::collections::HashSet;
-
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::requests::{
-    RequestNames, bounded, default_devices, validate_configurations, validate_devices, validate_driver, validate_pool,
-};
-use crate::validation::{Errors, immutable, report, same};
+use super::admin_access;
+use super::allocation::{prepare_status, validate_status};
+use super::requests::{default_devices, prepare_spec, validate_devices};
+use crate::validation::{Errors, immutable};
 
 /// What only ResourceClaims do.
 pub(crate) struct ResourceClaim;
-
-const RESERVED: usize = 256;
-const RESULTS: usize = 32;
 
 impl Strategy for ResourceClaim {
     fn default_fields(&self, _version: &str, object: &mut Value) {
@@ -24,11 +18,27 @@ impl Strategy for ResourceClaim {
         }
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        prepare_spec(object, &["spec"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if context.subresource == Some("status") {
+            prepare_status(object, old);
+        } else {
+            prepare_spec(object, &["spec"]);
+        }
+        Ok(())
+    }
+
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let spec = root.child("spec");
+        let devices = spec.child("devices");
         let mut errors = Errors::new();
-        validate_devices(&spec.child("devices"), &mut errors);
+        admin_access::validate_requests(context, &devices, &mut errors);
+        validate_devices(&devices, &mut errors);
         errors
     }
 
@@ -36,62 +46,14 @@ impl Strategy for ResourceClaim {
         let (root, old) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();
         if context.subresource == Some("status") {
+            let places = (&root.child("status"), &old.child("status"));
+            admin_access::validate_results(context, places, &mut errors);
             validate_status(&root, &old, &mut errors);
         } else {
             immutable(&root.child("spec"), &old.child("spec"), &mut errors);
         }
         errors
     }
-}
-
-fn validate_status(claim: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let (status, old_status, spec) = (claim.child("status"), old.child("status"), claim.child("spec"));
-    let (reserved, allocation) = (status.child("reservedFor"), status.child("allocation"));
-    bounded(&reserved, RESERVED, errors);
-    let mut uids = HashSet::new();
-    for consumer in reserved.items() {
-        for part in ["resource", "name", "uid"] {
-            let part = consumer.child(part);
-            if part.text().is_empty() {
-                errors.push(part.required(""));
-            }
-        }
-        let uid = consumer.child("uid");
-        if !uids.insert(uid.text()) {
-            errors.push(FieldError::duplicate(&consumer.path(), uid.text()));
-        }
-    }
-    if !reserved.is_empty() && !allocation.is_set() {
-        errors.push(reserved.forbidden("may not be specified when `allocated` is not set"));
-    } else if claim.child("metadata").child("deletionTimestamp").is_set() {
-        let before = old_status.child("reservedFor");
-        let is_new = |consumer: &Value| !before.slice().iter().any(|known| same(Some(known), Some(consumer)));
-        if reserved.slice().iter().any(is_new) {
-            errors.push(reserved.forbidden(
-                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
-            ));
-        }
-    }
-    let before = old_status.child("allocation");
-    if before.is_set() && allocation.is_set() {
-        immutable(&allocation, &before, errors);
-    } else if allocation.is_set() {
-        let names = RequestNames::of(&spec.child("devices"));
-        validate_results(&allocation.child("devices"), &names, errors);
-    }
-}
-
-fn validate_results(devices: &Field<'_, '_>, names: &RequestNames, errors: &mut Errors) {
-    let results = devices.child("results");
-    bounded(&results, RESULTS, errors);
-    for result in results.items() {
-        names.validate(&result.child("request"), errors);
-        validate_driver(&result.child("driver"), errors);
-        validate_pool(&result.child("pool"), errors);
-        let device = result.child("device");
-        report(&device, dns_label(device.text()), errors);
-    }
-    validate_configurations(&devices.child("config"), errors);
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
 //! ResourceClaimTemplates: what claims are made of for Pods.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::requests::{default_devices, validate_devices};
+use super::admin_access;
+use super::requests::{default_devices, prepare_spec, validate_devices};
+use crate::validation::template_metadata::validate_template_metadata;
 use crate::validation::{Errors, immutable};
 
 /// What only ResourceClaimTemplates do.
 pub(crate) struct ResourceClaimTemplate;
-
-/// Metadata that a template may set.
-const OF_TEMPLATES: [&str; 2] = ["annotations", "labels"];
 
 impl Strategy for ResourceClaimTemplate {
     fn default_fields(&self, _version: &str, object: &mut Value) {
@@ -19,24 +18,30 @@ impl Strategy for ResourceClaimTemplate {
         }
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        prepare_spec(object, &["spec", "spec"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+        prepare_spec(object, &["spec", "spec"]);
+        Ok(())
+    }
+
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let spec = root.child("spec");
-        let metadata = spec.child("metadata");
-        let mut errors = Errors::new();
-        for (name, _) in metadata.entries() {
-            let field = metadata.child(name);
-            if field.is_set() && !OF_TEMPLATES.contains(&name) {
-                errors.push(field.forbidden("cannot be set"));
-            }
-        }
         let of_claims = spec.child("spec");
-        validate_devices(&of_claims.child("devices"), &mut errors);
+        let devices = of_claims.child("devices");
+        let mut errors = Errors::new();
+        admin_access::validate_requests(context, &devices, &mut errors);
+        validate_template_metadata(&spec.child("metadata"), &mut errors);
+        validate_devices(&devices, &mut errors);
         errors
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = self.validate(context, object);
         immutable(
             &Field::root(object).child("spec"),
             &Field::root(old).child("spec"),
@@ -71,6 +76,22 @@ mod tests {
         assert_eq!(
             Harness::new().errors(&template(&format!("metadata: {{name: x, labels: {{a: b}}}}, {ONE}"))),
             ["spec.metadata.name: Forbidden: cannot be set"]
+        );
+        let fields = |metadata: &str| {
+            let errors = Harness::new().errors(&template(&format!("metadata: {{{metadata}}}, {ONE}")));
+            errors
+                .iter()
+                .filter_map(|error| Some(error.split_once(':')?.0.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            fields("labels: {a: -}, annotations: {-: a}, uid: a, finalizers: []"),
+            [
+                "spec.metadata.annotations",
+                "spec.metadata.labels",
+                "spec.metadata.uID",
+                "spec.metadata.finalizers",
+            ]
         );
         let other = template(&ONE.replace("name: r", "name: s"));
         assert_eq!(Harness::new().update_errors(&template(ONE), &other).len(), 1);

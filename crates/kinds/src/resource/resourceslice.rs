@@ -1,13 +1,15 @@
 //! ResourceSlices: the devices that a driver offers.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::requests::{bounded, validate_driver, validate_pool, validate_qualified_name};
-use crate::validation::{Errors, immutable, report, required_text};
+use super::device::{default_taints, drop_disabled, validate_device, validate_shared_counters};
+use super::names::{name_of, validate_driver, validate_pool, validate_set};
+use crate::core::pod_spec::validate_node_selector;
+use crate::validation::{Errors, immutable, immutable_text, report};
 
 /// What only ResourceSlices do.
 pub(crate) struct ResourceSlice;
@@ -15,15 +17,19 @@ pub(crate) struct ResourceSlice;
 /// The most devices of a slice; fewer where they have taints or consume counters.
 const DEVICES: usize = 128;
 const ADVANCED_DEVICES: usize = 64;
-/// The most attributes and capacities of a device, together.
-const PROPERTIES: usize = 32;
-const ATTRIBUTE_TEXT: usize = 64;
-const TAINTS: usize = 16;
-const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
-
 const WHERE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
 
 impl Strategy for ResourceSlice {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        prepare(context, object, None);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        prepare(context, object, Some(old));
+        Ok(())
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate_spec(&Field::root(object).child("spec"), None, &mut errors);
@@ -42,6 +48,14 @@ impl Strategy for ResourceSlice {
     }
 }
 
+fn prepare(context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
+    if let Some(spec) = object.at_mut(&["spec"]) {
+        drop_disabled(spec, old);
+        default_taints(spec, context.now);
+    }
+}
+
+/// `validateResourceSliceSpec`
 fn validate_spec(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
     let (driver, pool) = (spec.child("driver"), spec.child("pool"));
     validate_driver(&driver, errors);
@@ -56,12 +70,17 @@ fn validate_spec(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut
         errors.push(generation.invalid("must be greater than or equal to zero"));
     }
     if let Some(old) = old {
-        immutable(&name, &old.child("pool").child("name"), errors);
-        immutable(&driver, &old.child("driver"), errors);
+        immutable_text(&name, &old.child("pool").child("name"), errors);
+        immutable_text(&driver, &old.child("driver"), errors);
         immutable(&spec.child("nodeName"), &old.child("nodeName"), errors);
     }
     validate_place(spec, errors);
-    validate_devices(spec, errors);
+    let (devices, counters) = (spec.child("devices"), spec.child("sharedCounters"));
+    if counters.is_set() && devices.is_set() {
+        errors.push(spec.invalid_as("", "only one of `sharedCounters` or `devices` is allowed"));
+    }
+    validate_devices(spec, old, errors);
+    validate_shared_counters(&counters, errors);
 }
 
 /// Where the devices can be reached from: one way of four.
@@ -79,10 +98,8 @@ fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
     let selector = spec.child("nodeSelector");
     if selector.is_set() {
         given.push("`nodeSelector`");
+        validate_node_selector(&selector, errors);
         let terms = selector.child("nodeSelectorTerms");
-        if terms.is_empty() {
-            errors.push(terms.required("must have at least one node selector term"));
-        }
         if terms.len() != 1 {
             errors.push(terms.invalid("must have exactly one node selector term"));
         }
@@ -108,7 +125,7 @@ fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_devices(spec: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_devices(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
     let devices = spec.child("devices");
     let advanced =
         |device: &Field<'_, '_>| !device.child("taints").is_empty() || !device.child("consumesCounters").is_empty();
@@ -117,116 +134,24 @@ fn validate_devices(spec: &Field<'_, '_>, errors: &mut Errors) {
     } else {
         DEVICES
     };
-    bounded(&devices, most, errors);
     let by_device = spec.child("perDeviceNodeSelection").is_true();
-    let mut names = HashSet::new();
-    for device in devices.items() {
-        validate_device(&device, by_device, errors);
-        let name = device.child("name").text();
-        if !names.insert(name) {
-            errors.push(FieldError::duplicate(&device.path(), name));
-        }
+    let mut before = HashMap::new();
+    let old_devices = old.map(|old| old.child("devices").slice()).unwrap_or_default();
+    for device in old_devices {
+        before
+            .entry(device.str_at(&["name"]).unwrap_or_default())
+            .or_insert(device);
     }
-}
-
-fn validate_device(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) {
-    let name = device.child("name");
-    report(&name, dns_label(name.text()), errors);
-    let (attributes, capacity) = (device.child("attributes"), device.child("capacity"));
-    let properties = attributes.len() + capacity.len();
-    if properties > PROPERTIES {
-        errors.push(device.invalid_as(
-            properties as i64,
-            format!("the total number of attributes and capacities must not exceed {PROPERTIES}"),
-        ));
-    }
-    for (key, attribute) in attributes.entries() {
-        validate_qualified_name(&attribute, key, errors);
-        validate_attribute(&attribute, errors);
-    }
-    let shared = device.child("allowMultipleAllocations").is_true();
-    for (key, one) in capacity.entries() {
-        validate_qualified_name(&one, key, errors);
-        let policy = one.child("requestPolicy");
-        if policy.is_set() && !shared {
-            errors.push(policy.forbidden("allowMultipleAllocations must be true"));
-        }
-    }
-    let taints = device.child("taints");
-    bounded(&taints, TAINTS, errors);
-    for taint in taints.items() {
-        required_text(
-            &taint.child("key"),
-            holdfast_resource::metadata::formats::qualified_name,
-            errors,
-        );
-        let effect = taint.child("effect");
-        if effect.text().is_empty() {
-            errors.push(effect.required(""));
-        } else if !TAINT_EFFECTS.contains(&effect.text()) {
-            errors.push(effect.not_supported(&TAINT_EFFECTS));
-        }
-    }
-    let placed = ["nodeName", "nodeSelector", "allNodes"]
-        .iter()
-        .filter(|part| device.child(part).is_set())
-        .count();
-    if by_device && placed != 1 {
-        errors.push(device.required(
-            "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to \
-             true in the ResourceSlice spec",
-        ));
-    } else if !by_device && placed > 0 {
-        errors.push(device.invalid_as(
-            Value::Null,
-            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the \
-             ResourceSlice spec",
-        ));
-    }
-}
-
-fn validate_attribute(attribute: &Field<'_, '_>, errors: &mut Errors) {
-    for part in ["string", "version"] {
-        let text = attribute.child(part);
-        if text.text().len() > ATTRIBUTE_TEXT {
-            errors.push(text.too_long(ATTRIBUTE_TEXT));
-        }
-        if part == "version" && text.is_set() && !is_semantic_version(text.text()) {
-            errors.push(text.invalid("must be a string compatible with semver.org spec 2.0.0"));
-        }
-    }
-    match attribute.len() {
-        1 => {}
-        0 => errors.push(attribute.invalid_as("", "exactly one value must be specified")),
-        _ => errors.push(attribute.invalid("exactly one value must be specified")),
-    }
-}
-
-/// Whether a text is a version as <https://semver.org/> has it.
-fn is_semantic_version(text: &str) -> bool {
-    let (rest, build) = text
-        .split_once('+')
-        .map_or((text, None), |(rest, build)| (rest, Some(build)));
-    let (core, before) = rest
-        .split_once('-')
-        .map_or((rest, None), |(core, before)| (core, Some(before)));
-    let word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte == b'-' || byte.is_ascii_alphanumeric());
-    let digits = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-    let number = |word: &str| digits(word) && (word == "0" || !word.starts_with('0'));
-    let release = core.split('.').count() == 3 && core.split('.').all(number);
-    release
-        && before.is_none_or(|before| {
-            before
-                .split('.')
-                .all(|part| word(part) && (!digits(part) || number(part)))
-        })
-        && build.is_none_or(|build| build.split('.').all(word))
+    let check = |device: &Field<'_, '_>, errors: &mut Errors| {
+        let old = before.get(device.child("name").text()).copied();
+        validate_device(device, old, by_device, errors);
+    };
+    validate_set(&devices, most, errors, check, name_of);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_semantic_version;
-    use crate::harness::Harness;
+    use crate::harness::{Harness, at};
 
     fn slice(spec: &str) -> String {
         format!("{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: a}}, spec: {{{spec}}}}}")
@@ -271,13 +196,85 @@ mod tests {
         );
     }
 
+    fn errors_of(device: &str) -> Vec<String> {
+        Harness::new().errors(&slice(&format!(
+            "{POOL}, nodeName: one, devices: [{{name: a, {device}}}]"
+        )))
+    }
+
     #[test]
-    fn versions_are_semantic() {
-        for version in ["1.0.0", "1.2.3-alpha.1+build.05", "0.0.0"] {
-            assert!(is_semantic_version(version), "{version}");
-        }
-        for version in ["1.0", "01.0.0", "1.0.0-01", "1.0.0-", "v1.0.0", ""] {
-            assert!(!is_semantic_version(version), "{version}");
-        }
+    fn what_requests_may_take_of_a_capacity_fits_it() {
+        let errors = |policy: &str| {
+            let capacity = format!("capacity: {{m: {{value: '4', requestPolicy: {{{policy}}}}}}}");
+            errors_of(&format!("allowMultipleAllocations: true, {capacity}"))
+        };
+        let place = "spec.devices[0].capacity[m].requestPolicy";
+        assert!(errors("default: '1', validRange: {min: '1', max: '4', step: '1'}").is_empty());
+        assert_eq!(
+            errors("default: '1', validRange: {min: '3', max: '2', step: '2'}"),
+            [
+                format!("{place}.validRange.min: Invalid value: \"1\": default is less than min: 3"),
+                format!("{place}.validRange.max: Invalid value: \"3\": min is larger than max: 2"),
+                format!("{place}.validRange.step: Invalid value: \"2\": one step 5 is larger than capacity value: 4"),
+                format!(
+                    "{place}.validRange.step: Invalid value: \"2\": value is not a multiple of a given step (2) from (3)"
+                ),
+            ]
+        );
+        assert_eq!(
+            errors("default: '3', validValues: ['2', '1', 1000m, '5']"),
+            [
+                format!("{place}.validValues[1]: Invalid value: \"1\": values must be sorted in ascending order"),
+                format!("{place}.validValues[3]: Invalid value: \"5\": option is larger than capacity value: 4"),
+                format!("{place}.validValues[2]: Duplicate value: \"1\""),
+                format!(
+                    "{place}.validValues: Invalid value: \"3\": default value is not valid according to the requestPolicy"
+                ),
+            ]
+        );
+        assert_eq!(
+            errors("validValues: ['1']"),
+            [format!(
+                "{place}.default: Required value: required when validValues is defined"
+            )]
+        );
+    }
+
+    #[test]
+    fn a_step_of_nothing_is_refused_without_dividing_by_it() {
+        let policy = "requestPolicy: {default: '1', validRange: {min: '1', step: '0'}}";
+        let errors = errors_of(&format!(
+            "allowMultipleAllocations: true, capacity: {{m: {{value: '4', {policy}}}}}"
+        ));
+        assert_eq!(errors.len(), 1);
+    }
+
+    #[test]
+    fn taints_say_when_they_were_added_and_hidden_fields_are_dropped() {
+        let device = "taints: [{key: k, effect: None}], attributes: {a: {int: 1, strings: [b]}}";
+        let object = Harness::new().create(&slice(&format!(
+            "{POOL}, nodeName: one, devices: [{{name: a, {device}}}]"
+        )));
+        assert_eq!(
+            at(&object, "spec.devices.0.taints.0.timeAdded"),
+            r#""2001-09-09T01:46:40Z""#
+        );
+        assert_eq!(at(&object, "spec.devices.0.attributes.a"), r#"{"int":1}"#);
+    }
+
+    #[test]
+    fn counters_are_named_once_and_consumed_by_name() {
+        assert_eq!(
+            errors_of("consumesCounters: [{counterSet: c, counters: {m: {value: '1'}}}, {counterSet: c}]"),
+            [
+                "spec.devices[0].consumesCounters[1].counters: Required value",
+                r#"spec.devices[0].consumesCounters[1]: Duplicate value: "c""#,
+            ]
+        );
+        let shared = slice(&format!(
+            "{POOL}, nodeName: one, sharedCounters: [{{counters: {{Bad_: {{value: '1'}}}}}}]"
+        ));
+        let fields = Harness::new().errors(&shared);
+        assert!(fields.len() == 2 && fields[1].starts_with("spec.sharedCounters[0].counters: Invalid value: \"Bad_\""));
     }
 }

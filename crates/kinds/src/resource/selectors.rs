@@ -7,7 +7,8 @@ use holdfast_cel::limits::PER_CALL;
 use holdfast_cel::{CompileError, DeclField, DeclType, Environment, Type};
 use holdfast_resource::Field;
 
-use super::requests::bounded;
+use super::names::validate_slice;
+use super::requests::Stored;
 use crate::validation::Errors;
 
 const SELECTORS: usize = 32;
@@ -19,25 +20,24 @@ const ATTRIBUTES: u64 = 32;
 const ATTRIBUTE: u64 = 64;
 const DRIVER_NAME: u64 = 63;
 
-/// Reports what is wrong with the selectors of devices.
-pub(super) fn validate_selectors(selectors: &Field<'_, '_>, errors: &mut Errors) {
-    bounded(selectors, SELECTORS, errors);
-    for selector in selectors.items() {
+/// Reports what is wrong with the selectors of devices. Stored expressions are not compiled again.
+pub(super) fn validate_selectors(selectors: &Field<'_, '_>, stored: Stored, errors: &mut Errors) {
+    validate_slice(selectors, SELECTORS, errors, |selector, errors| {
         let cel = selector.child("cel");
+        let expression = cel.child("expression");
         if !cel.is_set() {
             errors.push(cel.required(""));
-            continue;
-        }
-        let expression = cel.child("expression");
-        if expression.text().len() > EXPRESSION {
-            errors.push(expression.too_long(EXPRESSION));
-        } else {
+        } else if stored == Stored::No {
             validate_expression(&expression, errors);
         }
-    }
+    });
 }
 
 fn validate_expression(expression: &Field<'_, '_>, errors: &mut Errors) {
+    if expression.text().len() > EXPRESSION {
+        errors.push(expression.too_long(EXPRESSION));
+        return;
+    }
     let compiled = environment().compile(expression.text(), &[Type::Bool, Type::Dyn]);
     errors.extend(match compiled {
         Ok(program) if program.estimate_cost().max > PER_CALL => {

@@ -2,16 +2,22 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing_at};
-use crate::validation::{Errors, immutable, one_of};
+use crate::validation::{Errors, immutable, there_one_of};
 
 /// What only CSIDrivers do.
 pub(crate) struct CsiDriver;
 
 const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
+/// What a feature gate holds back.
+const PREVENT: [&str; 2] = ["spec", "preventPodSchedulingIfMissing"];
+const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
+/// In the order in which the reference lists them.
+const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
+const UPDATE_SECONDS_LEAST: i64 = 10;
 const TOKEN_SECONDS_LEAST: i64 = 600;
 const TOKEN_SECONDS_MOST: i64 = 1 << 32;
 
@@ -33,23 +39,28 @@ impl Strategy for CsiDriver {
         }
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        let policies = ["File", "None", "ReadWriteOnceWithFSType"];
-        one_of(&spec.child("fsGroupPolicy"), &policies, &mut errors);
-        validate_tokens(&spec.child("tokenRequests"), &mut errors);
-        for mode in spec.child("volumeLifecycleModes").items() {
-            one_of(&mode, &["Ephemeral", "Persistent"], &mut errors);
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        object.remove_at(&PREVENT);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if old.at(&PREVENT).is_none() {
+            object.remove_at(&PREVENT);
         }
+        Ok(())
+    }
+
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        validate_spec(&Field::root(object).child("spec"), &mut errors);
         errors
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
-        let mut errors = Errors::new();
+        let mut errors = self.validate(context, object);
         // The reference gives this field another name.
         let attach = spec.child("attachRequired");
         let shown = Field::placed(attach.value(), "spec.attachedRequired");
@@ -59,7 +70,6 @@ impl Strategy for CsiDriver {
             &old_spec.child("volumeLifecycleModes"),
             &mut errors,
         );
-        validate_tokens(&spec.child("tokenRequests"), &mut errors);
         errors
     }
 
@@ -75,6 +85,27 @@ impl Strategy for CsiDriver {
             ];
         }
         Vec::new()
+    }
+}
+
+/// `validateCSIDriverSpec`
+fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
+    there_one_of(&spec.child("fsGroupPolicy"), &POLICIES, errors);
+    let requests = spec.child("tokenRequests");
+    validate_tokens(&requests, errors);
+    // The reference reports the list rather than the item.
+    let modes = spec.child("volumeLifecycleModes");
+    for mode in modes.items().filter(|mode| !MODES.contains(&mode.text())) {
+        errors.push(FieldError::not_supported(&modes.path(), mode.text(), &MODES));
+    }
+    let period = spec.child("nodeAllocatableUpdatePeriodSeconds");
+    if period.number().is_some_and(|period| period < UPDATE_SECONDS_LEAST) {
+        let why = format!("must be greater than or equal to {UPDATE_SECONDS_LEAST} seconds");
+        errors.push(period.invalid(why));
+    }
+    let in_secrets = spec.child("serviceAccountTokenInSecrets");
+    if in_secrets.is_set() && requests.is_empty() {
+        errors.push(in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified"));
     }
 }
 
@@ -103,6 +134,32 @@ mod tests {
 
     fn driver(spec: &str) -> String {
         format!("{{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {{name: a}}, spec: {{{spec}}}}}")
+    }
+
+    #[test]
+    fn a_spec_is_checked_when_it_is_made_and_when_it_changes() {
+        let harness = Harness::new();
+        let odd = driver(
+            "fsGroupPolicy: '', volumeLifecycleModes: [Odd], nodeAllocatableUpdatePeriodSeconds: 9, \
+             serviceAccountTokenInSecrets: true",
+        );
+        let told = [
+            r#"spec.fsGroupPolicy: Unsupported value: "": supported values: "File", "None", "ReadWriteOnceWithFSType""#,
+            r#"spec.volumeLifecycleModes: Unsupported value: "Odd": supported values: "Persistent", "Ephemeral""#,
+            "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 seconds",
+            "spec.serviceAccountTokenInSecrets: Invalid value: true: serviceAccountTokenInSecrets is set but no tokenRequests \
+             are specified",
+        ];
+        assert_eq!(harness.errors(&odd), told);
+        let update = harness.update_errors(&driver("attachRequired: false"), &odd);
+        assert_eq!(update[..4], told);
+        assert_eq!(update.len(), 6);
+    }
+
+    #[test]
+    fn what_a_feature_gate_holds_back_is_dropped() {
+        let object = Harness::new().create(&driver("preventPodSchedulingIfMissing: true"));
+        assert!(object.at(&super::PREVENT).is_none());
     }
 
     #[test]

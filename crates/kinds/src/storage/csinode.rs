@@ -1,27 +1,30 @@
 //! CSINodes: which storage drivers run on a node.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::defaults::none_if_empty;
+use crate::defaults::{change_items, none_if_empty};
+use crate::resource::validate_driver_name;
 use crate::validation::{Errors, numbers, same};
 
 /// What only CSINodes do.
 pub(crate) struct CsiNode;
 
 const NODE_ID_LENGTH: usize = 256;
+/// What of a driver does not change.
+const KEPT: [&str; 2] = ["nodeID", "topologyKeys"];
 
 impl Strategy for CsiNode {
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        none_if_empty(object, &["spec", "drivers"]);
+        prepare(object);
         Ok(())
     }
 
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
-        none_if_empty(object, &["spec", "drivers"]);
+        prepare(object);
         Ok(())
     }
 
@@ -31,11 +34,7 @@ impl Strategy for CsiNode {
         let mut errors = Errors::new();
         let mut names = HashSet::new();
         for driver in spec.child("drivers").items() {
-            validate_driver(&driver, &mut errors);
-            let name = driver.child("name");
-            if !names.insert(name.text()) {
-                errors.push(name.duplicate());
-            }
+            validate_driver(&driver, &mut names, &mut errors);
         }
         errors
     }
@@ -43,47 +42,91 @@ impl Strategy for CsiNode {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old.child("spec"));
-        let mut errors = Errors::new();
-        // Drivers come and go; one that stays does not change.
+        let mut errors = self.validate(context, object);
+        // Drivers come and go; of one that stays only how much it takes may change.
         let drivers = spec.child("drivers");
-        let by_name: HashMap<&str, &Value> = drivers
-            .slice()
-            .iter()
-            .filter_map(|driver| Some((driver.str_at(&["name"])?, driver)))
-            .collect();
-        let changed = |before: Field<'_, '_>| {
-            let now = by_name.get(before.child("name").text());
-            now.is_some_and(|now| !same(Some(now), before.value()))
-        };
-        if old_spec.child("drivers").items().any(changed) {
-            errors.push(drivers.invalid("field is immutable"));
+        for before in old_spec.child("drivers").slice() {
+            let name = before.str_at(&["name"]);
+            let now = drivers.slice().iter().filter(|now| now.str_at(&["name"]) == name);
+            for changed in now.filter(|now| KEPT.iter().any(|part| !same(now.get(part), before.get(part)))) {
+                errors.push(drivers.invalid_as(changed.clone(), "field is immutable"));
+            }
         }
-        errors.extend(self.validate(context, object));
         errors
     }
 }
 
-fn validate_driver(driver: &Field<'_, '_>, errors: &mut Errors) {
-    let (name, node) = (driver.child("name"), driver.child("nodeID"));
-    if name.text().is_empty() {
-        errors.push(name.required(""));
-    } else {
-        // The reference reports the driver rather than its name.
-        let faults = qualified_name(&name.text().to_lowercase());
-        errors.extend(faults.into_iter().map(|fault| driver.invalid_as(name.text(), fault)));
+fn prepare(object: &mut Value) {
+    none_if_empty(object, &["spec", "drivers"]);
+    let empty = |driver: &Value| matches!(driver.get("topologyKeys"), Some(Value::List(keys)) if keys.is_empty());
+    if let Some(spec) = object.at_mut(&["spec"]) {
+        change_items(spec, "drivers", empty, |driver| {
+            none_if_empty(driver, &["topologyKeys"])
+        });
     }
+}
+
+/// `validateCSINodeDriver`
+fn validate_driver<'v>(driver: &Field<'v, '_>, names: &mut HashSet<&'v str>, errors: &mut Errors) {
+    let (name, node) = (driver.child("name"), driver.child("nodeID"));
+    validate_driver_name(&name, errors);
     if node.text().is_empty() {
         errors.push(node.required(""));
     } else if node.text().len() > NODE_ID_LENGTH {
         errors.push(node.invalid(format!("must be {NODE_ID_LENGTH} characters or less")));
     }
     numbers::not_negative(&driver.child("allocatable").child("count"), errors);
+    if !names.insert(name.text()) {
+        errors.push(name.duplicate());
+    }
+    // The reference reports the driver rather than its keys.
     let mut keys = HashSet::new();
     for key in driver.child("topologyKeys").items() {
-        if !keys.insert(key.text()) {
-            errors.push(key.duplicate());
+        let key = key.text();
+        if key.is_empty() {
+            errors.push(driver.required(""));
         }
-        let faults = qualified_name(key.text());
-        errors.extend(faults.into_iter().map(|fault| driver.invalid_as(key.text(), fault)));
+        if !keys.insert(key) {
+            errors.push(FieldError::duplicate(&driver.path(), key));
+        }
+        let faults = qualified_name(key);
+        errors.extend(faults.into_iter().map(|fault| driver.invalid_as(key, fault)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn node(drivers: &str) -> String {
+        format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: a}}, spec: {{drivers: [{drivers}]}}}}"
+        )
+    }
+
+    #[test]
+    fn drivers_are_told_apart_by_their_names() {
+        let driver = "{name: d, nodeID: n, topologyKeys: [a, a, '']}";
+        let errors = Harness::new().errors(&node(&format!("{driver}, {{name: d}}")));
+        let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
+        let (first, second) = ("spec.drivers[0]", ["spec.drivers[1].nodeID", "spec.drivers[1].name"]);
+        assert_eq!(fields, [first, first, first, first, second[0], second[1]]);
+    }
+
+    #[test]
+    fn a_driver_that_stays_changes_in_what_it_takes_alone() {
+        let harness = Harness::new();
+        let old = node("{name: d, nodeID: n, topologyKeys: [a]}");
+        assert!(
+            harness
+                .update_errors(&old, &old.replace("nodeID: n", "nodeID: n, allocatable: {count: 3}"))
+                .is_empty()
+        );
+        let moved = harness.update_errors(&old, &old.replace("nodeID: n", "nodeID: m"));
+        assert!(
+            moved.len() == 1 && moved[0].starts_with("spec.drivers: Invalid value: {"),
+            "{moved:?}"
+        );
+        assert!(harness.update_errors(&old, &node("")).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::resources::validate_amount;
-use crate::validation::{Errors, immutable, report};
+use crate::validation::{Errors, immutable, immutable_selector, report};
 
 /// What only CSIStorageCapacities do.
 pub(crate) struct CsiStorageCapacity;
@@ -27,9 +27,34 @@ impl Strategy for CsiStorageCapacity {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
         let mut errors = self.validate(context, object);
-        for part in ["nodeTopology", "storageClassName"] {
-            immutable(&root.child(part), &old.child(part), &mut errors);
-        }
+        immutable_selector(&root.child("nodeTopology"), &old.child("nodeTopology"), &mut errors);
+        immutable(
+            &root.child("storageClassName"),
+            &old.child("storageClassName"),
+            &mut errors,
+        );
         errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn the_topology_stays_and_is_shown_labels_first() {
+        let old = "{apiVersion: storage.k8s.io/v1, kind: CSIStorageCapacity, metadata: {name: a}, storageClassName: c}";
+        let selector = "{matchExpressions: [{key: k, operator: Exists}], matchLabels: {a: b}}";
+        let new = old.replace(
+            "storageClassName",
+            &format!("nodeTopology: {selector}, storageClassName"),
+        );
+        assert_eq!(
+            Harness::new().update_errors(old, &new),
+            [
+                "nodeTopology: Invalid value: {\"matchLabels\":{\"a\":\"b\"},\"matchExpressions\":[{\"key\":\"k\",\
+                 \"operator\":\"Exists\"}]}: field is immutable"
+            ]
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! StorageClasses: <https://kubernetes.io/docs/concepts/storage/storage-classes/>.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::labels::validate_label_name;
@@ -15,6 +15,8 @@ pub(crate) struct StorageClass;
 
 const PARAMETERS: usize = 512;
 const PARAMETERS_SIZE: usize = 256 * 1024;
+/// How often a term without expressions is told to be there before.
+const SHOWN_DUPLICATES: usize = 16;
 
 impl Strategy for StorageClass {
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -43,20 +45,15 @@ impl Strategy for StorageClass {
         } else {
             errors.push(binding.required(""));
         }
-        for term in root.child("allowedTopologies").items() {
-            validate_topology(&term, &mut errors);
-        }
+        validate_topologies(&root.child("allowedTopologies"), &mut errors);
         errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
+        let mut errors = self.validate(context, object);
         for part in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
             immutable(&root.child(part), &old_root.child(part), &mut errors);
-        }
-        if errors.is_empty() {
-            errors = self.validate(context, object);
         }
         errors
     }
@@ -98,24 +95,39 @@ pub(super) fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Error
     }
 }
 
-fn validate_topology(term: &Field<'_, '_>, errors: &mut Errors) {
-    let mut keys = HashSet::new();
+/// `validateAllowedTopologies`: no term says what another does.
+fn validate_topologies(terms: &Field<'_, '_>, errors: &mut Errors) {
+    let mut seen: HashSet<BTreeMap<&str, BTreeSet<&str>>> = HashSet::new();
+    for term in terms.items() {
+        let topology = validate_topology(&term, errors);
+        // The reference compares with as many terms without expressions besides.
+        let times = if topology.is_empty() { terms.len() } else { 0 };
+        let times = times + usize::from(!seen.insert(topology));
+        let place = term.path().child("matchLabelExpressions");
+        errors.extend((0..times.min(SHOWN_DUPLICATES)).map(|_| FieldError::duplicate(&place, "")));
+    }
+}
+
+/// `ValidateTopologySelectorTerm`; gives the values of each key.
+fn validate_topology<'v>(term: &Field<'v, '_>, errors: &mut Errors) -> BTreeMap<&'v str, BTreeSet<&'v str>> {
+    let mut topology = BTreeMap::new();
     for expression in term.child("matchLabelExpressions").items() {
         let (key, values) = (expression.child("key"), expression.child("values"));
         if values.is_empty() {
             errors.push(values.required(""));
         }
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         for value in values.items() {
             if !seen.insert(value.text()) {
                 errors.push(value.duplicate());
             }
         }
         validate_label_name(&key, errors);
-        if !keys.insert(key.text()) {
+        if topology.insert(key.text(), seen).is_some() {
             errors.push(key.duplicate());
         }
     }
+    topology
 }
 
 #[cfg(test)]
@@ -148,6 +160,22 @@ mod tests {
         assert_eq!(
             harness.errors(&FAST.replace("provisioner: p, ", "")),
             ["provisioner: Required value"]
+        );
+        let fields = |update: &str| harness.update_errors(FAST, update).len();
+        assert_eq!(fields(&FAST.replace("provisioner: p", "provisioner: -")), 2);
+    }
+
+    #[test]
+    fn no_topology_stands_there_twice() {
+        let term = "{matchLabelExpressions: [{key: z, values: [a, b]}]}";
+        let again = "{matchLabelExpressions: [{key: z, values: [b, a]}]}";
+        let class = FAST.replace(
+            "parameters:",
+            &format!("allowedTopologies: [{term}, {again}], parameters:"),
+        );
+        assert_eq!(
+            Harness::new().errors(&class),
+            [r#"allowedTopologies[1].matchLabelExpressions: Duplicate value: """#]
         );
     }
 }

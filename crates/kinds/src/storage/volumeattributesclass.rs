@@ -30,7 +30,7 @@ impl Strategy for VolumeAttributesClass {
         errors
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
         for part in ["driverName", "parameters"] {
@@ -39,6 +39,25 @@ impl Strategy for VolumeAttributesClass {
                 errors.push(field.forbidden(format!("updates to {part} are forbidden.")));
             }
         }
+        errors.extend(self.validate(context, object));
         errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn what_a_class_asks_for_stays_and_is_checked_again() {
+        let class = "{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: a}, driverName: d, \
+                     parameters: {a: b}}";
+        assert_eq!(
+            Harness::new().update_errors(class, &class.replace("parameters: {a: b}", "parameters: {}")),
+            [
+                "parameters: Forbidden: updates to parameters are forbidden.",
+                "parameters: Required value: must contain at least one key/value pair",
+            ]
+        );
     }
 }

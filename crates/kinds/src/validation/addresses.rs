@@ -42,6 +42,25 @@ pub(crate) fn block_text(field: &Field<'_, '_>, text: &str, errors: &mut Errors)
     errors.push(field.invalid_as(text, fault));
 }
 
+/// Reports what is no address of an interface with the length of its prefix, or is written in another way than all programs read
+/// alike: `IsValidInterfaceAddress`.
+pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
+    let text = field.text();
+    let Some(Block { address, prefix }) = lenient_block(text) else {
+        errors.push(field.invalid_text("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"));
+        return;
+    };
+    let canonical = match address {
+        IpAddr::V6(v6) if prefix >= 96 && v6.to_ipv4_mapped().is_some() => {
+            format!("{}/{}", address.to_canonical(), prefix - 96)
+        }
+        _ => format!("{}/{prefix}", address.to_canonical()),
+    };
+    if text != canonical {
+        errors.push(field.invalid_text(format!("must be in canonical form ({canonical:?})")));
+    }
+}
+
 /// An IP address as older versions read it: numbers may have leading zeros.
 pub(crate) fn lenient_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| {

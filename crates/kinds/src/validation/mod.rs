@@ -1,10 +1,12 @@
 //! Checks that the fields of many kinds share, in the words that clients see.
 
 pub(crate) mod addresses;
+pub(crate) mod conditions;
 pub(crate) mod numbers;
 pub(crate) mod paths;
 pub(crate) mod ports;
 pub(crate) mod resources;
+pub(crate) mod template_metadata;
 
 use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::{Field, FieldError};
@@ -94,6 +96,24 @@ pub(crate) fn immutable(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut E
 pub(crate) fn immutable_text(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if new.text() != old.text() {
         errors.push(new.invalid_text("field is immutable"));
+    }
+}
+
+/// Reports a label selector that differs from what it was, shown with its fields in the order of the reference.
+pub(crate) fn immutable_selector(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    if !same(new.value(), old.value()) {
+        let parts = ["matchLabels", "matchExpressions"].iter().filter_map(|part| {
+            let value = new.value()?.get(part)?;
+            Some(format!("\"{part}\":{value}"))
+        });
+        let shown = match new.value() {
+            Some(_) => format!("{{{}}}", parts.collect::<Vec<_>>().join(",")),
+            None => "null".to_owned(),
+        };
+        errors.push(FieldError {
+            value: None,
+            ..new.invalid(format!("{shown}: field is immutable"))
+        });
     }
 }
 

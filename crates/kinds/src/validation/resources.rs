@@ -179,14 +179,7 @@ fn validate_requirements(
     errors: &mut Errors,
 ) {
     let (limits, requests) = (resources.child("limits"), resources.child("requests"));
-    let (mut basic, mut huge) = (false, false);
-    for (name, limit) in limits.entries() {
-        check_name(name, &limit, errors);
-        validate_amount(name, &limit, errors);
-        validate_pages(name, &limit, errors);
-        huge |= is_hugepages(name);
-        basic |= matches!(name, "cpu" | "memory");
-    }
+    let (mut basic, mut huge) = validate_limits(&limits, check_name, errors);
     for (name, request) in requests.entries() {
         check_name(name, &request, errors);
         validate_amount(name, &request, errors);
@@ -198,6 +191,23 @@ fn validate_requirements(
     if huge && !basic {
         errors.push(resources.forbidden("HugePages require cpu or memory"));
     }
+}
+
+/// Checks limits. Says whether a basic resource is among them, and whether large pages are.
+fn validate_limits(
+    limits: &Field<'_, '_>,
+    check_name: fn(&str, &Field<'_, '_>, &mut Errors),
+    errors: &mut Errors,
+) -> (bool, bool) {
+    let (mut basic, mut huge) = (false, false);
+    for (name, limit) in limits.entries() {
+        check_name(name, &limit, errors);
+        validate_amount(name, &limit, errors);
+        validate_pages(name, &limit, errors);
+        huge |= is_hugepages(name);
+        basic |= matches!(name, "cpu" | "memory");
+    }
+    (basic, huge)
 }
 
 fn validate_request(
@@ -308,9 +318,9 @@ pub(crate) fn validate_overhead(overhead: &Field<'_, '_>, errors: &mut Errors) {
     }
     // The reference checks it as the limits of a container.
     let limits = overhead.shown_as("limits");
-    for (name, amount) in limits.entries() {
-        validate_container_name(name, &amount, errors);
-        validate_amount(name, &amount, errors);
+    let (basic, huge) = validate_limits(&limits, validate_container_name, errors);
+    if huge && !basic {
+        errors.push(overhead.forbidden("HugePages require cpu or memory"));
     }
 }
 

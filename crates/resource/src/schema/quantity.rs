@@ -170,9 +170,14 @@ impl Quantity {
 
     /// The whole number of units at or above the amount (below, if it is negative).
     pub fn units(&self) -> i64 {
+        i64::try_from(self.whole_units()).unwrap_or(i64::MAX)
+    }
+
+    /// As [`Quantity::units`], without a bound.
+    pub fn whole_units(&self) -> i128 {
         let rest = self.nanos % UNIT;
         let away = if rest == 0 { 0 } else { rest.signum() };
-        i64::try_from(self.nanos / UNIT + away).unwrap_or(i64::MAX)
+        self.nanos / UNIT + away
     }
 }
 
@@ -186,8 +191,28 @@ pub fn text_of(text: &str) -> Result<SmolStr, QuantityError> {
     Ok(if keeps_text(text) {
         SmolStr::new(text)
     } else {
-        format_smolstr!("{quantity}")
+        beyond_bounds(text).unwrap_or_else(|| format_smolstr!("{quantity}"))
     })
+}
+
+/// The canonical text of an amount with an exponent that is too large for [`Quantity`]: its digits without zeros at the end, as
+/// many zeros as the exponent needs to be a multiple of three, and the exponent.
+fn beyond_bounds(text: &str) -> Option<SmolStr> {
+    let (sign, unsigned) = match text.strip_prefix('-') {
+        Some(unsigned) => ("-", unsigned),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (number, exponent) = unsigned.split_once(['e', 'E'])?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{whole}{fraction}");
+    let mantissa = digits.trim_matches('0');
+    let leading = digits.len() - digits.trim_start_matches('0').len();
+    let trailing = digits.len() - leading - mantissa.len();
+    let exponent = i64::from(exponent.parse::<i32>().ok()?) + trailing as i64 - fraction.len() as i64;
+    let is_beyond = !mantissa.is_empty() && exponent + mantissa.len() as i64 > 29;
+    let zeros = exponent.rem_euclid(3);
+    let (padding, exponent) = (&"00"[..zeros as usize], exponent - zeros);
+    is_beyond.then(|| format_smolstr!("{sign}{mantissa}{padding}e{exponent}"))
 }
 
 /// Whether the reference takes the text of a quantity for its canonical form.

@@ -1,0 +1,64 @@
+//! Access to devices for administrators, which only some namespaces may ask for:
+//! <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
+
+use holdfast_resource::{Field, GroupResource, WriteContext};
+use holdfast_value::Value;
+
+use crate::validation::Errors;
+
+const LABEL: &str = "resource.kubernetes.io/admin-access";
+
+/// Reports a request for it where the namespace has no leave: `AuthorizedForAdmin`. `devices` are those of a claim or of a
+/// template; the reference names the field as it was once.
+pub(super) fn validate_requests(context: &WriteContext<'_>, devices: &Field<'_, '_>, errors: &mut Errors) {
+    let requests = devices.child("requests");
+    let asking = |request: &Value| is_true(request.at(&["exactly", "adminAccess"]));
+    if let Some(at) = requests.slice().iter().position(asking) {
+        let place = format!("spec.devices.requests[{at}].adminAccess");
+        require_leave(context, &Field::placed(None, &place), errors);
+    }
+}
+
+/// Reports a result that gives it for the first time where the namespace has no leave: `AuthorizedForAdminStatus`.
+pub(super) fn validate_results(
+    context: &WriteContext<'_>,
+    (status, old): (&Field<'_, '_>, &Field<'_, '_>),
+    errors: &mut Errors,
+) {
+    let giving = |result: &Value| is_true(result.get("adminAccess"));
+    let before = old
+        .value()
+        .and_then(|old| old.at(&["allocation", "devices", "results"]));
+    if before
+        .and_then(Value::as_list)
+        .is_some_and(|results| results.iter().any(giving))
+    {
+        return;
+    }
+    let (allocation, devices);
+    allocation = status.child("allocation");
+    devices = allocation.child("devices");
+    let results = devices.child("results");
+    let given = results.items().find(|result| result.value().is_some_and(giving));
+    if let Some(result) = given {
+        require_leave(context, &result.child("adminAccess"), errors);
+    }
+}
+
+fn is_true(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_bool).unwrap_or_default()
+}
+
+fn require_leave(context: &WriteContext<'_>, at: &Field<'_, '_>, errors: &mut Errors) {
+    let namespaces = GroupResource {
+        group: Default::default(),
+        resource: "namespaces".into(),
+    };
+    let namespace = context.lookup.get(&namespaces, "", context.namespace);
+    let has_leave = namespace.is_some_and(|namespace| namespace.str_at(&["metadata", "labels", LABEL]) == Some("true"));
+    if !has_leave {
+        errors.push(at.forbidden(format!(
+            "admin access to devices requires the `{LABEL}: true` label on the containing namespace"
+        )));
+    }
+}

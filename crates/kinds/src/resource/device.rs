@@ -1,0 +1,267 @@
+//! The devices of a slice.
+
+use std::time::SystemTime;
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value};
+use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_value::Value;
+
+use super::TAINT_EFFECTS;
+use super::names::{
+    QUALIFIED_NAME, exceeds, validate_binding_conditions, validate_map, validate_qualified_name, validate_set,
+    validate_slice,
+};
+use super::request_policy::validate_request_policy;
+use crate::core::pod_spec::validate_node_selector;
+use crate::defaults::change_items;
+use crate::time::time_text;
+use crate::validation::{Errors, one_of, optional_text, report, required_text, same};
+
+/// The most attributes and capacities of a device, together.
+const PROPERTIES: usize = 32;
+const ATTRIBUTE_TEXT: usize = 64;
+const TAINTS: usize = 16;
+/// The most sets of counters of a slice, and of those that a device draws from.
+const COUNTER_SETS: usize = 8;
+const CONSUMED_SETS: usize = 2;
+/// The most counters of a set.
+const COUNTERS: usize = 32;
+/// The longest name of a counter.
+const COUNTER_NAME: usize = 63;
+
+/// Attributes of many values, which a feature gate holds back.
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+/// How a device counts towards the resources of its node, which a feature gate holds back.
+const MAPPINGS: &str = "nodeAllocatableResourceMappings";
+
+const PLACED: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set \
+     to true in the ResourceSlice spec";
+const NOT_PLACED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in \
+     the ResourceSlice spec";
+
+/// Drops from the devices of `spec` what feature gates hold back, unless those of `old` have it.
+pub(super) fn drop_disabled(spec: &mut Value, old: Option<&Value>) {
+    let attributes = |device: &Value| device.get("attributes").and_then(Value::as_map).cloned();
+    let has_lists = |device: &Value| {
+        let lists = |attribute: &Value| LISTS.iter().any(|list| attribute.get(list).is_some());
+        attributes(device).is_some_and(|map| map.iter().any(|(_, attribute)| lists(attribute)))
+    };
+    let has_mappings = |device: &Value| device.get(MAPPINGS).is_some();
+    let uses = |has: &dyn Fn(&Value) -> bool| {
+        let devices = old
+            .and_then(|old| old.at(&["spec", "devices"]))
+            .and_then(Value::as_list);
+        devices.is_some_and(|devices| devices.iter().any(has))
+    };
+    if !uses(&has_lists) {
+        change_items(spec, "devices", has_lists, drop_lists);
+    }
+    if !uses(&has_mappings) {
+        change_items(spec, "devices", has_mappings, |device| {
+            device.remove_at(&[MAPPINGS]);
+        });
+    }
+}
+
+fn drop_lists(device: &mut Value) {
+    let Some(attributes) = device.at_mut(&["attributes"]) else {
+        return;
+    };
+    let names: Vec<_> = attributes
+        .as_map()
+        .into_iter()
+        .flat_map(|map| map.iter().map(|(name, _)| name.clone()))
+        .collect();
+    for name in names {
+        for list in LISTS {
+            attributes.remove_at(&[&name, list]);
+        }
+    }
+}
+
+/// Says of taints that do not when they were added.
+pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
+    let lacks = |taint: &Value| taint.as_map().is_some_and(|taint| taint.get("timeAdded").is_none());
+    let has_new = |device: &Value| {
+        let taints = device.get("taints").and_then(Value::as_list);
+        taints.is_some_and(|taints| taints.iter().any(lacks))
+    };
+    change_items(spec, "devices", has_new, |device| {
+        change_items(device, "taints", lacks, |taint| {
+            taint.set_at(&["timeAdded"], time_text(now))
+        });
+    });
+}
+
+/// Reports what is wrong with a device: `validateDevice`. What is as it was in `old` is not looked at again.
+pub(super) fn validate_device(device: &Field<'_, '_>, old: Option<&Value>, by_device: bool, errors: &mut Errors) {
+    let name = device.child("name");
+    report(&name, dns_label(name.text()), errors);
+    let (attributes, capacity) = (device.child("attributes"), device.child("capacity"));
+    let properties = attributes.len() + capacity.len();
+    if properties > PROPERTIES {
+        errors.push(device.invalid_as(
+            properties as i64,
+            format!("the total number of attributes and capacities must not exceed {PROPERTIES}"),
+        ));
+    }
+    validate_map(
+        &attributes,
+        QUALIFIED_NAME,
+        errors,
+        validate_qualified_name,
+        validate_attribute,
+    );
+    let is_as_before = |part: &Field<'_, '_>, name: &str| old.is_some_and(|old| same(part.value(), old.get(name)));
+    if !is_as_before(&capacity, "capacity") {
+        let check = if device.child("allowMultipleAllocations").is_true() {
+            validate_request_policy
+        } else {
+            forbid_request_policy
+        };
+        validate_map(&capacity, QUALIFIED_NAME, errors, validate_qualified_name, check);
+    }
+    let taints = device.child("taints");
+    if !is_as_before(&taints, "taints") {
+        validate_slice(&taints, TAINTS, errors, validate_taint);
+    }
+    let consumed = device.child("consumesCounters");
+    validate_set(
+        &consumed,
+        CONSUMED_SETS,
+        errors,
+        |set, errors| validate_counters(set, "counterSet", errors),
+        |set| set.child("counterSet").text().into(),
+    );
+    validate_place(device, by_device, errors);
+    validate_binding_conditions(device, errors);
+}
+
+/// `validateSingleAllocatableDeviceCapacity`
+fn forbid_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
+    let policy = capacity.child("requestPolicy");
+    if policy.is_set() {
+        errors.push(policy.forbidden("allowMultipleAllocations must be true"));
+    }
+}
+
+/// `validateDeviceTaint`
+fn validate_taint(taint: &Field<'_, '_>, errors: &mut Errors) {
+    validate_label_name(&taint.child("key"), errors);
+    optional_text(&taint.child("value"), label_value, errors);
+    one_of(&taint.child("effect"), &TAINT_EFFECTS, errors);
+}
+
+/// Reports what is wrong with the counters that devices share.
+pub(super) fn validate_shared_counters(sets: &Field<'_, '_>, errors: &mut Errors) {
+    let check = |set: &Field<'_, '_>, errors: &mut Errors| validate_counters(set, "name", errors);
+    validate_set(sets, COUNTER_SETS, errors, check, super::names::name_of);
+}
+
+/// A set of counters, or what a device takes from one; `name` is the field that names the set.
+fn validate_counters(set: &Field<'_, '_>, name: &str, errors: &mut Errors) {
+    required_text(&set.child(name), dns_label, errors);
+    let counters = set.child("counters");
+    if counters.is_empty() {
+        errors.push(counters.required(""));
+    } else if !exceeds(&counters, COUNTERS, errors) {
+        let check_name = |map: &Field<'_, '_>, name: &str, errors: &mut Errors| {
+            errors.extend(dns_label(name).into_iter().map(|fault| map.invalid_as(name, fault)));
+        };
+        validate_map(&counters, COUNTER_NAME, errors, check_name, |_, _| {});
+    }
+}
+
+/// Where a device can be reached from, where each says so for itself.
+fn validate_place(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) {
+    let (node, selector, all) = (
+        device.child("nodeName"),
+        device.child("nodeSelector"),
+        device.child("allNodes"),
+    );
+    if !by_device {
+        if node.is_set() || selector.is_set() || all.is_set() {
+            errors.push(device.invalid_as(Value::Null, NOT_PLACED));
+        }
+        return;
+    }
+    let mut given = Vec::new();
+    if node.is_set() && node.text().is_empty() {
+        errors.push(node.invalid("must not be empty"));
+    } else if node.is_set() {
+        given.push("`nodeName`");
+        report(&node, dns_subdomain(node.text()), errors);
+    }
+    if selector.is_set() {
+        given.push("`nodeSelector`");
+        validate_node_selector(&selector, errors);
+    }
+    if all.is_true() {
+        given.push("`allNodes`");
+    } else if all.is_set() {
+        errors.push(all.invalid("must be either unset or set to true"));
+    }
+    match given.len() {
+        0 => errors.push(device.required(PLACED)),
+        1 => {}
+        _ => errors.push(device.invalid_as(format!("{{{}}}", given.join(", ")), PLACED)),
+    }
+}
+
+/// `validateDeviceAttribute`
+fn validate_attribute(attribute: &Field<'_, '_>, errors: &mut Errors) {
+    let (text, version) = (attribute.child("string"), attribute.child("version"));
+    if text.text().len() > ATTRIBUTE_TEXT {
+        errors.push(text.too_long(ATTRIBUTE_TEXT));
+    }
+    if version.is_set() {
+        if !is_semantic_version(version.text()) {
+            errors.push(version.invalid("must be a string compatible with semver.org spec 2.0.0"));
+        }
+        if version.text().len() > ATTRIBUTE_TEXT {
+            errors.push(version.too_long(ATTRIBUTE_TEXT));
+        }
+    }
+    match attribute.len() {
+        1 => {}
+        0 => errors.push(attribute.invalid_as("", "exactly one value must be specified")),
+        _ => errors.push(attribute.invalid("exactly one value must be specified")),
+    }
+}
+
+/// Whether a text is a version as <https://semver.org/> has it.
+fn is_semantic_version(text: &str) -> bool {
+    let (rest, build) = text
+        .split_once('+')
+        .map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, before) = rest
+        .split_once('-')
+        .map_or((rest, None), |(core, before)| (core, Some(before)));
+    let word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte == b'-' || byte.is_ascii_alphanumeric());
+    let digits = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let number = |word: &str| digits(word) && (word == "0" || !word.starts_with('0'));
+    let release = core.split('.').count() == 3 && core.split('.').all(number);
+    release
+        && before.is_none_or(|before| {
+            before
+                .split('.')
+                .all(|part| word(part) && (!digits(part) || number(part)))
+        })
+        && build.is_none_or(|build| build.split('.').all(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_semantic_version;
+
+    #[test]
+    fn versions_are_semantic() {
+        for version in ["1.0.0", "1.2.3-alpha.1+build.05", "0.0.0"] {
+            assert!(is_semantic_version(version), "{version}");
+        }
+        for version in ["1.0", "01.0.0", "1.0.0-01", "1.0.0-", "v1.0.0", ""] {
+            assert!(!is_semantic_version(version), "{version}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! How much of a capacity that requests share each may ask for.
+
+use holdfast_resource::Field;
+use holdfast_resource::schema::quantity::Quantity;
+
+use super::names::validate_set;
+use crate::validation::Errors;
+use crate::validation::resources::quantity;
+
+/// The most values to choose from.
+const VALUES: usize = 10;
+/// The digits that a quantity may have to be one number of 64 bits and a power of ten in the reference.
+const SHORT: usize = 18;
+
+/// An amount as it is checked: as a number and in its text.
+struct Amount<'v> {
+    quantity: Quantity,
+    text: &'v str,
+}
+
+impl<'v> Amount<'v> {
+    fn of(field: &Field<'v, '_>) -> Option<Self> {
+        let quantity = quantity(field)?;
+        Some(Self {
+            quantity,
+            text: field.text(),
+        })
+    }
+
+    /// The amount in whole units as the reference reckons steps with it: `Quantity.Value`, which keeps 64 bits of a number of
+    /// many digits and nothing of a short one that does not fit.
+    fn value(&self) -> i64 {
+        let digits = self.text.bytes().filter(u8::is_ascii_digit).count();
+        let units = self.quantity.whole_units();
+        i64::try_from(units).unwrap_or(if digits > SHORT { units as i64 } else { 0 })
+    }
+}
+
+/// Reports what is wrong with the policy of a capacity: `validateRequestPolicy`.
+pub(super) fn validate_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
+    let policy = capacity.child("requestPolicy");
+    let (values, range) = (policy.child("validValues"), policy.child("validRange"));
+    let default = policy.child("default");
+    let Some(most) = Amount::of(&capacity.child("value")) else {
+        return;
+    };
+    let default_amount = Amount::of(&default);
+    match (!values.is_empty(), range.is_set(), default_amount) {
+        (true, true, _) => errors.push(policy.forbidden(
+            "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time",
+        )),
+        (true, false, None) => errors.push(default.required("required when validValues is defined")),
+        (false, true, None) => errors.push(default.required("required when validRange is defined")),
+        (true, false, Some(default)) => validate_values(&values, (&default, &most), errors),
+        (false, true, Some(default)) => validate_range(&range, (&default, &most), errors),
+        (false, false, _) => {}
+    }
+}
+
+/// `validateRequestPolicyValidValues`
+fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
+    let amounts: Vec<Field<'_, '_>> = values.items().collect();
+    for pair in amounts.windows(2) {
+        if quantity(&pair[0]) > quantity(&pair[1]) {
+            errors.push(pair[1].invalid("values must be sorted in ascending order"));
+        }
+    }
+    let within = |value: &Field<'_, '_>, errors: &mut Errors| {
+        if quantity(value).is_some_and(|value| value > most.quantity) {
+            errors.push(value.invalid(format!("option is larger than capacity value: {}", most.text)));
+        }
+    };
+    validate_set(values, VALUES, errors, within, |value| {
+        let units = Amount::of(value).map(|amount| amount.value()).unwrap_or_default();
+        units.to_string().into()
+    });
+    let listed = amounts.len() <= VALUES && amounts.iter().any(|value| quantity(value) == Some(default.quantity));
+    if !listed {
+        errors.push(values.invalid_as(
+            default.text,
+            "default value is not valid according to the requestPolicy",
+        ));
+    }
+}
+
+/// `validateRequestPolicyRange`
+fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
+    let (min_field, max_field) = (range.child("min"), range.child("max"));
+    let Some(min) = Amount::of(&min_field) else {
+        errors.push(min_field.required("required when validRange is defined"));
+        return;
+    };
+    if min.quantity > capacity.quantity {
+        errors.push(min_field.invalid(format!("min is larger than capacity value: {}", capacity.text)));
+    }
+    if default.quantity < min.quantity {
+        errors.push(min_field.invalid_as(default.text, format!("default is less than min: {}", min.text)));
+    }
+    let max = Amount::of(&max_field);
+    if let Some(max) = &max {
+        if min.quantity > max.quantity {
+            errors.push(max_field.invalid_as(min.text, format!("min is larger than max: {}", max.text)));
+        }
+        if max.quantity > capacity.quantity {
+            errors.push(max_field.invalid(format!("max is larger than capacity value: {}", capacity.text)));
+        }
+        if default.quantity > max.quantity {
+            errors.push(max_field.invalid_as(default.text, format!("default is more than max: {}", max.text)));
+        }
+    }
+    let step_field = range.child("step");
+    if let Some(step) = Amount::of(&step_field) {
+        let first = min.quantity.plus(step.quantity);
+        if first > capacity.quantity {
+            let why = format!("one step {first} is larger than capacity value: {}", capacity.text);
+            errors.push(step_field.invalid(why));
+        }
+        for value in [Some(default), max.as_ref()].into_iter().flatten() {
+            validate_step(&step_field, value, (&min, &step), errors);
+        }
+    }
+}
+
+/// Reports a value that no number of steps leads to: `validateRequestPolicyRangeStep`. The reference divides by a step of
+/// nothing and breaks off; here it leads nowhere.
+fn validate_step(at: &Field<'_, '_>, value: &Amount<'_>, (min, step): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
+    let distance = value.value().wrapping_sub(min.value());
+    let reached = step.value() != 0 && distance.wrapping_rem(step.value()) == 0;
+    if !reached {
+        let (step, min) = (step.text, min.text);
+        let why = format!("value is not a multiple of a given step ({step}) from ({min})");
+        errors.push(at.invalid_as(value.text, why));
+    }
+}

@@ -1,0 +1,47 @@
+//! The metadata that objects made from a template get.
+
+use holdfast_resource::Field;
+use holdfast_resource::metadata::labels::validate_labels;
+use holdfast_resource::metadata::validate_annotations;
+use holdfast_value::Value;
+
+use super::Errors;
+
+/// What a template may not set, and how the reference names it, in the order of its fields.
+const FORBIDDEN: [(&str, &str); 13] = [
+    ("name", "name"),
+    ("generateName", "generateName"),
+    ("namespace", "namespace"),
+    ("selfLink", "selfLink"),
+    ("uid", "uID"),
+    ("resourceVersion", "resourceVersion"),
+    ("generation", "generation"),
+    ("creationTimestamp", "creationTimestamp"),
+    ("deletionTimestamp", "deletionTimestamp"),
+    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+    ("ownerReferences", "ownerReferences"),
+    ("finalizers", "finalizers"),
+    ("managedFields", "managedFields"),
+];
+
+/// Reports what a template can not give its objects: `ValidateTemplateObjectMeta`, by which it has labels and annotations alone.
+pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, errors: &mut Errors) {
+    let annotations = metadata.child("annotations");
+    if let Some(map) = annotations.value().and_then(Value::as_map) {
+        validate_annotations(&annotations.path(), map, errors);
+    }
+    validate_labels(&metadata.child("labels"), errors);
+    for (name, shown) in FORBIDDEN {
+        let given = metadata.value().and_then(|metadata| metadata.get(name));
+        let zero = match given {
+            None => true,
+            Some(Value::Null) => !name.ends_with("Timestamp"),
+            Some(Value::Int(0)) => name == "generation",
+            Some(Value::String(text)) => text.is_empty(),
+            Some(_) => false,
+        };
+        if !zero {
+            errors.push(metadata.child(shown).forbidden("cannot be set"));
+        }
+    }
+}
