@@ -322,7 +322,7 @@ fn service(
     };
     let types = Arc::new(tables::types().context("cannot read the table of types")?);
     let documents = Documents::new(Arc::clone(&registry), Arc::clone(&types));
-    let types = Types::new(types, &registry.load());
+    let types = Types::new(types, &registry.load()).with_unserved(tables::unserved());
     let metrics = Metrics::new().and_then(|metrics| {
         metrics.count_objects(Arc::clone(&store), Arc::clone(&registry))?;
         metrics.tell_of_build(&BUILD)?;

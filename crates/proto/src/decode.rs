@@ -97,8 +97,9 @@ impl Decoder<'_> {
         if let Some(Value::Map(map)) = earlier {
             self.take_up(fields, base, map);
         }
-        let nodes = self.messages.of_type(of);
-        self.nodes(&nodes, fields, base, input)?;
+        let messages = self.messages;
+        let nodes = messages.of_type(of);
+        self.nodes(messages.types().get(of).short_name(), &nodes, fields, base, input)?;
         let read = self.slots[base..].iter().filter(|slot| !matches!(slot, Slot::Empty));
         let mut entries = Vec::with_capacity(read.count());
         let types = self.messages.types();
@@ -133,11 +134,18 @@ impl Decoder<'_> {
     }
 
     /// Reads fields into the slots from `base` on.
-    fn nodes(&mut self, nodes: &Nodes, fields: &[Field], base: usize, mut input: Input<'_>) -> Result<(), DecodeError> {
+    fn nodes(
+        &mut self,
+        of: &str,
+        nodes: &Nodes,
+        fields: &[Field],
+        base: usize,
+        mut input: Input<'_>,
+    ) -> Result<(), DecodeError> {
         let messages = self.messages;
         let nodes = messages.nodes(nodes);
         let mut last = 0;
-        while let Some(tag) = input.tag()? {
+        while let Some(tag) = input.tag(of)? {
             // Numbers come in order, most of them but once.
             let ahead = nodes.get(last..).unwrap_or_default();
             let near = ahead
@@ -161,7 +169,7 @@ impl Decoder<'_> {
                 }
                 Holds::Inlined(inner) => {
                     tag.expect(Wire::Bytes, "an inlined message")?;
-                    self.nodes(inner, fields, base, Input::new(input.bytes()?))?;
+                    self.nodes(of, inner, fields, base, Input::new(input.bytes()?))?;
                 }
             }
         }
@@ -207,18 +215,14 @@ impl Decoder<'_> {
         input: &mut Input<'_>,
         items: &mut Vec<Value>,
     ) -> Result<(), DecodeError> {
-        let packed = match item {
-            Shape::Int32 | Shape::Int64 | Shape::Bool => Wire::Varint,
-            Shape::Double => Wire::Fixed64,
-            _ => tag.wire,
-        };
-        if tag.wire != Wire::Bytes || packed == Wire::Bytes {
+        let packed = wire_of(item);
+        if !tag.is(Wire::Bytes) || packed == Wire::Bytes {
             self.count(1)?;
             items.push(self.value(item, name, tag, input, None)?);
             return Ok(());
         }
         let mut input = Input::new(input.bytes()?);
-        let tag = Tag { wire: packed, ..tag };
+        let tag = tag.of_packed(packed);
         while !input.is_empty() {
             self.count(1)?;
             items.push(self.value(item, name, tag, &mut input, None)?);
@@ -231,7 +235,7 @@ impl Decoder<'_> {
         self.count(1)?;
         let mut key = SmolStr::default();
         let mut value = None;
-        while let Some(tag) = input.tag()? {
+        while let Some(tag) = input.entry_tag()? {
             match (tag.number, of) {
                 (1, _) => {
                     tag.expect(Wire::Bytes, name)?;
@@ -256,7 +260,7 @@ impl Decoder<'_> {
     /// Reads a message that stands for the list in its field 1.
     fn wrapped_list(&mut self, item: &Shape, name: &str, mut input: Input<'_>) -> Result<Value, DecodeError> {
         let mut items = Vec::new();
-        while let Some(tag) = input.tag()? {
+        while let Some(tag) = input.tag(name)? {
             match tag.number {
                 1 => self.items(item, name, tag, &mut input, &mut items)?,
                 _ => input.skip(tag)?,
@@ -297,10 +301,10 @@ impl Decoder<'_> {
         match scalar {
             Scalar::Quantity => {
                 let mut quantity = None;
-                while let Some(tag) = input.tag()? {
+                while let Some(tag) = input.tag(name)? {
                     match tag.number {
                         1 => {
-                            tag.expect(Wire::Bytes, name)?;
+                            tag.expect(Wire::Bytes, "string_")?;
                             quantity = Some(self::quantity(input.bytes()?)?);
                         }
                         _ => input.skip(tag)?,
@@ -309,15 +313,15 @@ impl Decoder<'_> {
                 Ok(quantity.unwrap_or_else(|| Value::from("0")))
             }
             Scalar::IntOrString => int_or_string(name, input),
-            Scalar::Time => time(name, input, Precision::Seconds),
-            Scalar::MicroTime => time(name, input, Precision::Micros),
+            Scalar::Time => time(input, Precision::Seconds),
+            Scalar::MicroTime => time(input, Precision::Micros),
             Scalar::RawExtension | Scalar::FieldsV1 | Scalar::Json => self.json(name, input),
             Scalar::JsonSchemaOrBool => {
                 let (mut allowed, mut schema) = (false, None);
-                while let Some(tag) = input.tag()? {
+                while let Some(tag) = input.tag(name)? {
                     match tag.number {
                         1 => {
-                            tag.expect(Wire::Varint, name)?;
+                            tag.expect(Wire::Varint, "allows")?;
                             allowed = input.varint()? != 0;
                         }
                         2 => schema = Some(self.json_schema(name, tag, &mut input, schema)?),
@@ -328,7 +332,7 @@ impl Decoder<'_> {
             }
             Scalar::JsonSchemaOrArray | Scalar::JsonSchemaOrStringArray => {
                 let (mut schema, mut items) = (None, Vec::new());
-                while let Some(tag) = input.tag()? {
+                while let Some(tag) = input.tag(name)? {
                     match (tag.number, scalar) {
                         (1, _) => schema = Some(self.json_schema(name, tag, &mut input, schema)?),
                         (2, Scalar::JsonSchemaOrArray) => items.push(self.json_schema(name, tag, &mut input, None)?),
@@ -360,10 +364,10 @@ impl Decoder<'_> {
     /// Reads a message that holds JSON in its field 1.
     fn json(&mut self, name: &str, mut input: Input<'_>) -> Result<Value, DecodeError> {
         let mut bytes: &[u8] = &[];
-        while let Some(tag) = input.tag()? {
+        while let Some(tag) = input.tag(name)? {
             match tag.number {
                 1 => {
-                    tag.expect(Wire::Bytes, name)?;
+                    tag.expect(Wire::Bytes, "raw")?;
                     bytes = input.bytes()?;
                 }
                 _ => input.skip(tag)?,
@@ -426,10 +430,10 @@ fn double(number: f64) -> Result<Value, DecodeError> {
 
 fn int_or_string(name: &str, mut input: Input<'_>) -> Result<Value, DecodeError> {
     let (mut kind, mut number, mut string) = (0, 0, Cow::Borrowed(""));
-    while let Some(tag) = input.tag()? {
+    while let Some(tag) = input.tag(name)? {
         match tag.number {
             1 | 2 => {
-                tag.expect(Wire::Varint, name)?;
+                tag.expect(Wire::Varint, if tag.number == 1 { "type" } else { "intVal" })?;
                 let read = input.varint()?;
                 match tag.number {
                     1 => kind = read,
@@ -437,7 +441,7 @@ fn int_or_string(name: &str, mut input: Input<'_>) -> Result<Value, DecodeError>
                 }
             }
             3 => {
-                tag.expect(Wire::Bytes, name)?;
+                tag.expect(Wire::Bytes, "strVal")?;
                 string = text(input.bytes()?);
             }
             _ => input.skip(tag)?,
@@ -451,15 +455,15 @@ fn int_or_string(name: &str, mut input: Input<'_>) -> Result<Value, DecodeError>
 }
 
 /// Reads a time; one that nobody set has no bytes, or is the first moment of the year one.
-fn time(name: &str, mut input: Input<'_>, precision: Precision) -> Result<Value, DecodeError> {
+fn time(mut input: Input<'_>, precision: Precision) -> Result<Value, DecodeError> {
     if input.is_empty() {
         return Ok(Value::Null);
     }
     let (mut seconds, mut nanos) = (0, 0);
-    while let Some(tag) = input.tag()? {
+    while let Some(tag) = input.tag("Timestamp")? {
         match tag.number {
             1 | 2 => {
-                tag.expect(Wire::Varint, name)?;
+                tag.expect(Wire::Varint, if tag.number == 1 { "seconds" } else { "nanos" })?;
                 let read = input.varint()?;
                 match tag.number {
                     1 => seconds = read.cast_signed(),

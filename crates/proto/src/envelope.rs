@@ -52,7 +52,7 @@ impl<'a> Envelope<'a> {
             message: &[],
         };
         let mut input = Input::new(body);
-        while let Some(tag) = input.tag()? {
+        while let Some(tag) = input.tag("Unknown")? {
             match tag.number {
                 number::TYPE_META => {
                     tag.expect(Wire::Bytes, "typeMeta")?;
@@ -69,7 +69,7 @@ impl<'a> Envelope<'a> {
     }
 
     fn read_type_meta(&mut self, mut input: Input<'a>) -> Result<(), DecodeError> {
-        while let Some(tag) = input.tag()? {
+        while let Some(tag) = input.tag("TypeMeta")? {
             let (place, name) = match tag.number {
                 number::API_VERSION => (&mut self.api_version, "apiVersion"),
                 number::KIND => (&mut self.kind, "kind"),
@@ -198,7 +198,7 @@ mod tests {
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
         );
         assert_eq!(error(b"k8s\0\x0a\x09\x0a"), "unexpected EOF");
-        assert_eq!(error(b"k8s\0\x08\x00"), "proto: wrong wireType = 0 for field typeMeta");
+        assert_eq!(error(b"k8s\0\x08\x00"), "proto: wrong wireType = 0 for field TypeMeta");
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(envelope.kind, "PodList");
         let mut input = Input::new(envelope.message);
         let mut fields = Vec::new();
-        while let Some(tag) = input.tag().unwrap() {
+        while let Some(tag) = input.tag("PodList").unwrap() {
             fields.push((tag.number, input.bytes().unwrap()));
         }
         assert_eq!(fields, [(1, &b"meta"[..]), (2, items[0]), (2, items[1]), (2, items[2])]);

@@ -23,13 +23,18 @@ pub enum DecodeError {
     #[error("proto: negative length found during unmarshaling")]
     NegativeLength,
     /// A field has the number zero, or one beyond what protobuf allows.
-    #[error("proto: illegal tag {number} (wire type {wire})")]
+    #[error("proto: {of}: illegal tag {number} (wire type {tag})")]
     IllegalTag {
-        /// The number.
-        number: u64,
-        /// The wire type.
-        wire: u8,
+        /// The type of the message.
+        of: SmolStr,
+        /// The number as 32 bits with a sign.
+        number: i32,
+        /// The whole tag, which the reference gives for the wire type.
+        tag: u64,
     },
+    /// The end of a group stands where a field should.
+    #[error("proto: {0}: wiretype end group for non-group")]
+    EndGroup(SmolStr),
     /// A field has a wire type that protobuf does not know.
     #[error("proto: illegal wireType {0}")]
     IllegalWireType(u8),
@@ -41,7 +46,7 @@ pub enum DecodeError {
     WrongWireType {
         /// The wire type.
         wire: u8,
-        /// The field by its name in JSON; within the types with a form of their own, the name of the type.
+        /// The field by its name in the reference's struct.
         field: SmolStr,
     },
     /// The input has more bytes than the limits allow.

@@ -16,15 +16,26 @@ pub(crate) enum Wire {
     Fixed32 = 5,
 }
 
-/// What stands before each field.
+impl Wire {
+    fn of(tag: u64) -> Result<Self, DecodeError> {
+        Ok(match tag & 7 {
+            0 => Self::Varint,
+            1 => Self::Fixed64,
+            2 => Self::Bytes,
+            3 => Self::StartGroup,
+            4 => Self::EndGroup,
+            5 => Self::Fixed32,
+            unknown => return Err(DecodeError::IllegalWireType(unknown as u8)),
+        })
+    }
+}
+
+/// What stands before each field. How the field is delimited is looked at by who reads it or passes over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) number: u32,
-    pub(crate) wire: Wire,
+    bits: u64,
 }
-
-/// The largest number of a field.
-const MAX_NUMBER: u64 = (1 << 29) - 1;
 
 /// What is left to read of a message.
 #[derive(Clone, Copy, Debug)]
@@ -61,27 +72,33 @@ impl<'a> Input<'a> {
         Err(DecodeError::Truncated)
     }
 
-    /// The next tag; `None` at the end.
-    pub(crate) fn tag(&mut self) -> Result<Option<Tag>, DecodeError> {
+    /// The next tag of a message of the type `of`; `None` at the end.
+    pub(crate) fn tag(&mut self, of: &str) -> Result<Option<Tag>, DecodeError> {
+        let Some(tag) = self.entry_tag()? else {
+            return Ok(None);
+        };
+        if tag.bits & 7 == Wire::EndGroup as u64 {
+            return Err(DecodeError::EndGroup(SmolStr::new(of)));
+        }
+        if tag.number == 0 || tag.number > i32::MAX as u32 {
+            return Err(DecodeError::IllegalTag {
+                of: SmolStr::new(of),
+                number: tag.number.cast_signed(),
+                tag: tag.bits,
+            });
+        }
+        Ok(Some(tag))
+    }
+
+    /// The next tag of an entry of a map, about which the reference is not particular.
+    pub(crate) fn entry_tag(&mut self) -> Result<Option<Tag>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let tag = self.varint()?;
-        let (number, bits) = (tag >> 3, (tag & 7) as u8);
-        if number == 0 || number > MAX_NUMBER {
-            return Err(DecodeError::IllegalTag { number, wire: bits });
-        }
-        let wire = match bits {
-            0 => Wire::Varint,
-            1 => Wire::Fixed64,
-            2 => Wire::Bytes,
-            3 => Wire::StartGroup,
-            4 => Wire::EndGroup,
-            5 => Wire::Fixed32,
-            _ => return Err(DecodeError::IllegalWireType(bits)),
-        };
-        let number = number as u32;
-        Ok(Some(Tag { number, wire }))
+        let bits = self.varint()?;
+        // What is beyond 32 bits falls off, as in the reference.
+        let number = (bits >> 3) as u32;
+        Ok(Some(Tag { number, bits }))
     }
 
     /// The bytes behind a length.
@@ -108,9 +125,9 @@ impl<'a> Input<'a> {
     /// Passes over the field behind `tag`.
     pub(crate) fn skip(&mut self, tag: Tag) -> Result<(), DecodeError> {
         let mut groups = 0usize;
-        let mut wire = tag.wire;
+        let mut bits = tag.bits;
         loop {
-            match wire {
+            match Wire::of(bits)? {
                 Wire::Varint => drop(self.varint()?),
                 Wire::Fixed64 => drop(self.take(8)?),
                 Wire::Bytes => drop(self.bytes()?),
@@ -121,22 +138,56 @@ impl<'a> Input<'a> {
             if groups == 0 {
                 return Ok(());
             }
-            wire = self.tag()?.ok_or(DecodeError::Truncated)?.wire;
+            bits = self.varint()?;
         }
     }
 }
 
 impl Tag {
-    /// Refuses a field that is not delimited as `wire`.
+    /// Whether the field is delimited as `wire`.
+    pub(crate) fn is(self, wire: Wire) -> bool {
+        self.bits & 7 == wire as u64
+    }
+
+    /// The tag of the items that stand packed behind this one, each delimited as `wire`.
+    pub(crate) fn of_packed(self, wire: Wire) -> Self {
+        let bits = self.bits & !7 | wire as u64;
+        Self { bits, ..self }
+    }
+
+    /// Refuses a field that is not delimited as `wire`. `field` is its name in JSON.
     pub(crate) fn expect(self, wire: Wire, field: &str) -> Result<(), DecodeError> {
-        if self.wire == wire {
+        if self.is(wire) {
             return Ok(());
         }
         Err(DecodeError::WrongWireType {
-            wire: self.wire as u8,
-            field: SmolStr::new(field),
+            wire: (self.bits & 7) as u8,
+            field: go_name(field),
         })
     }
+}
+
+/// The words that names of fields begin with in capitals in the reference.
+const CAPITALS: [&str; 36] = [
+    "api", "aws", "ca", "cidr", "csi", "dns", "fc", "fs", "gce", "gmsa", "grpc", "http", "id", "ip", "iqn", "iscsi",
+    "kms", "nfs", "os", "pd", "qos", "rbd", "sctp", "se", "tcp", "tls", "tty", "ttl", "udp", "uid", "uri", "url", "vm",
+    "wwn", "x509", "yaml",
+];
+
+/// The name of a field in the reference's structs, by its name in JSON.
+fn go_name(field: &str) -> SmolStr {
+    if field == "metadata" {
+        return SmolStr::new_static("ObjectMeta");
+    }
+    let word = field
+        .find(|letter: char| letter.is_ascii_uppercase())
+        .unwrap_or(field.len());
+    let (word, rest) = field.split_at(word);
+    if CAPITALS.contains(&word) {
+        return SmolStr::from(format!("{}{rest}", word.to_ascii_uppercase()));
+    }
+    let (first, others) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+    SmolStr::from(format!("{}{others}{rest}", first.to_ascii_uppercase()))
 }
 
 /// Appends a varint.
@@ -193,19 +244,33 @@ mod tests {
 
     #[test]
     fn tags_are_checked() {
-        let tag = |bytes: &[u8]| Input::new(bytes).tag();
+        let tag = |bytes: &[u8]| Input::new(bytes).tag("Pod").map_err(|error| error.to_string());
         assert_eq!(tag(&[]), Ok(None));
-        let wire = Wire::Bytes;
-        assert_eq!(tag(&[0x0A]), Ok(Some(Tag { number: 1, wire })));
-        assert_eq!(tag(&[0x02]), Err(DecodeError::IllegalTag { number: 0, wire: 2 }));
-        assert_eq!(tag(&[0x0E]), Err(DecodeError::IllegalWireType(6)));
-        assert!(matches!(
-            tag(&[0x80, 0x80, 0x80, 0x80, 0x10]),
-            Err(DecodeError::IllegalTag {
-                number: 0x2000_0000,
-                ..
-            })
-        ));
+        assert_eq!(tag(&[0x0A]), Ok(Some(Tag { number: 1, bits: 10 })));
+        assert_eq!(tag(&[0x02]).unwrap_err(), "proto: Pod: illegal tag 0 (wire type 2)");
+        assert_eq!(
+            tag(&[0x0C]).unwrap_err(),
+            "proto: Pod: wiretype end group for non-group"
+        );
+        let negative = tag(&[0x80, 0x80, 0x80, 0x80, 0x40]).unwrap_err();
+        assert_eq!(negative, "proto: Pod: illegal tag -2147483648 (wire type 17179869184)");
+        let unknown = Input::new(&[0x0E]).tag("Pod").unwrap().unwrap();
+        assert_eq!(Input::new(&[]).skip(unknown), Err(DecodeError::IllegalWireType(6)));
+        let wrong = unknown.expect(Wire::Bytes, "metadata").unwrap_err();
+        assert_eq!(wrong.to_string(), "proto: wrong wireType = 6 for field ObjectMeta");
+    }
+
+    #[test]
+    fn fields_have_the_names_of_the_reference() {
+        for (field, name) in [
+            ("gracePeriodSeconds", "GracePeriodSeconds"),
+            ("uid", "UID"),
+            ("dnsPolicy", "DNSPolicy"),
+            ("hostIP", "HostIP"),
+            ("", ""),
+        ] {
+            assert_eq!(go_name(field), name);
+        }
     }
 
     #[test]
@@ -228,15 +293,15 @@ mod tests {
         ];
         for field in fields {
             let mut input = Input::new(field);
-            let tag = input.tag().unwrap().unwrap();
+            let tag = input.entry_tag().unwrap().unwrap();
             assert_eq!(input.skip(tag), Ok(()));
             assert!(input.is_empty());
             let mut short = Input::new(&field[..field.len() - 1]);
-            let tag = short.tag().unwrap().unwrap();
+            let tag = short.entry_tag().unwrap().unwrap();
             assert_eq!(short.skip(tag), Err(DecodeError::Truncated));
         }
         let mut stray = Input::new(&[0x0C]);
-        let tag = stray.tag().unwrap().unwrap();
+        let tag = stray.entry_tag().unwrap().unwrap();
         assert_eq!(stray.skip(tag), Err(DecodeError::UnexpectedEndOfGroup));
     }
 }

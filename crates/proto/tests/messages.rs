@@ -313,6 +313,7 @@ fn hostile_bytes_are_refused() {
         field: field.into(),
     };
     let cases: &[(&str, &[u8], DecodeError)] = &[
+        ("a.Inner", b"\x9b\x06\x0f", DecodeError::IllegalWireType(7)),
         ("a.Inner", b"\x0a", DecodeError::Truncated),
         ("a.Inner", b"\x0a\x05abc", DecodeError::Truncated),
         (
@@ -330,21 +331,29 @@ fn hostile_bytes_are_refused() {
             b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
             DecodeError::Overflow,
         ),
-        ("a.Inner", b"\x08\x01", wrong(0, "name")),
-        ("a.Inlined", b"\x10\x01", wrong(0, "an inlined message")),
-        ("a.Lists", b"\x0d\0\0\0\0", wrong(5, "texts")),
-        ("a.Lists", b"\x28\x01", wrong(0, "labels")),
-        ("a.Special", b"\x0a\x02\x0a\0", wrong(2, "Time")),
+        ("a.Inner", b"\x08\x01", wrong(0, "Name")),
+        ("a.Inlined", b"\x10\x01", wrong(0, "An inlined message")),
+        ("a.Lists", b"\x0d\0\0\0\0", wrong(5, "Texts")),
+        ("a.Lists", b"\x28\x01", wrong(0, "Labels")),
+        ("a.Special", b"\x0a\x02\x0a\0", wrong(2, "Seconds")),
         ("a.Scalars", b"\x31\0", DecodeError::Truncated),
         (
             "a.Scalars",
             b"\x31\0\0\0\0\0\0\xf0\x7f",
             DecodeError::NotFinite(f64::INFINITY),
         ),
-        ("a.Inner", b"\x0c", wrong(4, "name")),
-        ("a.Inner", b"\x9c\x06", DecodeError::UnexpectedEndOfGroup),
-        ("a.Inner", b"\x06", DecodeError::IllegalTag { number: 0, wire: 6 }),
-        ("a.Inner", b"\x0f", DecodeError::IllegalWireType(7)),
+        ("a.Inner", b"\x0c", DecodeError::EndGroup("Inner".into())),
+        ("a.Inner", b"\x9c\x06", DecodeError::EndGroup("Inner".into())),
+        (
+            "a.Inner",
+            b"\x06",
+            DecodeError::IllegalTag {
+                of: "Inner".into(),
+                number: 0,
+                tag: 6,
+            },
+        ),
+        ("a.Inner", b"\x0f", wrong(7, "Name")),
     ];
     for (of, bytes, error) in cases {
         assert_eq!(decode(of, bytes).as_ref(), Err(error), "{}", bytes.escape_ascii());

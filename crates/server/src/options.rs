@@ -286,45 +286,25 @@ impl DeleteOptions {
         Self::check(query.all("dryRun"), grace_period_seconds, orphan_dependents, policy)
     }
 
-    /// Reads the options of a DELETE from a body that is known to be a `DeleteOptions`.
+    /// Reads the options of a DELETE from an object that has the form of its type.
     ///
     /// # Errors
-    /// 400 for values of another type, 422 for values that are none.
+    /// 422 for values that are none.
     pub fn from_object(object: &Value) -> Result<Self, ApiError> {
-        let member = |path: &[&str]| object.at(path).filter(|value| !value.is_null());
-        let typed = |path: &[&str], go_type: &str, fits: bool| {
-            let Some(value) = member(path) else { return Ok(()) };
-            if fits {
-                return Ok(());
-            }
-            let (found, field) = (value.json_kind(), path.join("."));
-            let message =
-                format!("json: cannot unmarshal {found} into Go struct field DeleteOptions.{field} of type {go_type}");
-            Err(ApiError::bad_request(message))
-        };
-        let integer = member(&["gracePeriodSeconds"]).and_then(Value::as_i64);
-        typed(&["gracePeriodSeconds"], "int64", integer.is_some())?;
-        let orphan = member(&["orphanDependents"]).and_then(Value::as_bool);
-        typed(&["orphanDependents"], "bool", orphan.is_some())?;
-        // Every stored object can be read here, so that this one has nothing to do.
-        let read_errors = ["ignoreStoreReadErrorWithClusterBreakingPotential"];
-        let ignored = member(&read_errors).and_then(Value::as_bool);
-        typed(&read_errors, "bool", ignored.is_some())?;
-        let text = |path: &[&str]| {
-            let text = member(path).and_then(Value::as_str).map(str::to_owned);
-            typed(path, "string", text.is_some()).map(|()| text)
-        };
-        let policy = text(&["propagationPolicy"])?;
-        let uid = text(&["preconditions", "uid"])?;
-        let resource_version = text(&["preconditions", "resourceVersion"])?;
-        let dry_runs = member(&["dryRun"]).and_then(Value::as_list);
-        typed(&["dryRun"], "[]string", dry_runs.is_some())?;
-        let dry_runs = dry_runs.into_iter().flat_map(|list| list.iter());
+        // Every stored object can be read here, so that `ignoreStoreReadErrorWithClusterBreakingPotential` has nothing to do.
+        let text = |path: &[&str]| object.str_at(path).map(str::to_owned);
+        let dry_runs = object
+            .get("dryRun")
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|list| list.iter());
         let dry_runs = dry_runs.map(|item| item.as_str().unwrap_or_default());
-        let options = Self::check(dry_runs, integer, orphan, policy.as_deref())?;
+        let integer = object.get("gracePeriodSeconds").and_then(Value::as_i64);
+        let orphan = object.get("orphanDependents").and_then(Value::as_bool);
+        let options = Self::check(dry_runs, integer, orphan, object.str_at(&["propagationPolicy"]))?;
         Ok(Self {
-            uid,
-            resource_version,
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
             ..options
         })
     }
@@ -656,10 +636,6 @@ mod tests {
         let options = body(r#"{"propagationPolicy":"Orphan","preconditions":{"uid":"x"},"dryRun":["All"]}"#).unwrap();
         assert_eq!(options.propagation_policy, Some(PropagationPolicy::Orphan));
         assert_eq!((options.uid.as_deref(), options.dry_run), (Some("x"), true));
-        assert_eq!(
-            body(r#"{"gracePeriodSeconds":"soon"}"#).unwrap_err(),
-            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
-        );
         assert_eq!(
             body(r#"{"propagationPolicy":"Sideways"}"#).unwrap_err(),
             "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Sideways\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""

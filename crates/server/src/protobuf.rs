@@ -1,30 +1,11 @@
-//! Objects in protobuf: bodies that are read, and answers that are made of the JSON of stored objects.
+//! Objects in protobuf: answers that are made of the JSON of stored objects.
 
-use holdfast_proto::{DecodeError, Envelope, Messages, TAIL, write_bytes, write_envelope, write_list};
+use holdfast_proto::{Messages, TAIL, write_bytes, write_envelope, write_list};
 use holdfast_resource::schema::TypeId;
 use holdfast_value::{Limits, Value, json};
-use smol_str::SmolStr;
 
 use crate::ApiError;
 use crate::objects;
-
-/// Reads the body of a request: an object in its envelope. Where the envelope tells no version or kind, it is of those
-/// that are `expected`. Of a kind that has no type nothing but version and kind are read, for the caller to refuse.
-///
-/// # Errors
-/// Where the bytes are no object.
-pub(crate) fn read(messages: &Messages, bytes: &[u8], expected: (&str, &str)) -> Result<Value, DecodeError> {
-    let envelope = Envelope::read(bytes)?;
-    let or = |text: &str, otherwise: &str| SmolStr::new(if text.is_empty() { otherwise } else { text });
-    let (api_version, kind) = (or(&envelope.api_version, expected.0), or(&envelope.kind, expected.1));
-    let mut object = match objects::type_of(messages.types(), &api_version, &kind) {
-        Some(of) => messages.decode(of, envelope.message, &Limits::REQUEST)?,
-        None => Value::empty_map(),
-    };
-    object.set_at(&["apiVersion"], api_version.into());
-    object.set_at(&["kind"], kind.into());
-    Ok(object)
-}
 
 /// The object that `text` is the JSON of, in its envelope.
 ///
@@ -115,34 +96,12 @@ fn text_at<'v>(object: &'v Value, name: &str) -> &'v str {
 mod tests {
     use std::sync::Arc;
 
+    use holdfast_proto::Envelope;
+
     use super::*;
 
     fn messages() -> Messages {
         Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()))
-    }
-
-    #[test]
-    fn an_object_is_read_as_it_was_written() {
-        let (messages, text) = (
-            messages(),
-            br#"{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a"}}"#,
-        );
-        let bytes = from_json(&messages, text).unwrap();
-        assert!(bytes.starts_with(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap"));
-        let object = read(&messages, &bytes, ("v1", "ConfigMap")).unwrap();
-        assert_eq!(json::to_vec(&object), text);
-    }
-
-    #[test]
-    fn what_the_envelope_does_not_tell_is_what_is_expected() {
-        let messages = messages();
-        let object = read(&messages, b"k8s\0\x12\0", ("v1", "Pod")).unwrap();
-        assert_eq!(
-            (text_at(&object, "apiVersion"), text_at(&object, "kind")),
-            ("v1", "Pod")
-        );
-        let unknown = read(&messages, b"k8s\0\x0a\x06\x0a\x01v\x12\x01K", ("v1", "Pod")).unwrap();
-        assert_eq!(json::to_string(&unknown), r#"{"apiVersion":"v","kind":"K"}"#);
     }
 
     #[test]

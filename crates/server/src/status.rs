@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
 use holdfast_value::json;
+use holdfast_value::text::quote;
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
@@ -121,7 +122,7 @@ impl ApiError {
 
     /// 404: the object `name` is not there.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
-        let message = format!("{resource} \"{name}\" not found");
+        let message = format!("{resource} {} not found", quote(name));
         Self::new(
             StatusCode::NOT_FOUND,
             "NotFound",
@@ -156,21 +157,21 @@ impl ApiError {
 
     /// 409: an object of that name is there already.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
-        let message = format!("{resource} \"{name}\" already exists");
+        let message = format!("{resource} {} already exists", quote(name));
         let details = Some(Details::of(resource, name));
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details)
     }
 
     /// 409: an object of that name is there and waits for its finalizers.
     pub fn already_exists_deleting(resource: &GroupResource, name: &str) -> Self {
-        let message = format!("object is being deleted: {resource} \"{name}\" already exists");
+        let message = format!("object is being deleted: {resource} {} already exists", quote(name));
         let details = Some(Details::of(resource, name));
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details)
     }
 
     /// 409: the write does not fit the object as it is now.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
-        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::new(
             StatusCode::CONFLICT,
             "Conflict",
@@ -231,7 +232,7 @@ impl ApiError {
             causes: causes.collect(),
             ..Details::default()
         };
-        let message = format!("{kind} \"{name}\" is invalid: {}", Aggregate(errors));
+        let message = format!("{kind} {} is invalid: {}", quote(name), Aggregate(errors));
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, Some(details))
     }
 
@@ -266,7 +267,7 @@ impl ApiError {
         let message = if name.is_empty() {
             format!("{resource} is forbidden: {why}")
         } else {
-            format!("{resource} \"{name}\" is forbidden: {why}")
+            format!("{resource} {} is forbidden: {why}", quote(name))
         };
         let details = Details {
             causes,

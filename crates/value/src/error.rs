@@ -31,10 +31,12 @@ pub enum Error {
         limit: usize,
     },
     /// Lists and maps are nested deeper than [`Limits::max_depth`](crate::Limits::max_depth).
-    #[error("exceeded max depth of {limit}")]
+    #[error("{message}")]
     TooDeep {
         /// The limit.
         limit: usize,
+        /// What the reference says of what goes beyond its own limit.
+        message: String,
         /// Where the first list or map too deep begins.
         position: Position,
     },

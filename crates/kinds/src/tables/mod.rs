@@ -14,6 +14,17 @@ pub fn types() -> Result<TypeTable, TextError> {
     TypeTable::parse(include_str!("types.txt"))
 }
 
+/// The kinds that the reference knows and does not serve: the text of an `apiVersion` and a kind.
+pub fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = include_str!("unserved.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
+    lines.flat_map(|line| {
+        let (api_version, kinds) = line.split_once(' ').unwrap_or((line, ""));
+        kinds.split(' ').map(move |kind| (api_version, kind))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +44,21 @@ mod tests {
         assert_eq!(ports.keys[1].default, Some("TCP".into()));
         let volume = of("io.k8s.api.core.v1.Volume").field("emptyDir").unwrap();
         assert_eq!(volume.proto.numbers(), [2, 2]);
+    }
+
+    #[test]
+    fn kinds_that_are_not_served_have_no_type() {
+        use holdfast_resource::{GroupVersion, GroupVersionKind};
+
+        let types = types().unwrap();
+        for (api_version, kind) in unserved() {
+            let of = GroupVersionKind {
+                group_version: GroupVersion::parse(api_version).unwrap(),
+                kind: kind.into(),
+            };
+            assert!(!kind.is_empty() && types.id_of_kind(&of).is_none(), "{of:?}");
+        }
+        assert!(unserved().any(|unserved| unserved == ("extensions/v1beta1", "Deployment")));
     }
 
     #[test]

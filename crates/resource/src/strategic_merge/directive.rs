@@ -66,30 +66,3 @@ pub(super) fn without_nulls(patch: &Value) -> Value {
         scalar => scalar.clone(),
     }
 }
-
-/// What is left of `patch` when it is merged into `original`: the reference takes directives out of it as it obeys them, and
-/// shows the rest in its messages.
-pub(super) fn consumed(patch: &Map, original: &Map) -> Map {
-    if patch.contains_key(DIRECTIVE) {
-        let mut rest = patch.clone();
-        rest.remove(DIRECTIVE);
-        return rest;
-    }
-    let orders: Vec<&str> = patch
-        .iter()
-        .filter_map(|(key, _)| key.strip_prefix(SET_ORDER)?.strip_prefix('/'))
-        .collect();
-    let left = patch.iter().filter(|(key, _)| {
-        let obeyed = key == RETAIN_KEYS || key.starts_with(SET_ORDER);
-        !obeyed && orders.binary_search(&key.as_str()).is_err()
-    });
-    let entries = left.map(|(key, value)| {
-        let value = match (original.get(key), value) {
-            (Some(Value::Map(original)), Value::Map(patch)) => Value::Map(consumed(patch, original)),
-            (None, value) => without_nulls(value),
-            (Some(_), value) => value.clone(),
-        };
-        (key.clone(), value)
-    });
-    Map::from_sorted(entries.collect())
-}

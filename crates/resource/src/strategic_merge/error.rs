@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use holdfast_value::{List, Value};
+use holdfast_value::{List, Value, number};
 
 /// Why a patch cannot be merged. The texts are what clients of the reference see.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum PatchError {
     #[error("lists of lists are not supported")]
     ListOfLists,
     /// `$patch` says something unknown.
-    #[error("unknown patch type: {} in map: {}", GoText(directive), GoText(map))]
+    #[error("unknown patch type: {} in map: {}", GoString(directive), GoText(map))]
     UnknownDirective {
         /// What it says.
         directive: Value,
@@ -72,6 +72,9 @@ pub enum PatchError {
         /// What stands there.
         received: &'static str,
     },
+    /// An item of the list that gives the order is no map, where those of the list that it is for are.
+    #[error("value for key {0} is not a map")]
+    NoMap(usize),
     /// The type has no such field.
     #[error("unable to find api field in struct {of} for the json field {field:?}")]
     UnknownField {
@@ -130,8 +133,8 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Prints a value as the reference's messages hold it: `map[image:nginx name:web]`.
-struct GoText<'a>(&'a Value);
+/// Prints a value as the reference's messages hold it (Go's `%v`): `map[image:nginx name:web]`.
+pub struct GoText<'a>(pub &'a Value);
 
 impl Display for GoText<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
@@ -147,7 +150,33 @@ impl Display for GoText<'_> {
                 }
                 out.write_str("]")
             }
+            Value::Float(float) => out.write_str(&number::general(*float)),
+            // Go has no room for these among its whole numbers.
+            Value::UInt(number) => out.write_str(&number::general(*number as f64)),
             scalar => scalar.fmt(out),
+        }
+    }
+}
+
+/// Prints a value where the reference asks Go for a string (`%s`): what is none is marked with its type.
+struct GoString<'a>(&'a Value);
+
+impl Display for GoString<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => out.write_str("%!s(<nil>)"),
+            Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+                write!(out, "%!s({}={})", go_type(self.0), GoText(self.0))
+            }
+            Value::String(text) => out.write_str(text),
+            Value::List(items) => {
+                let items: Vec<String> = items.iter().map(|item| GoString(item).to_string()).collect();
+                write!(out, "[{}]", items.join(" "))
+            }
+            Value::Map(entries) => {
+                let entries = entries.iter().map(|(key, value)| format!("{key}:{}", GoString(value)));
+                write!(out, "map[{}]", entries.collect::<Vec<_>>().join(" "))
+            }
         }
     }
 }

@@ -81,6 +81,11 @@ pub(super) fn ordered<T: PatchType>(
     before: &List,
     member: &PatchMember<T>,
 ) -> Result<List, PatchError> {
+    if let (Some(_), false) = (&member.merge_key, merged.is_empty())
+        && let Some(at) = order.iter().position(|item| !matches!(item, Value::Map(_)))
+    {
+        return Err(PatchError::NoMap(at));
+    }
     let order = Places::of(order, member)?;
     let before = Places::of(before, member)?;
     let mut named = Vec::new();

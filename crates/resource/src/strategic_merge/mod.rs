@@ -5,6 +5,7 @@
 //! `$retainKeys`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD`. See
 //! <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
 
+mod consumed;
 mod directive;
 mod error;
 mod list;
@@ -14,7 +15,8 @@ mod tests;
 
 use holdfast_value::{Map, Members, Seen, SmolStr, Value};
 
-pub use error::{PatchError, PatchErrorKind};
+pub use consumed::consumed_patch;
+pub use error::{GoText, PatchError, PatchErrorKind};
 pub use table::TablePatchType;
 
 use directive::{DELETE_FROM_LIST, DIRECTIVE, Directive, RETAIN_KEYS, SET_ORDER};
@@ -56,14 +58,6 @@ pub fn strategic_merge<T: PatchType>(original: Value, patch: &Value, of: &T) -> 
         return Err(PatchError::BadDocument);
     };
     Ok(Value::Map(merge_map(original, patch, of)?))
-}
-
-/// What the reference shows of `patch` after it was merged into `original`: without the directives that were obeyed.
-pub fn consumed_patch(patch: &Value, original: &Value) -> Value {
-    match (patch, original) {
-        (Value::Map(patch), Value::Map(original)) => Value::Map(directive::consumed(patch, original)),
-        _ => patch.clone(),
-    }
 }
 
 fn merge_map<T: PatchType>(original: Map, patch: &Map, of: &T) -> Result<Map, PatchError> {

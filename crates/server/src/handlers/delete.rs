@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
-use holdfast_value::{Limits, Value, json, yaml};
+use holdfast_value::{Value, json};
 use http::StatusCode;
 
 use super::representation::{self, Shown};
 use super::{list, read_body, written};
 use crate::ApiError;
 use crate::conversion;
-use crate::negotiation::{self, Format};
+use crate::negotiation;
 use crate::objects::{self, Entry};
 use crate::options::{DeleteOptions, ListOptions, WriteOptions};
-use crate::protobuf;
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
@@ -126,25 +125,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
         return DeleteOptions::parse(&request.query);
     }
     let format = negotiation::body_format(&request.headers)?;
-    let unreadable = |why: &dyn std::fmt::Display| {
-        ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
-    };
-    let object = match format {
-        Format::Json => json::parse(&body, &Limits::REQUEST).map_err(|error| unreadable(&error))?,
-        Format::Yaml => yaml::parse(&body, &Limits::REQUEST).map_err(|error| unreadable(&error))?,
-        Format::Protobuf => protobuf::read(context.messages(), &body, ("v1", "DeleteOptions"))
-            .map_err(|error| ApiError::bad_request(error.to_string()))?,
-    };
-    if !matches!(object, Value::Map(_)) {
-        return Err(unreadable(&decode::not_an_object(&object)));
-    }
-    let kind = object.str_at(&["kind"]).unwrap_or("DeleteOptions");
-    if kind != "DeleteOptions" {
-        let version = object.str_at(&["apiVersion"]).unwrap_or("v1");
-        return Err(ApiError::bad_request(format!(
-            "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"holdfast\""
-        )));
-    }
+    let object = decode::delete_options(&body, format, context.field_managers.types())?;
     DeleteOptions::from_object(&object)
 }
 

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use holdfast_resource::{FieldError, FieldPath, GroupKind, Resource, Verb};
-use holdfast_resource::{PatchError, PatchErrorKind, consumed_patch};
+use holdfast_resource::{GoText, PatchError, PatchErrorKind};
 use holdfast_value::{Error as ValueError, Limits, Parsed, Value, json, json_patch, merge_patch, yaml};
 use http::StatusCode;
 
-use super::decode::{self, Decoded, Source};
+use super::decode::{self, Patched, Source};
 use super::pipeline::Pipeline;
 use super::tracking;
 use crate::ApiError;
@@ -24,10 +24,9 @@ pub(crate) enum Change {
     },
     /// A patch of the object's JSON.
     Patch {
-        /// What is done.
-        patch: Patch,
-        /// What strict validation finds in the patch itself.
-        findings: Vec<String>,
+        /// What is done and what strict validation finds in the patch itself; the error where the body is no patch, which is
+        /// told only if the object is there.
+        patch: Result<(Patch, Vec<String>), ApiError>,
         /// What unknown and repeated fields do.
         validation: FieldValidation,
     },
@@ -66,45 +65,16 @@ impl Change {
     /// Reads the body of a PATCH.
     ///
     /// # Errors
-    /// 400 where it is no patch, 413 where it has too many operations.
+    /// 400 where the body of an apply is no configuration. What is wrong with other patches the change tells.
     pub(crate) fn read(bytes: &Bytes, sort: PatchType, options: &PatchOptions) -> Result<Self, ApiError> {
         let validation = options.write.field_validation;
-        let refuse = |error: ValueError| match error {
-            ValueError::TooManyOperations { .. } => ApiError::too_large_because(error),
-            error => ApiError::bad_request(format!("error decoding patch: {error}")),
-        };
-        let (patch, findings) = match sort {
+        let patch = match sort {
             PatchType::Apply => return Self::read_apply(bytes, validation, options.force),
-            PatchType::Json => {
-                let (patch, findings) = json_patch::Patch::parse(bytes, &Limits::REQUEST).map_err(refuse)?;
-                let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
-                decode::order_by_text(&mut findings, bytes);
-                let findings = findings.iter().map(|finding| format!("json patch {finding}")).collect();
-                (Patch::Json(patch), findings)
-            }
-            PatchType::Merge | PatchType::Strategic => {
-                let parsed = json::parse_with_findings(bytes, &Limits::REQUEST).map_err(refuse)?;
-                let Parsed { value, findings } = parsed;
-                if !matches!(value, Value::Map(_) | Value::Null) {
-                    let found = value.json_kind();
-                    return Err(ApiError::bad_request(format!(
-                        "error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
-                    )));
-                }
-                let findings = findings.iter().map(ToString::to_string).collect();
-                let patch = if sort == PatchType::Merge {
-                    Patch::Merge(value)
-                } else {
-                    Patch::Strategic(value)
-                };
-                (patch, findings)
-            }
+            PatchType::Json => Patch::read_json(bytes),
+            PatchType::Merge => Patch::read_merge(bytes),
+            PatchType::Strategic => Patch::read_strategic(bytes),
         };
-        Ok(Self::Patch {
-            patch,
-            findings,
-            validation,
-        })
+        Ok(Self::Patch { patch, validation })
     }
 
     fn read_apply(bytes: &Bytes, validation: FieldValidation, force: bool) -> Result<Self, ApiError> {
@@ -162,11 +132,10 @@ impl Change {
                 object: object.clone(),
                 warnings: warnings.clone(),
             }),
-            Self::Patch {
-                patch,
-                findings,
-                validation,
-            } => patch.next(pipeline, live, findings, *validation),
+            Self::Patch { patch, validation } => {
+                let (patch, findings) = patch.as_ref().map_err(ApiError::clone)?;
+                patch.next(pipeline, live, findings, *validation)
+            }
             Self::Apply { .. } => self.apply(pipeline, Some(live)).await,
         }
     }
@@ -227,8 +196,8 @@ impl Change {
                 kind_type.api_version()
             )));
         }
-        let Decoded { object, .. } =
-            decode::typed(&object, Vec::new(), Source::Tree, kind_type, FieldValidation::Ignore).map_err(|why| {
+        let typed =
+            decode::typed(&object, Vec::new(), Source::Tree, kind_type).map_err(|why| {
                 let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), super::metadata::name(&object));
                 let kind = kind_type.described();
                 ApiError::unclassified(format!(
@@ -237,7 +206,7 @@ impl Change {
                 ))
             })?;
         Ok(Next {
-            object: kind_type.with_defaults(object)?,
+            object: kind_type.with_defaults(typed.object)?,
             warnings,
         })
     }
@@ -252,6 +221,28 @@ fn repeated_keys(findings: &[String]) -> ApiError {
 }
 
 impl Patch {
+    fn read_json(bytes: &Bytes) -> Result<(Self, Vec<String>), ApiError> {
+        let (patch, findings) = json_patch::Patch::parse(bytes, &Limits::REQUEST).map_err(|error| match error {
+            ValueError::TooManyOperations { .. } => ApiError::too_large_because(error),
+            error => undecodable(&error),
+        })?;
+        let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        decode::order_by_text(&mut findings, bytes);
+        let findings = findings.iter().map(|finding| format!("json patch {finding}"));
+        Ok((Self::Json(patch), findings.collect()))
+    }
+
+    fn read_merge(bytes: &Bytes) -> Result<(Self, Vec<String>), ApiError> {
+        let (patch, findings) = read_map(bytes).map_err(undecodable)?;
+        Ok((Self::Merge(patch), findings))
+    }
+
+    fn read_strategic(bytes: &Bytes) -> Result<(Self, Vec<String>), ApiError> {
+        let (patch, findings) = read_map(bytes).map_err(ApiError::bad_request)?;
+        let patch = if patch.is_null() { Value::empty_map() } else { patch };
+        Ok((Self::Strategic(patch), findings))
+    }
+
     fn next(
         &self,
         pipeline: &Pipeline<'_>,
@@ -260,7 +251,7 @@ impl Patch {
         validation: FieldValidation,
     ) -> Result<Next, ApiError> {
         let kind_type = &*pipeline.kind_type()?;
-        let mut patched = match self {
+        let patched = match self {
             Self::Json(patch) => {
                 let patched = patch.apply(live, &json_patch::Bounds::default());
                 patched.map_err(|_| ApiError::unprocessable_patch())?
@@ -270,32 +261,58 @@ impl Patch {
             }
             Self::Strategic(patch) => kind_type.strategic_merge(live.clone(), patch)?,
         };
-        let source = match self {
+        let refuse = |why: String| {
+            let shown = match self {
+                // The reference shows the patch as Go prints it here, and the patched object elsewhere.
+                Self::Strategic(patch) => GoText(&kind_type.consumed_patch(patch, live)).to_string(),
+                _ => json::to_string(&patched),
+            };
+            invalid_patch(shown, why)
+        };
+        let types = pipeline.context.field_managers.types();
+        let read = match self {
             Self::Strategic(_) => {
-                // The reference knows what it makes of the tree, whatever that says.
-                patched.set_at(&["kind"], kind_type.kind().into());
-                patched.set_at(&["apiVersion"], kind_type.api_version().into());
-                Source::Tree
+                decode::typed(&patched, findings.to_vec(), Source::Tree, kind_type).map(|mut typed| {
+                    // The reference knows what it makes of the tree, whatever that says.
+                    typed.object.set_at(&["kind"], kind_type.kind().into());
+                    typed.object.set_at(&["apiVersion"], kind_type.api_version().into());
+                    Patched::Own(typed)
+                })
             }
-            _ => {
-                decode::identify_patched(&mut patched, kind_type, &pipeline.target.name)?;
-                Source::Json
+            _ => decode::patched(&patched, findings.to_vec(), types, kind_type),
+        };
+        match read.map_err(refuse)? {
+            Patched::Own(typed) => Ok(Next {
+                object: kind_type.with_defaults(typed.object)?,
+                warnings: decode::judged(typed.findings, validation).map_err(refuse)?,
+            }),
+            Patched::Nameless(findings) => {
+                let warnings = decode::judged(findings, validation).map_err(refuse)?;
+                Err(super::pipeline::nameless(&pipeline.target.name).with_warnings(warnings))
             }
-        };
-        let shown = || match self {
-            // The reference shows the patch as Go prints it here, and the patched object elsewhere.
-            Self::Strategic(patch) => super::typing::go_text(&consumed_patch(patch, live)),
-            _ => json::to_string(&patched),
-        };
-        let refuse = |why: String| invalid_patch(shown(), why);
-        decode::check_identity(&patched, pipeline.context.field_managers.types(), kind_type).map_err(refuse)?;
-        let Decoded { object, warnings } =
-            decode::typed(&patched, findings.to_vec(), source, kind_type, validation).map_err(refuse)?;
-        Ok(Next {
-            object: kind_type.with_defaults(object)?,
-            warnings,
-        })
+        }
     }
+}
+
+/// Reads a patch that is a map, or `null`, and what strict validation finds in it.
+///
+/// # Errors
+/// Why it is none, in the words of the reference.
+fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
+    let parsed = json::parse_with_findings(bytes, &Limits::REQUEST);
+    let Parsed { value, findings } = parsed.map_err(|error| error.to_string())?;
+    if !matches!(value, Value::Map(_) | Value::Null) {
+        let found = value.json_kind();
+        return Err(format!(
+            "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        ));
+    }
+    Ok((value, findings.iter().map(ToString::to_string).collect()))
+}
+
+/// 400: what patches but strategic ones say where the body cannot be read.
+fn undecodable(why: impl std::fmt::Display) -> ApiError {
+    ApiError::bad_request(format!("error decoding patch: {why}"))
 }
 
 /// 422: the object that a patch makes cannot be read.

@@ -1,15 +1,18 @@
 //! The bodies of writes: from bytes to typed objects, and what strict validation finds in them.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use holdfast_resource::GroupVersion;
+use holdfast_proto::Envelope;
 use holdfast_value::text::quote;
 use holdfast_value::{Limits, List, Parsed, Value, json, yaml};
 
-use super::typing::{KindType, Types};
+use super::identity::{INTERNAL, Known, Stated};
+use super::typing::{KindType, TypedObject, Types};
 use crate::ApiError;
 use crate::negotiation::Format;
+use crate::objects;
 use crate::options::FieldValidation;
-use crate::protobuf;
 
 /// How much of a body that cannot be read messages show.
 const SHOWN_BYTES: usize = 30;
@@ -50,104 +53,255 @@ pub(crate) fn object_of(
     other_versions: &[&str],
 ) -> Result<Decoded, ApiError> {
     let kind = kind_type.kind();
-    let unrecognised = |why: &dyn std::fmt::Display| {
+    let unrecognised = |why: String| {
+        let shown = beginning(bytes);
         ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {why} ({})",
-            beginning(bytes, format)
+            "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
         ))
     };
-    let Parsed { value, findings } = match format {
-        Format::Json => json::parse_with(bytes, &Limits::REQUEST, holdfast_value::Duplicates::Merge)
-            .map_err(|error| unrecognised(&format_args!("couldn't get version/kind; json parse error: {error}")))?,
-        Format::Yaml => yaml::parse_with_findings(bytes, &Limits::REQUEST).map_err(|error| unrecognised(&error))?,
-        Format::Protobuf => Parsed {
-            value: protobuf::read(types.messages(), bytes, (kind_type.api_version(), kind))
-                .map_err(|error| unrecognised(&error))?,
-            findings: Vec::new(),
-        },
-    };
-    let object = match value {
-        Value::Map(_) => value,
-        Value::Null => Value::empty_map(),
-        other => {
-            return Err(unrecognised(&format_args!(
-                "couldn't get version/kind; json parse error: {}",
-                not_an_object(&other)
-            )));
-        }
-    };
-    if let Some(api_version) = object.str_at(&["apiVersion"])
-        && api_version.matches('/').count() > 1
-    {
-        return Err(unrecognised(&format_args!(
-            "unexpected GroupVersion string: {api_version}"
-        )));
-    }
+    let (stated, content) = open(bytes, format).map_err(unrecognised)?;
     if kind_type.is_custom() {
-        check_identity_of_custom(&object, bytes, format, kind_type).map_err(|why| match why {
-            Misidentified::Kind(why) => unrecognised(&why),
-            Misidentified::Version(found) => ApiError::bad_request(format!(
-                "the API version in the data ({found}) does not match the expected API version ({})",
-                kind_type.api_version()
-            )),
-        })?;
-        let findings = findings.iter().map(ToString::to_string).collect();
-        return typed(&object, findings, Source::Json, kind_type, validation)
-            .map_err(|why| cannot_be_handled(kind_type, &why));
+        return custom(content, bytes, format, kind_type, validation, unrecognised);
     }
-    let mut object = object;
-    if object
-        .str_at(&["apiVersion"])
-        .is_some_and(|version| other_versions.contains(&version))
-    {
-        object.set_at(&["apiVersion"], kind_type.api_version().into());
+    let (group, version) = kind_type.group_version();
+    let mut stated = stated.or(group, version, kind);
+    if stated.kind == kind && other_versions.contains(&stated.api_version().as_str()) {
+        (stated.group, stated.version) = (group.into(), version.into());
     }
-    let object = identified(object, types, kind_type)?;
-    let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    if format == Format::Yaml && validation == FieldValidation::Strict && !findings.is_empty() {
-        // The reference's reader of YAML tells all repeated keys in one error.
-        findings = vec![format!("yaml: unmarshal errors:\n  {}", findings.join("\n  "))];
+    let refuse = |why: String| {
+        ApiError::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {kind}: {why}",
+            stated.kind, stated.version
+        ))
+    };
+    if stated.version.is_empty() {
+        return Err(refuse(missing_version(&content, bytes)));
     }
     // YAML is read through a map sorted by key, JSON in the order of its text.
     let source = match format {
         Format::Json => Source::Text(bytes),
         _ => Source::Json,
     };
-    typed(&object, findings, source, kind_type, validation).map_err(|why| cannot_be_handled(kind_type, &why))
+    match read_as_stated(content, &stated, types, kind_type, source).map_err(refuse)? {
+        Reading::Own(typed) => judged(typed.findings, validation)
+            .map_err(refuse)
+            .map(|warnings| Decoded {
+                object: typed.object,
+                warnings,
+            }),
+        Reading::Other(findings) => {
+            let warnings = judged(findings, validation).map_err(refuse)?;
+            let error = ApiError::bad_request(format!(
+                "the API version in the data ({}) does not match the expected API version ({})",
+                stated.api_version(),
+                kind_type.api_version()
+            ));
+            Err(error.with_warnings(warnings))
+        }
+    }
 }
 
-fn cannot_be_handled(kind_type: &KindType, why: &str) -> ApiError {
-    let (kind, version) = (kind_type.kind(), version_of(kind_type.api_version()));
-    ApiError::bad_request(format!(
-        "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
-    ))
+/// Reads the body of a DELETE as `DeleteOptions`, whichever group and version it says they are of.
+///
+/// # Errors
+/// 400 where it is something else, or does not fit the type.
+pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: &Types) -> Result<Value, ApiError> {
+    let (stated, content) = open(bytes, format).map_err(ApiError::bad_request)?;
+    let stated = stated.or(META_GROUP, "v1", DELETE_OPTIONS);
+    let refuse = |why: String| Err(ApiError::bad_request(why));
+    if stated.version.is_empty() {
+        return refuse(missing_version(&content, bytes));
+    }
+    if stated.kind != DELETE_OPTIONS {
+        let is_known = stated.group.is_empty() && stated.version == "v1" && UNVERSIONED.contains(&&*stated.kind);
+        return refuse(if is_known {
+            stated.unconvertible(META_GROUP, DELETE_OPTIONS)
+        } else {
+            stated.unregistered()
+        });
+    }
+    let Some(kind_type) = types.kind("v1", DELETE_OPTIONS) else {
+        return Err(ApiError::internal("DeleteOptions have no type"));
+    };
+    let read = read_as(content, types, &kind_type, Source::Json);
+    read.map(|typed| typed.object).map_err(ApiError::bad_request)
 }
 
-/// Why a custom object is not of the kind or version of its address.
-enum Misidentified {
-    Kind(String),
-    Version(String),
+const META_GROUP: &str = "meta.k8s.io";
+const DELETE_OPTIONS: &str = "DeleteOptions";
+
+/// The kinds besides `DeleteOptions` that the reference knows where it reads these.
+const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+
+/// A body that says what it is, and has not been read as that.
+enum Content<'b> {
+    /// JSON or YAML.
+    Tree(Parsed),
+    /// A protobuf message.
+    Message(&'b [u8]),
 }
 
-/// Custom objects must say what they are; another kind is told of by validation.
-fn check_identity_of_custom(
-    object: &Value,
+impl Content<'_> {
+    /// The tree of an object of `kind_type`, and the keys that its text repeats.
+    fn tree(self, types: &Types, kind_type: &KindType) -> Result<Parsed, String> {
+        let message = match self {
+            Self::Tree(parsed) => return Ok(parsed),
+            Self::Message(message) => message,
+        };
+        let messages = types.messages();
+        let of = objects::type_of(messages.types(), kind_type.api_version(), kind_type.kind());
+        let Some(of) = of else {
+            return Err(format!("{} has no protobuf form", kind_type.kind()));
+        };
+        let value = messages.decode(of, message, &Limits::REQUEST);
+        Ok(Parsed {
+            value: value.map_err(|error| error.to_string())?,
+            findings: Vec::new(),
+        })
+    }
+
+    /// The names of the fields that the text has besides those that say what the object is.
+    fn fields(&self) -> impl Iterator<Item = &str> {
+        let map = match self {
+            Self::Tree(parsed) => parsed.value.as_map(),
+            Self::Message(_) => None,
+        };
+        map.into_iter()
+            .flatten()
+            .map(|(key, _)| key.as_str())
+            .filter(|key| !matches!(*key, "kind" | "apiVersion"))
+    }
+}
+
+/// Reads a body as far as it says what it is.
+///
+/// # Errors
+/// Why it says nothing.
+fn open(bytes: &Bytes, format: Format) -> Result<(Stated, Content<'_>), String> {
+    let parsed = match format {
+        Format::Json => json::parse_with(bytes, &Limits::REQUEST, holdfast_value::Duplicates::Merge)
+            .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?,
+        Format::Yaml => yaml::parse_with_findings(bytes, &Limits::REQUEST).map_err(|error| error.to_string())?,
+        Format::Protobuf => {
+            let envelope = Envelope::read(bytes).map_err(|error| error.to_string())?;
+            let stated = Stated::new(&envelope.api_version, &envelope.kind);
+            // A version that cannot be read counts as none here, and a group says nothing without a version.
+            let stated = stated.filter(|stated| !stated.version.is_empty());
+            let stated = stated.or_else(|| Stated::new("", &envelope.kind)).unwrap_or_default();
+            return Ok((stated, Content::Message(envelope.message)));
+        }
+    };
+    Ok((Stated::of(&parsed.value)?, Content::Tree(parsed)))
+}
+
+fn missing_version(content: &Content<'_>, bytes: &[u8]) -> String {
+    let shown = match content {
+        Content::Tree(_) => String::from_utf8_lossy(bytes),
+        Content::Message(_) => Cow::Borrowed(""),
+    };
+    format!("Object 'apiVersion' is missing in '{shown}'")
+}
+
+/// What is made of an object for an address that takes a certain type.
+enum Reading {
+    /// An object of that type.
+    Own(TypedObject),
+    /// One in another version, with what is unknown in it. The reference converts it before it finds that the address does
+    /// not take that version.
+    Other(Vec<String>),
+}
+
+/// Reads `content` as what it states to be, and checks that it can become an object of `kind_type`.
+fn read_as_stated(
+    content: Content<'_>,
+    stated: &Stated,
+    types: &Types,
+    kind_type: &KindType,
+    source: Source<'_>,
+) -> Result<Reading, String> {
+    if stated.is(kind_type) {
+        return Ok(Reading::Own(read_as(content, types, kind_type, source)?));
+    }
+    let findings = match stated.find(types).ok_or_else(|| stated.unregistered())? {
+        Known::Type(other) => read_as(content, types, &other, source)?.findings,
+        Known::Internal => unknown_fields(&content, source),
+        Known::Other => Vec::new(),
+    };
+    if stated.converts_to(kind_type) {
+        return Ok(Reading::Other(findings));
+    }
+    let (group, _) = kind_type.group_version();
+    Err(stated.unconvertible(group, kind_type.kind()))
+}
+
+/// All fields are unknown to the reference's own form of an object.
+fn unknown_fields(content: &Content<'_>, source: Source<'_>) -> Vec<String> {
+    let mut findings: Vec<String> = content.fields().map(|key| format!("unknown field \"{key}\"")).collect();
+    if let Source::Text(text) = source {
+        order_by_text(&mut findings, text);
+    }
+    findings
+}
+
+fn read_as(
+    content: Content<'_>,
+    types: &Types,
+    kind_type: &KindType,
+    source: Source<'_>,
+) -> Result<TypedObject, String> {
+    let Parsed { mut value, findings } = content.tree(types, kind_type)?;
+    if value.is_null() {
+        value = Value::empty_map();
+    }
+    let findings = findings.iter().map(ToString::to_string).collect();
+    for (name, own) in [("kind", kind_type.kind()), ("apiVersion", kind_type.api_version())] {
+        if value.str_at(&[name]) != Some(own) {
+            value.set_at(&[name], own.into());
+        }
+    }
+    typed(&value, findings, source, kind_type)
+}
+
+/// Reads a custom object: these must say what they are; another kind is told of by validation.
+fn custom(
+    content: Content<'_>,
     bytes: &[u8],
     format: Format,
     kind_type: &KindType,
-) -> Result<(), Misidentified> {
+    validation: FieldValidation,
+    unrecognised: impl Fn(String) -> ApiError,
+) -> Result<Decoded, ApiError> {
+    let Content::Tree(Parsed { value, findings }) = content else {
+        return Err(unrecognised(format!("{} has no protobuf form", kind_type.kind())));
+    };
+    let object = if value.is_null() { Value::empty_map() } else { value };
     let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
     if text("kind").is_empty() {
         let shown = match format {
             Format::Json => String::from_utf8_lossy(bytes).into_owned(),
-            _ => json::to_string(object),
+            _ => json::to_string(&object),
         };
-        return Err(Misidentified::Kind(format!("Object 'Kind' is missing in '{shown}'")));
+        return Err(unrecognised(format!("Object 'Kind' is missing in '{shown}'")));
     }
     if text("apiVersion") != kind_type.api_version() {
-        return Err(Misidentified::Version(text("apiVersion").to_owned()));
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({}) does not match the expected API version ({})",
+            text("apiVersion"),
+            kind_type.api_version()
+        )));
     }
-    Ok(())
+    let findings = findings.iter().map(ToString::to_string).collect();
+    let refuse = |why: String| {
+        let (kind, version) = (kind_type.kind(), kind_type.version());
+        ApiError::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+        ))
+    };
+    let typed = typed(&object, findings, Source::Json, kind_type).map_err(refuse)?;
+    Ok(Decoded {
+        object: typed.object,
+        warnings: judged(typed.findings, validation).map_err(refuse)?,
+    })
 }
 
 /// What the reference reads an object from.
@@ -170,8 +324,7 @@ pub(super) fn typed(
     mut findings: Vec<String>,
     source: Source<'_>,
     kind_type: &KindType,
-    validation: FieldValidation,
-) -> Result<Decoded, String> {
+) -> Result<TypedObject, String> {
     let mut typed = match source {
         Source::Tree => kind_type.decode_tree(object)?,
         Source::Text(_) | Source::Json => kind_type.decode(object)?,
@@ -183,20 +336,27 @@ pub(super) fn typed(
             .object
             .set_at(&["metadata", "managedFields"], Value::List(List::new()));
     }
-    findings.extend(typed.findings);
+    findings.append(&mut typed.findings);
     if let Source::Text(text) = source {
         order_by_text(&mut findings, text);
     }
-    let warnings = match validation {
-        FieldValidation::Ignore => Vec::new(),
-        FieldValidation::Warn => findings,
-        FieldValidation::Strict if findings.is_empty() => findings,
-        FieldValidation::Strict => return Err(strict_error(&findings)),
-    };
-    Ok(Decoded {
+    Ok(TypedObject {
         object: typed.object,
-        warnings,
+        findings,
     })
+}
+
+/// What clients are warned of where `findings` are no reason to refuse the object.
+///
+/// # Errors
+/// What is wrong with the object where they are.
+pub(super) fn judged(findings: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(findings),
+        FieldValidation::Strict if findings.is_empty() => Ok(findings),
+        FieldValidation::Strict => Err(strict_error(&findings)),
+    }
 }
 
 /// What strict validation says: the keys that YAML repeats are one error of several lines.
@@ -258,69 +418,14 @@ fn leave_out_unseen(findings: &mut Vec<String>) {
     });
 }
 
-/// Fills in the kind and version that the address has where the object says nothing, and refuses others.
-fn identified(mut object: Value, types: &Types, kind_type: &KindType) -> Result<Value, ApiError> {
-    let (kind, api_version) = (kind_type.kind(), kind_type.api_version());
-    let found_kind = object.str_at(&["kind"]).unwrap_or_default().to_owned();
-    // The core group may be written with its empty name.
-    let found_version = object
-        .str_at(&["apiVersion"])
-        .unwrap_or_default()
-        .trim_start_matches('/')
-        .to_owned();
-    let is_kind = found_kind.is_empty() || found_kind == kind;
-    let is_version = found_version.is_empty() || found_version == api_version;
-    if is_kind && is_version {
-        object.set_at(&["kind"], kind.into());
-        object.set_at(&["apiVersion"], api_version.into());
-        return Ok(object);
-    }
-    let named_kind = if found_kind.is_empty() { kind } else { &found_kind };
-    let named_version = if found_version.is_empty() {
-        api_version
-    } else {
-        &found_version
-    };
-    let same_group = GroupVersion::parse(named_version).map(|found| found.group)
-        == GroupVersion::parse(api_version).map(|version| version.group);
-    let why = if is_kind && same_group && was_served(kind_type, named_version, types) {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({named_version}) does not match the expected API version ({api_version})"
-        )));
-    } else if types.knows(named_version, named_kind) || is_list(types, named_version, named_kind) {
-        unknown_conversion((named_version, named_kind), kind_type)
-    } else {
-        format!("no kind \"{named_kind}\" is registered for version \"{named_version}\" in scheme \"holdfast\"")
-    };
-    let version = version_of(named_version);
-    Err(ApiError::bad_request(format!(
-        "{named_kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
-    )))
-}
-
-/// Whether the reference still knows this version of the kind's group, though it may not serve it any more.
-fn was_served(kind_type: &KindType, api_version: &str, types: &Types) -> bool {
-    types.knows(api_version, kind_type.kind()) || api_version.contains("alpha") || api_version.contains("beta")
-}
-
-/// Whether the kind is that of a list of a kind that is served.
-fn is_list(types: &Types, api_version: &str, kind: &str) -> bool {
-    let item = kind.strip_suffix("List");
-    item.is_some_and(|item| item.is_empty() || types.knows(api_version, item))
-}
-
-fn version_of(api_version: &str) -> &str {
-    api_version.rsplit('/').next().unwrap_or_default()
-}
-
-/// The beginning of a body, as messages show it: JSON objects as text, anything else in hexadecimal digits.
-fn beginning(bytes: &[u8], format: Format) -> String {
+/// The beginning of a body, as messages show it: what looks like a JSON object as text, anything else in hexadecimal digits.
+fn beginning(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "<empty>".to_owned();
     }
     let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
     let more = if bytes.len() > SHOWN_BYTES { " ..." } else { "" };
-    let text = if format == Format::Json && bytes.first() == Some(&b'{') {
+    let text = if bytes.first() == Some(&b'{') {
         String::from_utf8_lossy(shown).into_owned()
     } else {
         shown.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -328,54 +433,60 @@ fn beginning(bytes: &[u8], format: Format) -> String {
     format!("{text}{more}")
 }
 
-/// What the reference says of a body that is JSON but no object.
-pub(crate) fn not_an_object(value: &Value) -> String {
-    let sort = value.json_kind();
-    format!(
-        "json: cannot unmarshal {sort} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-    )
+/// What became of an object that a patch changed.
+pub(super) enum Patched {
+    /// An object of the type of the address.
+    Own(TypedObject),
+    /// Nothing of which the reference knows a name, since the patch took its version away; with what is unknown in it.
+    Nameless(Vec<String>),
 }
 
-/// Gives a patched object of a built-in kind its kind where the patch took that away, as the reference does.
-///
-/// # Errors
-/// 400 where the version is missing: the reference then finds nothing in the object, not even its name.
-pub(super) fn identify_patched(object: &mut Value, kind_type: &KindType, name: &str) -> Result<(), ApiError> {
-    let is_missing = |name: &str| object.str_at(&[name]).is_some_and(str::is_empty) || object.get(name).is_none();
-    let (no_kind, no_version) = (is_missing("kind"), is_missing("apiVersion"));
-    if kind_type.is_custom() {
-        return Ok(());
-    }
-    if no_version {
-        return Err(super::pipeline::nameless(name));
-    }
-    if no_kind {
-        object.set_at(&["kind"], kind_type.kind().into());
-    }
-    Ok(())
-}
-
-/// Checks that a patched object still is of its kind and version.
+/// Reads what a patch made of an object as what it says it is, which must be an object of `kind_type`. The findings in the
+/// patch itself come first.
 ///
 /// # Errors
 /// Why it is not, for the message of the caller.
-pub(super) fn check_identity(object: &Value, types: &Types, kind_type: &KindType) -> Result<(), String> {
-    let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
-    let (kind, api_version) = (text("kind"), text("apiVersion"));
-    if (kind, api_version) == (kind_type.kind(), kind_type.api_version()) {
+pub(super) fn patched(
+    object: &Value,
+    findings: Vec<String>,
+    types: &Types,
+    kind_type: &KindType,
+) -> Result<Patched, String> {
+    let stated = Stated::of(object)?;
+    if kind_type.is_custom() {
+        check_kind_of_custom(&stated, kind_type)?;
+        return typed(object, findings, Source::Json, kind_type).map(Patched::Own);
+    }
+    let (group, _) = kind_type.group_version();
+    let stated = stated.or(group, INTERNAL, kind_type.kind());
+    if stated.version.is_empty() {
+        return Err(format!(
+            "Object 'apiVersion' is missing in '{}'",
+            json::to_string(object)
+        ));
+    }
+    let content = Content::Tree(Parsed {
+        value: object.clone(),
+        findings: Vec::new(),
+    });
+    match read_as_stated(content, &stated, types, kind_type, Source::Json)? {
+        Reading::Own(mut typed) => {
+            typed.findings.splice(0..0, findings);
+            Ok(Patched::Own(typed))
+        }
+        Reading::Other(unknown) if stated.version == INTERNAL => Ok(Patched::Nameless([findings, unknown].concat())),
+        Reading::Other(_) => Err(stated.unconvertible(group, kind_type.kind())),
+    }
+}
+
+fn check_kind_of_custom(stated: &Stated, kind_type: &KindType) -> Result<(), String> {
+    if stated.is(kind_type) {
         return Ok(());
     }
-    if kind.is_empty() {
+    if stated.kind.is_empty() {
         return Err("Object 'Kind' is missing in the patched object".to_owned());
     }
-    let Some(other) = types.kind(api_version, kind) else {
-        return Err(format!(
-            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"holdfast\""
-        ));
-    };
-    // The reference reads it as what it says it is, and finds only then that this is not what it should be.
-    other.decode(object)?;
-    Err(unknown_conversion((api_version, kind), kind_type))
+    Err(stated.unregistered())
 }
 
 /// Why an object cannot take the place of one of another type.
@@ -398,17 +509,15 @@ pub(super) fn check_converted(object: &Value, types: &Types, kind_type: &KindTyp
     if api_version == expected && (kind_type.is_custom() || kind == kind_type.kind()) {
         return Ok(());
     }
-    let group = |version: &str| GroupVersion::parse(version).map(|version| version.group);
+    let (group, _) = kind_type.group_version();
+    let stated = Stated::new(api_version, kind).unwrap_or_default();
     Err(if !kind_type.is_custom() {
         if types.knows(api_version, kind) {
-            Unconvertible::Other(unknown_conversion((api_version, kind), kind_type))
+            Unconvertible::Other(stated.unconvertible(group, kind_type.kind()))
         } else {
-            let (kind, version) = (quote(kind), quote(api_version));
-            Unconvertible::Unknown(format!(
-                "no kind {kind} is registered for version {version} in scheme \"holdfast\""
-            ))
+            Unconvertible::Unknown(stated.unregistered())
         }
-    } else if group(api_version) == group(expected) {
+    } else if stated.group == group {
         Unconvertible::Other(format!(
             "request to convert CR from an invalid group/version: {api_version}"
         ))
@@ -418,18 +527,4 @@ pub(super) fn check_converted(object: &Value, types: &Types, kind_type: &KindTyp
             quote(expected)
         ))
     })
-}
-
-/// What the reference says of an object of another kind than that of the address.
-fn unknown_conversion((found_version, found_kind): (&str, &str), kind_type: &KindType) -> String {
-    let group = GroupVersion::parse(kind_type.api_version())
-        .map(|version| version.group)
-        .unwrap_or_default();
-    let package = group
-        .split('.')
-        .next()
-        .filter(|group| !group.is_empty())
-        .unwrap_or("core");
-    let (found, kind) = (version_of(found_version), kind_type.kind());
-    format!("converting ({found}.{found_kind}) to ({package}.{kind}): unknown conversion")
 }

@@ -14,6 +14,7 @@ mod commit;
 mod connect;
 pub(crate) mod decode;
 pub(crate) mod deletion;
+mod identity;
 pub(crate) mod metadata;
 mod outcome;
 mod pipeline;

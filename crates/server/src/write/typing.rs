@@ -1,14 +1,13 @@
 //! The types of the kinds that are served, as the pipeline needs them: decoding, defaults, merging.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_proto::Messages;
 use holdfast_resource::schema::{self, TypeId, TypeTable, UnknownField};
 use holdfast_resource::structural::CustomType;
-use holdfast_resource::{GroupVersionKind, Registry, Resource, TablePatchType, strategic_merge};
+use holdfast_resource::{GroupVersionKind, Registry, Resource, TablePatchType, consumed_patch, strategic_merge};
 use holdfast_value::{Growth, SmolStr, Value};
 
 use super::change;
@@ -19,6 +18,8 @@ pub struct Types {
     table: Arc<TypeTable>,
     messages: Messages,
     kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<KindType>>>,
+    /// The kinds that the reference knows and does not serve, by `apiVersion`.
+    unserved: HashMap<SmolStr, HashSet<SmolStr>>,
 }
 
 /// The type of the objects of one kind in one version.
@@ -90,7 +91,22 @@ impl Types {
             }
         }
         let messages = Messages::new(Arc::clone(&table));
-        Self { table, messages, kinds }
+        Self {
+            table,
+            messages,
+            kinds,
+            unserved: HashMap::new(),
+        }
+    }
+
+    /// The same, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not served: messages tell
+    /// them from kinds that nobody knows.
+    #[must_use]
+    pub fn with_unserved<'k>(mut self, kinds: impl Iterator<Item = (&'k str, &'k str)>) -> Self {
+        for (api_version, kind) in kinds {
+            self.unserved.entry(api_version.into()).or_default().insert(kind.into());
+        }
+        self
     }
 
     /// The table of built-in types.
@@ -122,6 +138,28 @@ impl Types {
         }))
     }
 
+    /// Whether `kind` in `api_version` is known, though not served.
+    pub(super) fn knows_unserved(&self, api_version: &str, kind: &str) -> bool {
+        self.unserved.get(api_version).is_some_and(|kinds| kinds.contains(kind))
+    }
+
+    /// Whether `kind` is that of a list of objects that are known in `api_version`.
+    pub(super) fn knows_list(&self, api_version: &str, kind: &str) -> bool {
+        kind.strip_suffix("List").is_some_and(|item| {
+            item.is_empty() || self.knows(api_version, item) || self.knows_unserved(api_version, item)
+        })
+    }
+
+    /// Whether any version of `group` has `kind`, or a list of it.
+    pub(super) fn knows_in_group(&self, group: &str, kind: &str) -> bool {
+        let versions = self.kinds.keys().chain(self.unserved.keys());
+        versions
+            .filter(|version| version.split_once('/').map_or("", |(group, _)| group) == group)
+            .any(|version| {
+                self.knows(version, kind) || self.knows_unserved(version, kind) || self.knows_list(version, kind)
+            })
+    }
+
     /// Whether objects of `kind` in `api_version` have a type.
     pub(crate) fn knows(&self, api_version: &str, kind: &str) -> bool {
         self.kinds
@@ -139,6 +177,17 @@ impl KindType {
     /// The `apiVersion`.
     pub(crate) fn api_version(&self) -> &str {
         &self.api_version
+    }
+
+    /// The version without its group.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The group, empty for the core group, and the version.
+    pub(super) fn group_version(&self) -> (&str, &str) {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        (group, &self.version)
     }
 
     /// The kind in the words of messages: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
@@ -263,43 +312,12 @@ impl KindType {
         let of = TablePatchType::new(table, *id);
         strategic_merge(live, patch, &of).map_err(|error| change::patch_error(&error))
     }
-}
 
-/// A tree as Go prints it with `%v`, which is how the reference shows some patches.
-pub(super) fn go_text(value: &Value) -> String {
-    let mut text = String::new();
-    write_go_text(value, &mut text);
-    text
-}
-
-fn write_go_text(value: &Value, text: &mut String) {
-    match value {
-        Value::Null => text.push_str("<nil>"),
-        Value::String(string) => text.push_str(string),
-        Value::List(items) => {
-            text.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    text.push(' ');
-                }
-                write_go_text(item, text);
-            }
-            text.push(']');
-        }
-        Value::Map(map) => {
-            text.push_str("map[");
-            for (at, (key, item)) in map.iter().enumerate() {
-                if at > 0 {
-                    text.push(' ');
-                }
-                text.push_str(key);
-                text.push(':');
-                write_go_text(item, text);
-            }
-            text.push(']');
-        }
-        scalar => {
-            let _ = write!(text, "{scalar}");
+    /// What the reference shows of a strategic merge patch after it was carried out on `live`.
+    pub(super) fn consumed_patch(&self, patch: &Value, live: &Value) -> Value {
+        match &self.form {
+            Form::BuiltIn { table, id, .. } => consumed_patch(patch, live, &TablePatchType::new(table, *id)),
+            Form::Custom(_) => patch.clone(),
         }
     }
 }

@@ -101,7 +101,8 @@ impl Server {
         let kinds = holdfast_kinds::Config::default();
         let registry = holdfast_kinds::registry(&kinds).unwrap();
         let registry = Arc::new(ArcSwap::from_pointee(registry));
-        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load());
+        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load())
+            .with_unserved(holdfast_kinds::tables::unserved());
         let objects = Objects::new(Arc::clone(&registry));
         let config = holdfast_store::Config {
             history,

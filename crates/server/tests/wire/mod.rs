@@ -153,7 +153,8 @@ impl Server {
         let objects = Objects::new(Arc::clone(&registry));
         let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
         let trigger = ShutdownTrigger::new();
-        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load());
+        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load())
+            .with_unserved(holdfast_kinds::tables::unserved());
         let (shutdown, ending) = (trigger.shutdown(), trigger.shutdown());
         let health = Health::new().with("shutdown", &[Endpoint::Readyz], move || {
             if ending.is_ready() {

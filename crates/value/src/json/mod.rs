@@ -11,7 +11,7 @@ mod write;
 
 use std::borrow::Cow;
 
-use crate::{Duplicates, Error, Limits, Parsed, Value};
+use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
 
 pub use indent::Indenter;
 pub use places::places;
@@ -22,7 +22,8 @@ pub use write::{html_safe, length, string_length, to_string, to_vec, write, writ
 /// Reads one JSON value; of repeated keys the last wins.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let text = checked_text(bytes, limits)?;
-    Ok(Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).read()?.0)
+    let read = Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).read();
+    Ok(read.map_err(|error| as_it_came(error, bytes, &text))?.0)
 }
 
 /// Reads one JSON value and reports repeated keys, of which the last wins.
@@ -33,7 +34,8 @@ pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Erro
 /// Reads one JSON value and reports repeated keys; `duplicates` says what they do.
 pub fn parse_with(bytes: &[u8], limits: &Limits, duplicates: Duplicates) -> Result<Parsed, Error> {
     let text = checked_text(bytes, limits)?;
-    let (value, has_duplicates) = Reader::new(&text, limits, Dialect::Json, duplicates).read()?;
+    let read = Reader::new(&text, limits, Dialect::Json, duplicates).read();
+    let (value, has_duplicates) = read.map_err(|error| as_it_came(error, bytes, &text))?;
     let findings = match has_duplicates {
         // Looking for the places costs a set of keys for each map: only texts that have something to report pay for it.
         true => Reader::new(&text, limits, Dialect::Json, duplicates).find_duplicates()?,
@@ -59,4 +61,43 @@ fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, str>, Er
         text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
     }
     Ok(Cow::Owned(text))
+}
+
+/// The error with the byte that stands in its place, where that is no UTF-8 and was replaced before the text was read.
+fn as_it_came(mut error: Error, bytes: &[u8], text: &str) -> Error {
+    if let Error::Json { message, position } = &mut error
+        && let Some(byte) = replaced_at(*position, bytes).filter(|_| text.len() > bytes.len())
+    {
+        let shown = read::quoted(REPLACED);
+        *message = message.replacen(&shown, &read::quoted(byte), 1);
+    }
+    error
+}
+
+/// The first byte of U+FFFD.
+const REPLACED: u8 = 0xEF;
+
+/// The byte that is no UTF-8 at `position` of the text that is made of `bytes`.
+fn replaced_at(position: Position, bytes: &[u8]) -> Option<u8> {
+    let mut at = Position { line: 1, column: 1 };
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\n' => {
+                    at = Position {
+                        line: at.line + 1,
+                        column: 1,
+                    }
+                }
+                _ => at.column += 1,
+            }
+        }
+        for byte in chunk.invalid() {
+            if at == position {
+                return Some(*byte);
+            }
+            at.column += 1;
+        }
+    }
+    None
 }

@@ -468,6 +468,10 @@ impl<'a> Reader<'a> {
             false => Err(Error::TooDeep {
                 limit: self.limits.max_depth,
                 position: self.position(),
+                message: format!(
+                    "invalid character {} exceeded max depth",
+                    quoted(self.peek().unwrap_or_default())
+                ),
             }),
         }
     }
@@ -590,7 +594,7 @@ fn plain_run(bytes: &[u8]) -> usize {
 }
 
 /// A byte in single quotes as Go's `encoding/json` shows it.
-fn quoted(byte: u8) -> String {
+pub(super) fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),
         b'"' => "'\"'".to_owned(),

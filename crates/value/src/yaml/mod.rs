@@ -41,25 +41,70 @@ pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result
             limit: limits.max_bytes,
         });
     }
-    let text = checked_text(bytes)?;
-    if let Some(value) = read_as_json(text, limits) {
-        return Ok(Parsed {
-            value,
-            findings: Vec::new(),
-        });
+    let utf8 = from_utf16(bytes);
+    let text = checked_text(utf8.as_deref().map_or(bytes, str::as_bytes))?;
+    match read_as_json(text, limits) {
+        Some(Ok(value)) => {
+            check_rest(text)?;
+            Ok(Parsed {
+                value,
+                findings: Vec::new(),
+            })
+        }
+        Some(Err(fault)) => {
+            let read = read::read(text, limits, documents);
+            read.map_err(|error| syntax::of_json(text, &fault).unwrap_or(error))
+        }
+        None => read::read(text, limits, documents),
     }
-    read::read(text, limits, documents)
 }
 
-/// The value of a text that is JSON and means the same in YAML. Anything in doubt is left to the YAML reader.
-fn read_as_json(text: &str, limits: &Limits) -> Option<Value> {
+/// The text of bytes that begin with the byte order mark of UTF-16. What is no pair of surrogates becomes U+FFFD.
+fn from_utf16(bytes: &[u8]) -> Option<String> {
+    let unit: fn([u8; 2]) -> u16 = match bytes {
+        [0xFF, 0xFE, ..] => u16::from_le_bytes,
+        [0xFE, 0xFF, ..] => u16::from_be_bytes,
+        _ => return None,
+    };
+    let (units, _) = bytes[2..].as_chunks::<2>();
+    let units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
+    Some(String::from_utf16_lossy(&units))
+}
+
+/// Refuses a tab at the start of a line behind JSON: no token can begin with it.
+fn check_rest(text: &str) -> Result<(), Error> {
+    let end = text.trim_end_matches([' ', '\n', '\r', '\t']).len();
+    let mut offset = end;
+    for (number, line) in text[end..].split_inclusive('\n').enumerate() {
+        let blanks = line.len() - line.trim_start_matches(' ').len();
+        if number > 0 && line[blanks..].starts_with('\t') {
+            let position = Position::of(text.as_bytes(), offset + blanks);
+            return Err(syntax::scanner_error(
+                "found character that cannot start any token",
+                position,
+            ));
+        }
+        offset += line.len();
+    }
+    Ok(())
+}
+
+/// The value of a text that is JSON and means the same in YAML, or why it is no JSON. Anything in doubt is left to the YAML
+/// reader.
+fn read_as_json(text: &str, limits: &Limits) -> Option<Result<Value, Error>> {
     let begins_as_json = text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with(['{', '[']);
     if !begins_as_json || (!text.is_ascii() && text.chars().any(is_line_break)) {
         return None;
     }
-    match Reader::new(text, limits, Dialect::Yaml, Duplicates::Replace).read() {
-        Ok((value, false)) => Some(value),
-        _ => None,
+    let read = |text| Reader::new(text, limits, Dialect::Yaml, Duplicates::Replace).read();
+    let read = read(text).or_else(|error| match syntax::without_stray_end(text, &error) {
+        Some(text) => read(text),
+        None => Err(error),
+    });
+    match read {
+        Ok((value, false)) => Some(Ok(value)),
+        Ok((_, true)) => None,
+        Err(error) => Some(Err(error)),
     }
 }
 
@@ -74,7 +119,10 @@ fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
         message: format!("yaml: {message}"),
         position: Position::of(bytes, offset),
     };
-    let text = std::str::from_utf8(bytes).map_err(|error| refused("invalid UTF-8 octet", error.valid_up_to()))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let offset = error.valid_up_to();
+        refused(broken_character(&bytes[offset..]), offset)
+    })?;
     // Nearly all texts are plain ASCII, which takes no look at characters.
     if bytes.iter().fold(true, |plain, byte| {
         plain & (matches!(byte, b' '..=b'~') | matches!(byte, b'\t' | b'\n' | b'\r'))
@@ -88,6 +136,28 @@ fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
     match text.char_indices().find(|(_, character)| is_refused(*character)) {
         Some((offset, _)) => Err(refused("control characters are not allowed", offset)),
         None => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
+    }
+}
+
+/// What libyaml says of bytes that begin with no character of UTF-8.
+fn broken_character(bytes: &[u8]) -> &'static str {
+    let width = match bytes.first() {
+        Some(0xC0..=0xDF) => 2,
+        Some(0xE0..=0xEF) => 3,
+        Some(0xF0..=0xF7) => 4,
+        _ => return "invalid leading UTF-8 octet",
+    };
+    let Some([first, rest @ ..]) = bytes.get(..width) else {
+        return "incomplete UTF-8 octet sequence";
+    };
+    if rest.iter().any(|byte| byte & 0xC0 != 0x80) {
+        return "invalid trailing UTF-8 octet";
+    }
+    let first = u32::from(*first) & (0x7F >> width);
+    let code = rest.iter().fold(first, |code, byte| code << 6 | u32::from(byte & 0x3F));
+    match (width, code) {
+        (2, 0..0x80) | (3, 0..0x800) | (4, 0..0x1_0000) => "invalid length of a UTF-8 sequence",
+        _ => "invalid Unicode character",
     }
 }
 

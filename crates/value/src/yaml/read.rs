@@ -23,6 +23,7 @@ pub(super) fn read(text: &str, limits: &Limits, documents: Documents) -> Result<
         block_nesting_limit: nesting,
     };
     let mut reader = Reader::new(text, limits);
+    reader.syntax.check_directives()?;
     let mut finished = false;
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| reader.syntax.translate(&error, limits))?;
@@ -145,6 +146,7 @@ impl<'a> Reader<'a> {
                     // The tag `!` leaves a scalar to be resolved as if it were plain.
                     None | Some(("", "!", _)) => None,
                     Some((_, _, Some(name))) => Some(Tag::named(name)),
+                    Some((handle, name @ "binary", None)) if handle != "!" => Some(Tag::named(name)),
                     Some(_) => Some(Tag::Text),
                 };
                 let is_plain = style == ScalarStyle::Plain;
@@ -286,12 +288,12 @@ impl<'a> Reader<'a> {
                 line: node.line,
                 key: shown_key(&key),
             };
-            if self.findings.len() < MAX_FINDINGS && !self.findings.contains(&finding) {
+            if self.findings.len() < MAX_FINDINGS {
                 self.findings.push(finding);
             }
         }
         let syntax = &self.syntax;
-        let key = to_key(key).map_err(|message| syntax.json_error(&message, span))?;
+        let key = to_key(key, &node.value).map_err(|message| syntax.json_error(&message, span))?;
         let value = to_json_value(node.value).map_err(|message| syntax.json_error(&message, span))?;
         mapping.entries.push((key, value));
         Ok(())

@@ -92,12 +92,16 @@ pub(super) fn to_json_value(value: Value) -> Result<Value, String> {
     }
 }
 
-/// A scalar as the key of a map.
+/// A scalar as the key of a map, where `value` stands.
 ///
 /// # Errors
 /// The reference's words for what cannot be one.
-pub(super) fn to_key(value: Value) -> Result<SmolStr, String> {
-    match value {
+pub(super) fn to_key(key: Value, value: &Value) -> Result<SmolStr, String> {
+    let unsupported = |of: &str, key: &str| {
+        let value = go_syntax(value);
+        Err(format!("unsupported map key of type: {of}, key: {key}, value: {value}"))
+    };
+    match key {
         Value::String(text) => Ok(text),
         Value::Bool(flag) => Ok(SmolStr::new_static(if flag { "true" } else { "false" })),
         Value::Int(number) => Ok(SmolStr::new(itoa::Buffer::new().format(number))),
@@ -105,9 +109,35 @@ pub(super) fn to_key(value: Value) -> Result<SmolStr, String> {
         Value::Float(f64::INFINITY) => Ok(SmolStr::new_static(".inf")),
         Value::Float(f64::NEG_INFINITY) => Ok(SmolStr::new_static("-.inf")),
         Value::Float(float) => Ok(SmolStr::from(general_32(float))),
-        Value::Null => Err("unsupported map key of type: null".to_owned()),
-        Value::UInt(_) => Err("unsupported map key of type: uint64".to_owned()),
-        Value::List(_) | Value::Map(_) => Err("invalid map key".to_owned()),
+        Value::Null => unsupported("%!s(<nil>)", "<nil>"),
+        Value::UInt(number) => unsupported("uint64", &format!("{number:#x}")),
+        Value::List(_) | Value::Map(_) => Err(format!("yaml: invalid map key: {}", go_syntax(&key))),
+    }
+}
+
+/// A value as Go's `%#v` shows it.
+fn go_syntax(value: &Value) -> String {
+    let nested = |value: &Value| match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        value => go_syntax(value),
+    };
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::UInt(number) => format!("{number:#x}"),
+        Value::List(items) => {
+            let items: Vec<String> = items.iter().map(nested).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Map(entries) => {
+            let entries = entries
+                .iter()
+                .map(|(key, value)| format!("{}:{}", crate::text::quote(key), nested(value)));
+            format!(
+                "map[interface {{}}]interface {{}}{{{}}}",
+                entries.collect::<Vec<_>>().join(", ")
+            )
+        }
+        scalar => shown_key(scalar).into(),
     }
 }
 
@@ -393,10 +423,22 @@ mod tests {
             ("a", "a"),
         ];
         for (text, expected) in cases {
-            assert_eq!(to_key(resolve_plain(text)).unwrap(), expected);
+            assert_eq!(to_key(resolve_plain(text), &Value::Null).unwrap(), expected);
         }
-        assert!(to_key(Value::Null).is_err());
-        assert!(to_key(Value::UInt(u64::MAX)).is_err());
+        let refused = |key: Value, value: &Value| to_key(key, value).unwrap_err();
+        let list = Value::from(vec![Value::from("a"), Value::Null]);
+        assert_eq!(
+            refused(Value::Null, &Value::from("x")),
+            r#"unsupported map key of type: %!s(<nil>), key: <nil>, value: "x""#
+        );
+        assert_eq!(
+            refused(Value::UInt(u64::MAX), &list),
+            r#"unsupported map key of type: uint64, key: 0xffffffffffffffff, value: []interface {}{"a", interface {}(nil)}"#
+        );
+        assert_eq!(
+            refused(list, &Value::Null),
+            r#"yaml: invalid map key: []interface {}{"a", interface {}(nil)}"#
+        );
     }
 
     #[test]

@@ -40,6 +40,39 @@ impl<'a> Syntax<'a> {
         self.text
     }
 
+    /// Refuses what the reference does not know of the directives before the first document.
+    pub(super) fn check_directives(&self) -> Result<(), Error> {
+        let mut offset = 0;
+        for line in self.text.split_inclusive('\n') {
+            let Some(directive) = line.strip_prefix('%') else {
+                if line.trim().is_empty() || line.starts_with('#') {
+                    offset += line.len();
+                    continue;
+                }
+                break;
+            };
+            let position = Position::of(self.text.as_bytes(), offset);
+            let mut words = directive.split_ascii_whitespace();
+            match (words.next(), words.next()) {
+                (Some("YAML"), Some("1.1")) | (Some("TAG"), _) => {}
+                (Some("YAML"), Some(version))
+                    if version.split_once('.').is_some_and(|(major, minor)| {
+                        [major, minor]
+                            .iter()
+                            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+                    }) =>
+                {
+                    let message = worded(Source::Grammar, "found incompatible YAML document", position.line);
+                    return Err(Error::Yaml { message, position });
+                }
+                (Some("YAML"), _) => return Ok(()),
+                _ => return Err(self.scanner_error("found unknown directive name", position)),
+            }
+            offset += line.len();
+        }
+        Ok(())
+    }
+
     /// Checks the token that `event` comes from, and the blanks before it.
     pub(super) fn check(&mut self, event: &Event<'_>, span: &Span) -> Result<(), Error> {
         let (start, end) = (self.offset(&span.start), self.offset(&span.end));
@@ -166,10 +199,7 @@ impl<'a> Syntax<'a> {
     }
 
     fn scanner_error(&self, message: &str, position: Position) -> Error {
-        Error::Yaml {
-            message: worded(Source::Scanner, message, position.line),
-            position,
-        }
+        scanner_error(message, position)
     }
 
     /// An error of what the text says rather than of how it is written: the reference gives no line for it.
@@ -192,6 +222,7 @@ impl<'a> Syntax<'a> {
         Error::TooDeep {
             limit: limits.max_depth,
             position: self.position(marker),
+            message: "yaml: exceeded max depth of 10000".to_owned(),
         }
     }
 
@@ -267,6 +298,51 @@ impl<'a> Syntax<'a> {
             position,
         }
     }
+}
+
+/// What libyaml says of a character or token that it cannot scan.
+pub(super) fn scanner_error(message: &str, position: Position) -> Error {
+    Error::Yaml {
+        message: worded(Source::Scanner, message, position.line),
+        position,
+    }
+}
+
+/// The text before the bracket of which `fault` says that it ends nothing: libyaml has the whole value by then, and looks no
+/// further than to the next token.
+pub(super) fn without_stray_end<'t>(text: &'t str, fault: &Error) -> Option<&'t str> {
+    let Error::Json { message, position } = fault else {
+        return None;
+    };
+    let is_stray = [
+        "invalid character '}' after top-level value",
+        "invalid character ']' after top-level value",
+    ];
+    let lines = text.split_inclusive('\n');
+    let before: usize = lines.take(position.line.checked_sub(1)?).map(str::len).sum();
+    let (at, _) = text[before..].char_indices().nth(position.column.checked_sub(1)?)?;
+    is_stray.contains(&message.as_str()).then(|| &text[..before + at])
+}
+
+/// What libyaml says of a text that would be JSON but for `fault`, where it says more exactly what is wrong than the parser.
+pub(super) fn of_json(text: &str, fault: &Error) -> Option<Error> {
+    let Error::Json { message, position } = fault else {
+        return None;
+    };
+    let line = text.lines().nth(position.line.checked_sub(1)?)?;
+    let at = line.char_indices().nth(position.column.checked_sub(1)?)?.0;
+    let before = line[..at].trim_end().bytes().last();
+    let words = if message.ends_with("after object key") {
+        let is_none = matches!(line.as_bytes().get(at), Some(b',' | b'}' | b'#'));
+        (!is_none).then_some("did not find expected ',' or '}'")
+    } else {
+        let is_first = message.starts_with("invalid character ',' looking for beginning of") && before != Some(b':');
+        (is_first && before.is_some()).then_some("did not find expected node content")
+    }?;
+    Some(Error::Yaml {
+        message: worded(Source::Grammar, words, position.line),
+        position: *position,
+    })
 }
 
 /// How many bytes at the start of a line are blanks, and indicators with blanks behind them.

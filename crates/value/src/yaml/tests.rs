@@ -119,7 +119,10 @@ fn errors_are_in_the_words_of_the_reference() {
             "yaml: found invalid Unicode character escape code",
         ),
         ("a: .inf", "json: unsupported value: +Inf"),
-        ("~: a", "unsupported map key of type: null"),
+        (
+            "~: a",
+            "unsupported map key of type: %!s(<nil>), key: <nil>, value: \"a\"",
+        ),
         ("&a [*a]", "yaml: anchor 'a' value contains itself"),
         (
             "a: 1\n<<: 2\n",
@@ -255,4 +258,50 @@ fn what_looks_like_json_has_the_escapes_of_yaml() {
     assert_eq!(value.str_at(&["a"]), Some("it's"));
     assert_eq!(value.str_at(&["b"]), Some("A\u{1b}\u{1F600}\u{a0}\0 \u{85}"));
     assert!(parse(br#"{"a":"it\'s","b":"\q"}"#, &Limits::default()).is_err());
+}
+
+#[test]
+fn what_libyaml_refuses_is_refused_in_its_words() {
+    let message = |bytes: &[u8]| super::parse(bytes, &Limits::REQUEST).unwrap_err().to_string();
+    let cases: &[(&[u8], &str)] = &[
+        (b"a: \xe9", "yaml: incomplete UTF-8 octet sequence"),
+        (b"a: \xe9bb", "yaml: invalid trailing UTF-8 octet"),
+        (b"a: \xff", "yaml: invalid leading UTF-8 octet"),
+        (b"a: \xc0\x80", "yaml: invalid length of a UTF-8 sequence"),
+        (b"a: \xed\xa0\x80", "yaml: invalid Unicode character"),
+        (b"a: \xf4\x90\x80\x80", "yaml: invalid Unicode character"),
+        (b"%YAML 1.2\n---\na: b\n", "yaml: found incompatible YAML document"),
+        (b"%FOO\n", "yaml: found unknown directive name"),
+        (b"{\"a\" \"b\"}", "yaml: did not find expected ',' or '}'"),
+        (b"{,\"a\":1}", "yaml: did not find expected node content"),
+        (b"{\"a\":1,,\"b\":2}", "yaml: did not find expected node content"),
+        (b"[,]", "yaml: did not find expected node content"),
+        (
+            b"{\"a\":1}  \n\t",
+            "yaml: line 2: found character that cannot start any token",
+        ),
+        (b"{[a]: x}", "yaml: invalid map key: []interface {}{\"a\"}"),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(message(bytes), *expected, "{}", bytes.escape_ascii());
+    }
+    let deep = [b"{\"a\":".as_slice(), &[b'['; 600]].concat();
+    assert_eq!(message(&deep), "yaml: exceeded max depth of 10000");
+}
+
+#[test]
+fn what_libyaml_takes_is_taken() {
+    let read = |bytes: &[u8]| super::parse(bytes, &Limits::REQUEST).map(|value| value.to_string());
+    let cases: &[(&[u8], &str)] = &[
+        (b"{\"a\":1}}", r#"{"a":1}"#),
+        (b"{\"a\":1}\t \n ", r#"{"a":1}"#),
+        (b"a: !!binary aGk=\n", r#"{"a":"hi"}"#),
+        (b"a: !binary aGk=\n", r#"{"a":"aGk="}"#),
+        (b"%YAML 1.1\n---\na: b\n", r#"{"a":"b"}"#),
+        (b"\xff\xfe{\0\"\0a\0\"\0:\0\x31\0}\0", r#"{"a":1}"#),
+        (b"{\"a\":,\"b\"}", r#"{"a":null,"b":null}"#),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(read(bytes).as_deref(), Ok(*expected), "{}", bytes.escape_ascii());
+    }
 }

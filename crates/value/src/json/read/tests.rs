@@ -189,7 +189,8 @@ fn depth_size_and_count_are_bounded() {
         parse("[[[[]]]]"),
         Err(Error::TooDeep {
             limit: 3,
-            position: Position { line: 1, column: 4 }
+            position: Position { line: 1, column: 4 },
+            ..
         })
     ));
     assert!(parse(r#"[{"a":{}}]"#).is_ok());
@@ -212,7 +213,7 @@ fn the_deepest_tree_is_read_printed_and_dropped_on_a_small_stack() {
     let round_trip = move || json::to_string(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()) == text;
     let handle = thread.spawn(round_trip).unwrap();
     assert!(handle.join().unwrap());
-    assert!(error(&"[".repeat(3_000_000)).starts_with("exceeded max depth"));
+    assert!(error(&"[".repeat(3_000_000)).contains("exceeded max depth"));
 }
 
 #[test]
@@ -226,4 +227,20 @@ fn runs_of_plain_bytes_end_at_the_first_special_one() {
         }
     }
     assert_eq!(plain_run("é 🚀 ~ ! # [ ]".as_bytes()), "é 🚀 ~ ! # [ ]".len());
+}
+
+#[test]
+fn bytes_that_are_no_text_are_shown_as_they_came() {
+    let message = |bytes: &[u8]| json::parse(bytes, &Limits::REQUEST).unwrap_err().to_string();
+    let ff = "invalid character '\u{ff}' looking for beginning of value";
+    assert_eq!(message(b"\xff\xfe{"), ff);
+    assert_eq!(message(b"[\"\xfe\",\n \xff]"), ff);
+    assert_eq!(
+        message("[\u{fffd}]".as_bytes()),
+        "invalid character '\u{ef}' looking for beginning of value"
+    );
+    assert_eq!(
+        message("[".repeat(600).as_bytes()),
+        "invalid character '[' exceeded max depth"
+    );
 }

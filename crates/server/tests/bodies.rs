@@ -1,0 +1,204 @@
+//! How bodies are read, whatever is in them, through the whole server.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod support;
+
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use support::{CONFIG_MAPS, MERGE, Server, config_map};
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+#[tokio::test]
+async fn bodies_that_cannot_be_read_are_shown_by_how_they_begin() {
+    let server = Server::start().await;
+    for (content_type, body, why) in [
+        (
+            JSON,
+            "{",
+            "couldn't get version/kind; json parse error: unexpected end of JSON input ({)",
+        ),
+        (YAML, "{,}", "yaml: did not find expected node content ({,})"),
+        (
+            YAML,
+            "a: b: c",
+            "yaml: mapping values are not allowed in this context (613a20623a2063)",
+        ),
+        (
+            PROTOBUF,
+            "{}",
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({})",
+        ),
+    ] {
+        let answer = server.send("POST", CONFIG_MAPS, content_type, body).await;
+        let text = format!("the object provided is unrecognized (must be of type ConfigMap): {why}");
+        assert_eq!((answer.code, answer.message()), (400, &*text));
+    }
+}
+
+#[tokio::test]
+async fn objects_are_refused_by_what_they_say_they_are() {
+    let server = Server::start().await;
+    let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field";
+    let handled = |what: &str| format!("{what} cannot be handled as a ConfigMap:");
+    for (stated, why) in [
+        (json!({"kind": 5}), format!("{unrecognized} .kind of type string")),
+        (
+            json!({"apiVersion": 5}),
+            format!("{unrecognized} .apiVersion of type string"),
+        ),
+        (
+            json!({"apiVersion": "v1/"}),
+            handled("ConfigMap in version \"\"") + " Object 'apiVersion' is missing in '{\"apiVersion\":\"v1/\"}'",
+        ),
+        (
+            json!({"apiVersion": "extensions/v1beta1", "kind": "Deployment"}),
+            handled("Deployment in version \"v1beta1\"")
+                + " converting (v1beta1.Deployment) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            json!({"kind": "Nope"}),
+            handled("Nope in version \"v1\"") + " no kind \"Nope\" is registered for version \"v1\" in scheme",
+        ),
+    ] {
+        let answer = server.post(CONFIG_MAPS, &stated.to_string()).await;
+        assert_eq!(answer.code, 400);
+        assert!(answer.message().starts_with(&why), "{}", answer.message());
+    }
+}
+
+#[tokio::test]
+async fn the_form_that_has_no_names_knows_no_field() {
+    let server = Server::start().await;
+    let body = r#"{"metadata":{"name":"a"},"apiVersion":"__internal","kind":"ConfigMap"}"#;
+    let (warnings, message) = warned(&server, "POST", CONFIG_MAPS, JSON, body).await;
+    assert_eq!(
+        message,
+        "the API version in the data (__internal) does not match the expected API version (v1)"
+    );
+    assert_eq!(warnings, [unknown("metadata")]);
+
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let (path, patch) = (format!("{CONFIG_MAPS}/a"), r#"{"apiVersion":null}"#);
+    let (warnings, message) = warned(&server, "PATCH", &path, MERGE, patch).await;
+    assert_eq!(
+        message,
+        "the name of the object (a based on URL) was undeterminable: name must be provided"
+    );
+    assert_eq!(warnings, [unknown("data"), unknown("metadata")]);
+    let strict = server.patch(&(path + "?fieldValidation=Strict"), MERGE, patch).await;
+    assert_eq!(strict.code, 422);
+    let why = r#"strict decoding error: unknown field "data", unknown field "metadata""#;
+    assert!(strict.message().ends_with(why), "{}", strict.message());
+}
+
+fn unknown(field: &str) -> String {
+    format!("299 - \"unknown field \\\"{field}\\\"\"")
+}
+
+/// What the client is warned of and told.
+async fn warned(server: &Server, method: &str, path: &str, content_type: &str, body: &str) -> (Vec<String>, String) {
+    let response = server.respond(method, path, content_type, body, JSON).await;
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    (warnings, status["message"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_patch_that_cannot_be_read_tells_first_that_its_object_is_not_there() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    for (sort, why) in [
+        (STRATEGIC, "unexpected end of JSON input"),
+        (MERGE, "error decoding patch: unexpected end of JSON input"),
+        (JSON_PATCH, "error decoding patch: unexpected end of JSON input"),
+    ] {
+        let there = server.patch(&format!("{CONFIG_MAPS}/a"), sort, "[").await;
+        assert_eq!((there.code, there.message()), (400, why));
+        let missing = server.patch(&format!("{CONFIG_MAPS}/b"), sort, "[").await;
+        assert_eq!((missing.code, missing.message()), (404, "configmaps \"b\" not found"));
+    }
+    let nothing = server.patch(&format!("{CONFIG_MAPS}/a"), STRATEGIC, "null").await;
+    assert_eq!((nothing.code, nothing.at("/data/k")), (200, &json!("1")));
+}
+
+#[tokio::test]
+async fn a_refused_strategic_patch_is_shown_without_what_was_obeyed() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let shown = async |patch: &str| {
+        let answer = server.patch(&format!("{CONFIG_MAPS}/a"), STRATEGIC, patch).await;
+        assert_eq!(answer.code, 422);
+        answer.message().to_owned()
+    };
+    let message = shown(r#"{"data":{"k":{"b":null}},"metadata":{"labels":{"$patch":"delete"}}}"#).await;
+    assert_eq!(
+        message,
+        " \"\" is invalid: patch: Invalid value: \"map[data:map[k:map[]] metadata:map[labels:map[$patch:delete]]]\": unrecognized type: string"
+    );
+    let message = shown(r#"{"data":{"k":18446744073709551615,"$retainKeys":["k"]}}"#).await;
+    assert!(message.contains("map[data:map[k:1.8446744073709552e+19]]"), "{message}");
+}
+
+#[tokio::test]
+async fn options_of_a_delete_are_read_as_any_object() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let path = format!("{CONFIG_MAPS}/a?dryRun=All");
+    for (content_type, body, why) in [
+        (
+            JSON,
+            r#"{"kind":5}"#,
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string",
+        ),
+        (
+            JSON,
+            r#"{"apiVersion":"a/b/c"}"#,
+            "unexpected GroupVersion string: a/b/c",
+        ),
+        (
+            JSON,
+            r#"{"apiVersion":"v1","kind":"Status"}"#,
+            "converting (v1.Status) to (v1.DeleteOptions): unknown conversion",
+        ),
+        (
+            JSON,
+            r#"{"preconditions":[]}"#,
+            "json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions",
+        ),
+        (YAML, "a: b: c", "yaml: mapping values are not allowed in this context"),
+        (
+            PROTOBUF,
+            "k8s\0\u{12}\u{2}\u{a}\0",
+            "proto: wrong wireType = 2 for field GracePeriodSeconds",
+        ),
+    ] {
+        let answer = server.send("DELETE", &path, content_type, body).await;
+        assert_eq!((answer.code, answer.message()), (400, why));
+    }
+    for body in [
+        "null",
+        "{}",
+        r#"{"apiVersion":"nope/v1","kind":"DeleteOptions","gracePeriodSeconds":0}"#,
+    ] {
+        // What the body says counts instead of what the query says: the object goes each time.
+        server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+        assert_eq!(server.send("DELETE", &path, JSON, body).await.code, 200, "{body}");
+    }
+    assert_eq!(server.get(&path).await.code, 404);
+}
+
+#[tokio::test]
+async fn names_are_quoted_in_refusals() {
+    let server = Server::start().await;
+    let answer = server.post(CONFIG_MAPS, &config_map("a\\nb", "1")).await;
+    let begin = "ConfigMap \"a\\nb\" is invalid: metadata.name: Invalid value: \"a\\nb\":";
+    assert!(answer.message().starts_with(begin), "{}", answer.message());
+}
