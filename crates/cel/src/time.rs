@@ -1,5 +1,6 @@
 //! Points and spans of time: reading, writing, and the parts of a date.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use holdfast_gotext::calendar::{civil_from_days, days_from_civil, days_in_month};
@@ -10,12 +11,44 @@ use crate::error::EvaluationError;
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
-/// A point in time between the years 1 and 9999, to the nanosecond.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A point in time between the years 1 and 9999, to the nanosecond. It keeps the offset in which it was written for its text;
+/// everywhere else the offset is nothing.
+#[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
     /// Since 1970-01-01T00:00:00Z.
     seconds: i64,
     nanoseconds: u32,
+    /// Seconds east of Greenwich.
+    offset: i32,
+}
+
+impl PartialEq for Timestamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Timestamp {}
+
+impl PartialOrd for Timestamp {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timestamp {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.seconds, self.nanoseconds).cmp(&(other.seconds, other.nanoseconds))
+    }
+}
+
+/// Why a text is no timestamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoTimestamp {
+    /// It is not in the form of RFC 3339.
+    Malformed,
+    /// It names a point outside the years 1 to 9999.
+    OutOfRange,
 }
 
 /// The first and the last second that a timestamp can name.
@@ -41,9 +74,36 @@ pub(crate) struct Civil {
 impl Timestamp {
     /// The point `seconds` after 1970; `None` outside the years 1 to 9999.
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Self> {
-        (FIRST..=LAST)
-            .contains(&seconds)
-            .then_some(Self { seconds, nanoseconds })
+        (FIRST..=LAST).contains(&seconds).then_some(Self {
+            seconds,
+            nanoseconds,
+            offset: 0,
+        })
+    }
+
+    /// Seconds east of Greenwich of the zone in which the timestamp was written.
+    pub(crate) fn offset(self) -> i64 {
+        i64::from(self.offset)
+    }
+
+    /// Reads RFC 3339 as Go does, to which small letters are not the same.
+    pub(crate) fn convert(text: &str) -> Result<Self, NoTimestamp> {
+        if text.contains(['t', 'z']) {
+            return Err(NoTimestamp::Malformed);
+        }
+        let (seconds, nanoseconds, offset) = parts(text).ok_or(NoTimestamp::Malformed)?;
+        let at = Timestamp::new(seconds, nanoseconds).ok_or(NoTimestamp::OutOfRange)?;
+        Ok(at.in_offset(offset))
+    }
+
+    /// The same point, written in UTC.
+    pub(crate) fn utc(self) -> Self {
+        self.in_offset(0)
+    }
+
+    fn in_offset(self, offset: i64) -> Self {
+        let offset = i32::try_from(offset).unwrap_or_default();
+        Self { offset, ..self }
     }
 
     /// Whole seconds since 1970.
@@ -53,30 +113,8 @@ impl Timestamp {
 
     /// Reads RFC 3339.
     pub fn parse(text: &str) -> Option<Self> {
-        let (date, rest) = text.split_at_checked(10)?;
-        let days = parse_date(date)?;
-        let rest = rest.strip_prefix(['T', 't'])?;
-        let (clock, rest) = rest.split_at_checked(8)?;
-        let clock = clock.as_bytes();
-        if clock[2] != b':' || clock[5] != b':' {
-            return None;
-        }
-        let part = |at: usize, most: i64| two_digits(&clock[at..at + 2]).filter(|part| *part <= most);
-        let seconds = part(0, 23)? * 3600 + part(3, 59)? * 60 + part(6, 59)?;
-        let (nanoseconds, zone) = match rest.strip_prefix(['.', ',']) {
-            Some(rest) => {
-                let length = rest.bytes().position(|byte| !byte.is_ascii_digit())?;
-                let digits = &rest[..length.min(9)];
-                let scale = 10_u32.pow(9 - digits.len() as u32);
-                (digits.parse::<u32>().ok()? * scale, &rest[length..])
-            }
-            None => (0, rest),
-        };
-        let offset = match zone {
-            "Z" | "z" => 0,
-            zone => parse_offset(zone)?,
-        };
-        Timestamp::new(days * DAY + seconds - offset, nanoseconds)
+        let (seconds, nanoseconds, offset) = parts(text)?;
+        Some(Timestamp::new(seconds, nanoseconds)?.in_offset(offset))
     }
 
     /// Reads `2006-01-02`.
@@ -92,6 +130,7 @@ impl Timestamp {
         seconds
             .ok()
             .and_then(|seconds| Timestamp::new(seconds, nanoseconds))
+            .map(|at| at.in_offset(self.offset()))
             .ok_or(EvaluationError::Overflow("timestamp"))
     }
 
@@ -122,17 +161,49 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in UTC, with as many digits of the second as it has.
+    /// RFC 3339 in the zone that it was written in, with as many digits of the second as it has.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.civil(0);
+        let at = self.civil(self.offset());
         let (year, month, day) = (at.year, at.month, at.day);
         let (hour, minute, second) = (at.hour, at.minute, at.second);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
         if self.nanoseconds > 0 {
             write!(f, ".{}", format!("{:09}", self.nanoseconds).trim_end_matches('0'))?;
         }
-        f.write_str("Z")
+        if self.offset == 0 {
+            return f.write_str("Z");
+        }
+        let (sign, minutes) = (if self.offset < 0 { '-' } else { '+' }, self.offset.unsigned_abs() / 60);
+        write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
     }
+}
+
+/// Reads RFC 3339: seconds since 1970, nanoseconds, and seconds east of Greenwich.
+fn parts(text: &str) -> Option<(i64, u32, i64)> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let days = parse_date(date)?;
+    let rest = rest.strip_prefix(['T', 't'])?;
+    let (clock, rest) = rest.split_at_checked(8)?;
+    let clock = clock.as_bytes();
+    if clock[2] != b':' || clock[5] != b':' {
+        return None;
+    }
+    let part = |at: usize, most: i64| two_digits(&clock[at..at + 2]).filter(|part| *part <= most);
+    let seconds = part(0, 23)? * 3600 + part(3, 59)? * 60 + part(6, 59)?;
+    let (nanoseconds, zone) = match rest.strip_prefix(['.', ',']) {
+        Some(rest) => {
+            let length = rest.bytes().position(|byte| !byte.is_ascii_digit())?;
+            let digits = &rest[..length.min(9)];
+            let scale = 10_u32.pow(9 - digits.len() as u32);
+            (digits.parse::<u32>().ok()? * scale, &rest[length..])
+        }
+        None => (0, rest),
+    };
+    let offset = match zone {
+        "Z" | "z" => 0,
+        zone => parse_offset(zone)?,
+    };
+    Some((days * DAY + seconds - offset, nanoseconds, offset))
 }
 
 fn two_digits(bytes: &[u8]) -> Option<i64> {
@@ -207,14 +278,9 @@ pub(crate) fn parse_format_duration(text: &str) -> Option<i64> {
 
 /// A duration in seconds: `1.5s`, as `string(duration)` writes it.
 pub(crate) fn format_seconds(nanoseconds: i64) -> String {
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let magnitude = nanoseconds.unsigned_abs();
-    let (seconds, fraction) = (magnitude / SECOND as u64, magnitude % SECOND as u64);
-    if fraction == 0 {
-        return format!("{sign}{seconds}s");
-    }
-    let fraction = format!("{fraction:09}");
-    format!("{sign}{seconds}.{}s", fraction.trim_end_matches('0'))
+    // The reference makes one number of seconds and fraction, which has not room for all digits of long durations.
+    let seconds = (nanoseconds / SECOND) as f64 + (nanoseconds % SECOND) as f64 / 1e9;
+    format!("{seconds}s")
 }
 
 #[cfg(test)]
@@ -234,7 +300,13 @@ mod tests {
         }
         assert!(Timestamp::parse("2020-01-01T00:00:00+24:00").is_some());
         let shifted = Timestamp::parse("2024-01-01T00:30:00+01:00").map(|at| at.to_string());
-        assert_eq!(shifted.as_deref(), Some("2023-12-31T23:30:00Z"));
+        assert_eq!(shifted.as_deref(), Some("2024-01-01T00:30:00+01:00"));
+        assert_eq!(
+            Timestamp::parse("2024-01-01T00:30:00+01:00"),
+            Timestamp::parse("2023-12-31T23:30:00Z")
+        );
+        assert_eq!(Timestamp::convert("2024-01-01t00:00:00z"), Err(NoTimestamp::Malformed));
+        assert_eq!(Timestamp::convert("0000-01-01T00:00:00Z"), Err(NoTimestamp::OutOfRange));
         for text in [
             "2023-02-29T00:00:00Z",
             "2024-01-01",
@@ -259,5 +331,6 @@ mod tests {
         assert_eq!(parse_format_duration("2 days"), Some(2 * DAY * SECOND));
         assert_eq!(parse_format_duration("soon"), None);
         assert_eq!(format_seconds(-1_500_000_000), "-1.5s");
+        assert_eq!(format_seconds(i64::MAX), "9223372036.854776s");
     }
 }

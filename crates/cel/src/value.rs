@@ -311,7 +311,7 @@ impl CelValue {
             CelValue::String(text) => Value::String(text.clone()),
             CelValue::Bytes(bytes) => Value::from(STANDARD.encode(bytes)),
             CelValue::Duration(nanoseconds) => Value::from(crate::time::format_seconds(*nanoseconds)),
-            CelValue::Timestamp(timestamp) => Value::from(timestamp.to_string()),
+            CelValue::Timestamp(timestamp) => Value::from(timestamp.utc().to_string()),
             CelValue::List(ListValue::Data(list, _)) => Value::List(list.clone()),
             CelValue::List(ListValue::Built(items)) => {
                 growth.draw(items.len() + 2)?;

@@ -8,7 +8,7 @@ use holdfast_value::SmolStr;
 
 use crate::conflict::Conflicts;
 use crate::managers::{Managers, VersionedSet};
-use crate::typed::{Comparison, Typed, ValidationErrors};
+use crate::typed::{Comparison, Emptied, Typed, ValidationErrors};
 use crate::{Filter, Set};
 
 /// Converts objects between the API versions of their kind.
@@ -51,6 +51,7 @@ pub struct Updater<C> {
     ignored_fields: Option<BTreeMap<SmolStr, Set>>,
     ignore_filter: Option<BTreeMap<SmolStr, Filter>>,
     return_input_on_noop: bool,
+    emptied: Emptied,
 }
 
 /// Settings of an [`Updater`].
@@ -107,6 +108,7 @@ impl<C: Converter> UpdaterBuilder<C> {
             ignored_fields: None,
             ignore_filter: None,
             return_input_on_noop: false,
+            emptied: Emptied::Null,
         })
     }
 
@@ -125,6 +127,12 @@ impl<C: Converter> UpdaterBuilder<C> {
     /// Gives the object back from an apply that changes nothing, too.
     pub fn return_input_on_noop(mut self, yes: bool) -> Self {
         self.0.return_input_on_noop = yes;
+        self
+    }
+
+    /// Leaves an empty container, instead of null, where an apply removes all that a container holds but not the container.
+    pub fn keep_emptied(mut self, yes: bool) -> Self {
+        self.0.emptied = if yes { Emptied::Kept } else { Emptied::Null };
         self
     }
 
@@ -356,7 +364,7 @@ impl<C: Converter> Updater<C> {
         let last_named = last
             .set
             .ensure_named_fields_are_members(merged_then.schema(), merged_then.type_ref());
-        let removed = merged_then.remove_items(&last_named);
+        let removed = merged_then.remove_items_leaving(&last_named, self.emptied);
         let kept = self.add_back_owned(&merged_then, removed, managers, &last.api_version)?;
         let pruned = self.add_back_dangling(merged_then, kept, last, &last_named)?;
         let version = managers.get(manager).map_or("", |owned| owned.api_version.as_str());
@@ -415,7 +423,7 @@ impl<C: Converter> Updater<C> {
             .to_field_set()
             .map_err(invalid("create field set from pruned object"))?;
         let unowned = named(&merged_set).difference(&named(&pruned_set).union(&named(owned)));
-        let kept = merged.remove_items(&unowned);
+        let kept = merged.remove_items_leaving(&unowned, self.emptied);
         Ok((merged, kept))
     }
 
@@ -444,7 +452,8 @@ impl<C: Converter> Updater<C> {
                 .to_field_set()
                 .map_err(invalid("create field set from merged object"))?,
         );
-        Ok(merged.remove_items(&merged_set.difference(&pruned_set).intersection(last_named)))
+        let removed = merged_set.difference(&pruned_set).intersection(last_named);
+        Ok(merged.remove_items_leaving(&removed, self.emptied))
     }
 }
 

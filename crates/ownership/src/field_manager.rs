@@ -39,6 +39,7 @@ pub struct FieldManager {
     versions: Arc<dyn Versions>,
     updater: Updater<VersionConverter>,
     empty: Value,
+    empty_list_resets: bool,
     unowned: Set,
 }
 
@@ -50,6 +51,7 @@ pub struct FieldManagerBuilder {
     versions: Arc<dyn Versions>,
     filters: BTreeMap<SmolStr, Filter>,
     empty: Option<Value>,
+    empty_list_resets: bool,
 }
 
 /// What an apply leads to.
@@ -86,6 +88,13 @@ impl FieldManagerBuilder {
         self
     }
 
+    /// Whether an update that sends an empty list of entries resets them, as it does but for custom resources: the reference
+    /// cannot tell an empty list from none in those.
+    pub fn empty_list_resets(mut self, yes: bool) -> Self {
+        self.empty_list_resets = yes;
+        self
+    }
+
     /// The field manager.
     pub fn build(self) -> FieldManager {
         let mut empty = self.empty.unwrap_or_else(Value::empty_map);
@@ -97,8 +106,12 @@ impl FieldManagerBuilder {
             kind: self.kind,
             subresource: self.subresource,
             versions: self.versions,
-            updater: UpdaterBuilder::new(converter).ignore_filter(self.filters).build(),
+            updater: UpdaterBuilder::new(converter)
+                .ignore_filter(self.filters)
+                .keep_emptied(true)
+                .build(),
             empty,
+            empty_list_resets: self.empty_list_resets,
             unowned: unowned_metadata(),
         }
     }
@@ -139,6 +152,7 @@ impl FieldManager {
             versions,
             filters: BTreeMap::new(),
             empty: None,
+            empty_list_resets: true,
         }
     }
 
@@ -233,7 +247,7 @@ impl FieldManager {
         if !self.subresource.is_empty() || managed::list_in(new) == managed::list_in(live) {
             return of_live();
         }
-        if is_reset(new) {
+        if is_reset(new, self.empty_list_resets) {
             return Managed::default();
         }
         match Managed::decode(new, Source::Request) {
@@ -390,13 +404,14 @@ fn without_managed_fields(object: &Value) -> Value {
     bare
 }
 
-/// Whether the list in `object` asks for all entries to go: it is empty, or has one entry that says nothing.
-fn is_reset(object: &Value) -> bool {
+/// Whether the list in `object` asks for all entries to go: it has one entry, which says nothing, or where `empty_resets` it
+/// is empty.
+fn is_reset(object: &Value, empty_resets: bool) -> bool {
     let Some(list) = managed::list_in(object).and_then(Value::as_list) else {
         return false;
     };
     match &list[..] {
-        [] => true,
+        [] => empty_resets,
         [Value::Map(entry)] => entry
             .iter()
             .all(|(_, value)| value.is_null() || value.as_str() == Some("")),

@@ -29,6 +29,7 @@ enum Step {
     },
     Index(i64),
     Union(Vec<Step>),
+    Path(JsonPath),
     Filter(Box<Filter>),
 }
 
@@ -54,6 +55,12 @@ enum Comparison {
     More,
 }
 
+/// That an object is not as the path takes it to be, such as a list that is too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unreadable;
+
+type Found<T> = Result<T, Unreadable>;
+
 impl Comparison {
     const SIGNS: [(&'static str, Comparison); 6] = [
         ("==", Comparison::Equal),
@@ -64,16 +71,23 @@ impl Comparison {
         (">", Comparison::More),
     ];
 
-    fn holds(self, left: &Value, right: &Value) -> bool {
+    /// Only scalars of one type are compared; of booleans only whether they are the same.
+    fn holds(self, left: &Value, right: &Value) -> Found<bool> {
+        use Value::{Bool, Float, Int, String, UInt};
+        match (left, right) {
+            (Int(_) | UInt(_), Int(_) | UInt(_)) | (Float(_), Float(_)) | (String(_), String(_)) => {}
+            (Bool(_), Bool(_)) if matches!(self, Self::Equal | Self::Unequal) => {}
+            _ => return Err(Unreadable),
+        }
         let order = left.compare(right);
-        match self {
+        Ok(match self {
             Self::Equal => order == Ordering::Equal,
             Self::Unequal => order != Ordering::Equal,
             Self::AtMost => order != Ordering::Greater,
             Self::AtLeast => order != Ordering::Less,
             Self::Less => order == Ordering::Less,
             Self::More => order == Ordering::Greater,
-        }
+        })
     }
 }
 
@@ -96,13 +110,18 @@ impl JsonPath {
         }
     }
 
-    /// The values that the path leads to, in the order of the object.
+    /// The values that the path leads to, in the order of the object; none where the object is not as the path takes it to be,
+    /// such as where an index lies behind the end of a list.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
+        self.follow(object).unwrap_or_default()
+    }
+
+    fn follow<'v>(&self, object: &'v Value) -> Found<Vec<&'v Value>> {
         let mut found = vec![object];
         for step in &self.steps {
             let mut next = Vec::new();
             for value in found {
-                step.follow(value, &mut next);
+                step.follow(value, &mut next)?;
                 if next.len() > MAX_VALUES {
                     next.truncate(MAX_VALUES);
                     break;
@@ -110,62 +129,94 @@ impl JsonPath {
             }
             found = next;
         }
-        found
+        Ok(found)
     }
 }
 
 impl Step {
-    fn follow<'v>(&self, value: &'v Value, out: &mut Vec<&'v Value>) {
+    fn follow<'v>(&self, value: &'v Value, out: &mut Vec<&'v Value>) -> Found<()> {
         match self {
             Self::Field(name) => out.extend(value.get(name)),
             Self::Wildcard => out.extend(children(value)),
             Self::Recursive => descend(value, 0, out),
             Self::Index(at) => {
-                let list = value.as_list().map_or(&[][..], |list| list);
-                out.extend(position(*at, list.len()).and_then(|at| list.get(at)));
+                let Some(list) = list(value)? else { return Ok(()) };
+                out.push(
+                    position(*at, list.len())
+                        .and_then(|at| list.get(at))
+                        .ok_or(Unreadable)?,
+                );
             }
             Self::Slice { start, end, step } => {
-                let list = value.as_list().map_or(&[][..], |list| list);
+                let Some(list) = list(value)? else { return Ok(()) };
                 let bound = |at: Option<i64>, unsaid: usize| match at {
-                    Some(at) => position(at, list.len()).unwrap_or(if at < 0 { 0 } else { list.len() }),
-                    None => unsaid,
+                    Some(at) => position(at, list.len()).ok_or(Unreadable),
+                    None => Ok(unsaid),
                 };
-                let (start, end) = (bound(*start, 0), bound(*end, list.len()).min(list.len()));
-                let step = usize::try_from(*step).unwrap_or(1).max(1);
-                out.extend(list.get(start..end).unwrap_or_default().iter().step_by(step));
+                let (start, end) = (bound(*start, 0)?, bound(*end, list.len())?);
+                let step = usize::try_from(*step).ok().filter(|step| *step > 0).ok_or(Unreadable)?;
+                if start != end {
+                    out.extend(list.get(start..end).ok_or(Unreadable)?.iter().step_by(step));
+                }
             }
             Self::Union(steps) => {
                 for step in steps {
-                    step.follow(value, out);
+                    step.follow(value, out)?;
                 }
             }
-            Self::Filter(filter) => out.extend(children(value).filter(|item| filter.holds(item))),
+            Self::Path(path) => out.extend(path.follow(value)?),
+            Self::Filter(filter) => {
+                for item in list(value)?.unwrap_or_default() {
+                    if filter.holds(item)? {
+                        out.push(item);
+                    }
+                }
+            }
         }
+        Ok(())
+    }
+}
+
+/// The items of a list; `None` of null, which has none.
+fn list(value: &Value) -> Found<Option<&[Value]>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::List(list) => Ok(Some(&list[..])),
+        _ => Err(Unreadable),
     }
 }
 
 impl Filter {
-    fn holds(&self, item: &Value) -> bool {
-        let Some(left) = self.left.of(item) else { return false };
-        match &self.comparison {
-            None => true,
-            Some((comparison, right)) => right.of(item).is_some_and(|right| comparison.holds(left, right)),
+    fn holds(&self, item: &Value) -> Found<bool> {
+        let Some((comparison, right)) = &self.comparison else {
+            return Ok(match &self.left {
+                Operand::Literal(_) => true,
+                Operand::Path(path) => path.follow(item).is_ok_and(|found| !found.is_empty()),
+            });
+        };
+        match (self.left.of(item)?, right.of(item)?) {
+            (Some(left), Some(right)) => comparison.holds(left, right),
+            _ => Ok(false),
         }
     }
 }
 
 impl Operand {
-    fn of<'v>(&'v self, item: &'v Value) -> Option<&'v Value> {
+    fn of<'v>(&'v self, item: &'v Value) -> Found<Option<&'v Value>> {
         match self {
-            Self::Literal(value) => Some(value),
-            Self::Path(path) => path.find(item).first().copied(),
+            Self::Literal(value) => Ok(Some(value)),
+            Self::Path(path) => match path.follow(item)?[..] {
+                [] => Ok(None),
+                [only] => Ok(Some(only)),
+                _ => Err(Unreadable),
+            },
         }
     }
 }
 
 fn position(at: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
-    let at = if at < 0 { at + length } else { at };
+    let at = if at < 0 { at.checked_add(length)? } else { at };
     usize::try_from(at).ok().filter(|_| at <= length)
 }
 
@@ -274,9 +325,9 @@ impl Reader<'_> {
         if self.take("*") {
             return Ok(Step::Wildcard);
         }
-        if let Some(text) = self.quoted()? {
+        if let Some(text) = self.quoted_path()? {
             self.blanks();
-            return Ok(Step::Field(text.into()));
+            return Ok(text);
         }
         let end = self.rest.find([']', ',']).ok_or("unterminated array")?;
         let (part, rest) = self.rest.split_at(end);
@@ -310,6 +361,22 @@ impl Reader<'_> {
 
     fn blanks(&mut self) {
         self.rest = self.rest.trim_start_matches(' ');
+    }
+
+    /// A quoted name is read like one behind a point: what it has of points and brackets leads further down, too.
+    fn quoted_path(&mut self) -> Result<Option<Step>, String> {
+        let Some(quote) = self.rest.chars().next().filter(|letter| matches!(letter, '\'' | '"')) else {
+            return Ok(None);
+        };
+        let (name, rest) = self.rest[1..].split_once(quote).ok_or("unterminated quoted string")?;
+        self.rest = rest;
+        let text = format!(".{name}");
+        let mut reader = Reader { rest: &text };
+        let steps = reader.steps()?;
+        match reader.rest {
+            "" => Ok(Some(Step::Path(JsonPath { steps }))),
+            rest => Err(format!("unexpected {rest:?}")),
+        }
     }
 
     fn quoted(&mut self) -> Result<Option<String>, String> {
@@ -395,7 +462,14 @@ mod tests {
             (".spec.tags[7]", "[]"),
             (".spec.m.*", "[1,2]"),
             (r".spec.example\.com/x", r#"["hi"]"#),
-            (".spec['example.com/x']", r#"["hi"]"#),
+            (r".spec['example\.com/x']", r#"["hi"]"#),
+            (".spec['m.j']", "[1]"),
+            (".spec['example.com/x']", "[]"),
+            (".spec.tags[1:4]", "[]"),
+            (".spec.tags[3:3]", "[]"),
+            (".spec.m[?(@.j)]", "[]"),
+            (".status.conditions[?(@.n>'a')].type", "[]"),
+            (".status.conditions[?(@.n>1.5)].type", "[]"),
             (r#".status.conditions[?(@.type=="Ready")].status"#, r#"["True"]"#),
             ("{.status.conditions[?(@.n > 1)].type}", r#"["Ready"]"#),
             (".status.conditions[?(@.type!='A')].type", r#"["Ready"]"#),

@@ -15,6 +15,7 @@ mod field_error;
 pub mod jsonpath;
 pub mod metadata;
 mod names;
+mod nested;
 pub mod openapi;
 mod registry;
 mod resource;
@@ -31,6 +32,7 @@ pub use conversion::{ConversionError, ConversionWebhook};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
+pub use nested::{nested_field, nested_integer, nested_path, nested_text};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
 pub use resource::{
     Definition, GarbageCollection, Generation, MetadataChecks, NameRule, RepeatedChecks, Resource, ResourceRules,

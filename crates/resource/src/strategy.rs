@@ -114,6 +114,12 @@ pub trait Strategy: Send + Sync {
         false
     }
 
+    /// Annotations that stand for what the reference keeps in fields that no version has. The metadata in the rows of tables
+    /// comes from there, and lacks them.
+    fn internal_annotations(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What the row of an object tells clients beside its cells: a list of `TableRowCondition`, if there is anything.
     fn row_conditions(&self, object: &Value) -> Option<Value> {
         let _ = object;

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
 use crate::functions::{Context, Cost, Function};
 use crate::library::regex;
-use crate::time::{Timestamp, format_seconds};
+use crate::time::{NoTimestamp, Timestamp, format_seconds};
 use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -303,9 +303,11 @@ fn to_timestamp(_: &Context<'_>, args: &[CelValue]) -> Outcome {
         CelValue::Int(seconds) => Timestamp::new(*seconds, 0)
             .map(CelValue::Timestamp)
             .ok_or(Overflow("timestamp")),
-        CelValue::String(text) => Timestamp::parse(text)
-            .map(CelValue::Timestamp)
-            .ok_or_else(|| conversion(&args[0], "google.protobuf.Timestamp")),
+        CelValue::String(text) => match Timestamp::convert(text) {
+            Ok(at) => Ok(CelValue::Timestamp(at)),
+            Err(NoTimestamp::OutOfRange) => Err(Overflow("timestamp")),
+            Err(NoTimestamp::Malformed) => Err(conversion(&args[0], "google.protobuf.Timestamp")),
+        },
         _ => Err(NoSuchOverload),
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use holdfast_resource::structural::{CustomSchema, CustomType};
 use holdfast_resource::{
     ConversionError, ConversionWebhook, FieldError, FieldPath, Refusal, ScaleFields, Strategy, WriteContext,
+    nested_integer, nested_path, nested_text,
 };
-use holdfast_value::{Map, SmolStr, Value};
+use holdfast_value::{SmolStr, Value};
 
 /// The strategy of a resource that a definition describes.
 pub(crate) struct CustomResource {
@@ -224,48 +225,22 @@ fn check_scale(version: &Version, object: &Value, sides: [bool; 2], errors: &mut
     let Some(scale) = &version.scale else { return };
     let numbers = [(&scale.spec_replicas, sides[0]), (&scale.status_replicas, sides[1])];
     for (path, _) in numbers.into_iter().filter(|(_, checked)| *checked) {
-        let Some(value) = value_at(object, path) else { continue };
-        let shown = format!(".{}", path.join("."));
-        let field = FieldPath::new(&shown);
-        match value {
-            Value::Int(number) if *number < 0 => {
-                errors.push(FieldError::invalid(&field, *number, "should be a non-negative integer"));
+        let field = FieldPath::new(&nested_path(path));
+        match nested_integer(object, path) {
+            Ok(Some(number)) if number < 0 => {
+                errors.push(FieldError::invalid(&field, number, "should be a non-negative integer"));
             }
-            Value::Int(number) if *number > i64::from(i32::MAX) => {
+            Ok(Some(number)) if number > i64::from(i32::MAX) => {
                 let why = format!("should be less than or equal to {}", i32::MAX);
-                errors.push(FieldError::invalid(&field, *number, why));
+                errors.push(FieldError::invalid(&field, number, why));
             }
-            Value::Int(_) | Value::Null => {}
-            other => errors.push(FieldError::invalid(&field, 0, accessor_error(&shown, other, "int64"))),
+            Ok(_) => {}
+            Err(why) => errors.push(FieldError::invalid(&field, 0, why)),
         }
     }
     if let Some(path) = scale.selector.as_ref().filter(|_| sides[1])
-        && let Some(value) = value_at(object, path)
-        && !matches!(value, Value::String(_) | Value::Null)
+        && let Err(why) = nested_text(object, path)
     {
-        let shown = format!(".{}", path.join("."));
-        let why = accessor_error(&shown, value, "string");
-        errors.push(FieldError::invalid(&FieldPath::new(&shown), "", why));
+        errors.push(FieldError::invalid(&FieldPath::new(&nested_path(path)), "", why));
     }
-}
-
-fn accessor_error(path: &str, value: &Value, expected: &str) -> String {
-    let found = match value {
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::UInt(_) | Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::List(_) => "[]interface {}",
-        Value::Map(_) | Value::Null => "map[string]interface {}",
-    };
-    let shown = match value {
-        Value::String(text) => text.to_string(),
-        other => other.to_string(),
-    };
-    format!("{path} accessor error: {shown} is of the type {found}, expected {expected}")
-}
-
-fn value_at<'v>(object: &'v Value, path: &[SmolStr]) -> Option<&'v Value> {
-    path.iter()
-        .try_fold(object, |value, name| value.as_map().and_then(|map: &Map| map.get(name)))
 }

@@ -20,6 +20,10 @@ pub(crate) struct DaemonSet {
 }
 
 impl Strategy for DaemonSet {
+    fn internal_annotations(&self) -> &'static [&'static str] {
+        &[TEMPLATE_GENERATION]
+    }
+
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_template(object, &["spec", "template"]);
         if object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate") {

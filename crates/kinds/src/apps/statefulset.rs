@@ -1,5 +1,7 @@
 //! StatefulSets: <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/>.
 
+use std::collections::BTreeSet;
+
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -54,7 +56,7 @@ impl Strategy for StatefulSet {
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        self.validate_spec(&Field::root(object).child("spec"), &mut errors);
+        self.validate_spec(&Field::root(object).child("spec"), true, &mut errors);
         errors
     }
 
@@ -66,7 +68,7 @@ impl Strategy for StatefulSet {
             return errors;
         }
         let (spec, old_spec) = (object.child("spec"), old.child("spec"));
-        self.validate_spec(&spec, &mut errors);
+        self.validate_spec(&spec, false, &mut errors);
         if !same_but_for(&spec, &old_spec, &MUTABLE) {
             errors.push(spec.forbidden(
                 "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
@@ -104,7 +106,8 @@ fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> boo
 }
 
 impl StatefulSet {
-    fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
+    /// Checks a specification; the claims of one only where it is new.
+    fn validate_spec(&self, spec: &Field<'_, '_>, is_new: bool, errors: &mut Errors) {
         let management = spec.child("podManagementPolicy");
         match management.text() {
             "" => errors.push(management.required("")),
@@ -126,11 +129,46 @@ impl StatefulSet {
                 allow_privileged: self.config.allow_privileged,
             },
         };
-        validate_selector_and_template(spec, &rules, errors);
-        for claim in spec.child("volumeClaimTemplates").items() {
-            persistentvolumeclaim::validate_claim_template(&claim, errors);
+        let claims = spec.child("volumeClaimTemplates");
+        if is_new {
+            for claim in claims.items() {
+                persistentvolumeclaim::validate_claim_template(&claim, errors);
+            }
+        }
+        match spec.value().filter(|_| !claims.is_empty()).map(with_claims) {
+            Some(whole) => {
+                let path = spec.path();
+                validate_selector_and_template(&Field::placed(Some(&whole), path.as_str()), &rules, errors);
+            }
+            None => validate_selector_and_template(spec, &rules, errors),
         }
     }
+}
+
+/// The specification with a volume in its template for each claim, as the Pods will have it, before those volumes that no
+/// claim takes the name of.
+fn with_claims(spec: &Value) -> Value {
+    let of = |path: &[&str]| {
+        spec.at(path)
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|list| list.iter())
+    };
+    let name = |claim: &Value| claim.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+    let names: Vec<String> = of(&["volumeClaimTemplates"]).map(name).collect();
+    let volume = |name: &String| {
+        let mut volume = Value::empty_map();
+        volume.set_at(&["name"], name.as_str().into());
+        volume.set_at(&["persistentVolumeClaim", "claimName"], name.as_str().into());
+        volume
+    };
+    let taken: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let free = |volume: &&Value| !taken.contains(volume.str_at(&["name"]).unwrap_or_default());
+    let own = of(&["template", "spec", "volumes"]).filter(free).cloned();
+    let volumes: Vec<Value> = names.iter().map(volume).chain(own).collect();
+    let mut whole = spec.clone();
+    whole.set_at(&["template", "spec", "volumes"], volumes.into());
+    whole
 }
 
 fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
@@ -234,6 +272,30 @@ spec:
             at(&created, "spec.updateStrategy"),
             r#"{"rollingUpdate":{"partition":0},"type":"RollingUpdate"}"#
         );
+    }
+
+    #[test]
+    fn claims_count_as_volumes_and_are_checked_when_they_are_new() {
+        let harness = Harness::new();
+        let mounted = DB.replace(
+            "image: db:1}",
+            "image: db:1, volumeMounts: [{name: data, mountPath: /d}]}",
+        );
+        assert_eq!(at(&harness.create(&mounted), "spec.replicas"), "1");
+        let nameless = DB
+            .replace("metadata: {name: data}", "metadata: {}")
+            .replace("accessModes: [ReadWriteOnce], ", "");
+        let without = [
+            "spec.template.spec.volumes[0].persistentVolumeClaim.claimName: Required value",
+            "spec.template.spec.volumes[0].name: Required value",
+        ];
+        let errors = harness.errors(&nameless);
+        assert_eq!(
+            errors[0],
+            "spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required"
+        );
+        assert_eq!(errors[1..], without);
+        assert_eq!(harness.update_errors(DB, &nameless)[..2], without);
     }
 
     #[test]

@@ -74,11 +74,9 @@ impl CronJob {
         }
         let zone = spec.child("timeZone");
         let kept = old.is_some_and(|old| same(zone.value(), old.child("timeZone").value()));
-        if zone.is_set()
-            && !kept
-            && let Err(fault) = schedule::check_time_zone(zone.text())
-        {
-            errors.push(zone.invalid(fault));
+        if zone.is_set() && !kept {
+            let faults = schedule::time_zone_faults(zone.text());
+            errors.extend(faults.into_iter().map(|fault| zone.invalid(fault)));
         }
         one_of(
             &spec.child("concurrencyPolicy"),

@@ -228,20 +228,21 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     if old_spec.child("volumeName").text().is_empty() {
         take_over(&mut left, &["volumeName"]);
     }
-    let unset = !old_spec.child("storageClassName").is_set();
-    if unset && !bound {
+    if !old_spec.child("storageClassName").is_set() {
         take_over(&mut left, &["storageClassName"]);
     }
     if bound {
         take_over(&mut left, &["resources", "requests", "storage"]);
         take_over(&mut left, &["volumeAttributesClassName"]);
-        validate_growth(new, old, errors);
     }
-    if !same(Some(&left), old_spec.value()) {
+    // A selector that says nothing is not the same as none.
+    let selects = |spec: &Field<'_, '_>| spec.child("selector").is_set();
+    if selects(&spec) != selects(&old_spec) || !same(Some(&left), old_spec.value()) {
         let mut text = IMMUTABLE.to_owned();
         tell_differences("", old_spec.value(), Some(&left), &mut text);
         errors.push(spec.forbidden(text));
     }
+    validate_growth(new, old, errors);
     // The reference reports this field without what it stands in.
     let mode = spec.child("volumeMode");
     immutable(
@@ -251,21 +252,18 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     );
 }
 
+/// Reports a request for less than before that does not leave more than there is; an amount that is missing is zero.
 fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let amount = |object: &Field<'_, '_>| {
-        let value = object.value()?;
-        quantity(&Field::placed(
-            value.at(&["spec", "resources", "requests", "storage"]),
-            "",
-        ))
+    let amount = |object: &Field<'_, '_>, path: &[&str]| {
+        let value = object.value().and_then(|object| object.at(path));
+        quantity(&Field::placed(value, "")).filter(|amount| !amount.is_zero())
     };
-    let capacity = old.value().and_then(|old| old.at(&["status", "capacity", "storage"]));
-    let capacity = quantity(&Field::placed(capacity, ""));
-    let (Some(now), Some(before)) = (amount(new), amount(old)) else {
-        return;
-    };
-    let place = holdfast_resource::FieldPath::new("spec.resources.requests.storage");
-    if now < before && capacity.is_some_and(|capacity| now < capacity) {
+    const REQUEST: [&str; 4] = ["spec", "resources", "requests", "storage"];
+    let (now, before) = (amount(new, &REQUEST), amount(old, &REQUEST));
+    let capacity = amount(old, &["status", "capacity", "storage"]);
+    // What is missing is less than all that is there, as zero is: amounts here are not negative.
+    if now < before && now <= capacity {
+        let place = holdfast_resource::FieldPath::new("spec.resources.requests.storage");
         errors.push(FieldError::forbidden(
             &place,
             "field can not be less than status.capacity",

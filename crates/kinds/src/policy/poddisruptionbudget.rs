@@ -4,6 +4,7 @@ use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::validation::conditions::validate_conditions;
 use crate::validation::{Errors, numbers, optional_one_of};
 
 /// What only PodDisruptionBudgets do.
@@ -38,6 +39,7 @@ impl Strategy for PodDisruptionBudget {
         for count in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             numbers::not_negative(&status.child(count), &mut errors);
         }
+        validate_conditions(&status.child("conditions"), &mut errors);
         errors
     }
 }

@@ -17,6 +17,7 @@ use holdfast_value::Value;
 
 pub use compare::Comparison;
 pub use extract::KeyFields;
+pub(crate) use remove::Emptied;
 pub use validate::Duplicates;
 
 use crate::schema::{DEDUCED, Schema, SchemaBuilder, Type, TypeRef};

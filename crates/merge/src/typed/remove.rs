@@ -8,11 +8,28 @@ use crate::Set;
 use crate::schema::{ListType, MapType, Schema, TypeRef};
 use crate::set::Level;
 
+/// What is left of a container that loses all that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    /// Null.
+    Null,
+    /// The container, empty.
+    Kept,
+}
+
 impl Typed {
     /// The value without what the paths of a set lead to. A container that loses everything becomes null, and so do
     /// atomic and empty containers that paths lead into. What does not change is shared with this value.
     pub fn remove_items(&self, items: &Set) -> Typed {
-        let walk = Walk { schema: &self.schema };
+        self.remove_items_leaving(items, Emptied::Null)
+    }
+
+    /// As [`Typed::remove_items`], with a say in what is left of a container that loses everything.
+    pub(crate) fn remove_items_leaving(&self, items: &Set, emptied: Emptied) -> Typed {
+        let walk = Walk {
+            schema: &self.schema,
+            emptied,
+        };
         let value = walk.node(self.type_ref, &self.value, items.level());
         self.with_value(value, self.checked)
     }
@@ -20,6 +37,7 @@ impl Typed {
 
 struct Walk<'a> {
     schema: &'a Schema,
+    emptied: Emptied,
 }
 
 impl Walk<'_> {
@@ -32,13 +50,22 @@ impl Walk<'_> {
             (Some(Kind::Scalar), ..) => value.clone(),
             (Some(Kind::Map), Some(map), _, Value::Map(entries)) if !map.atomic && !entries.is_empty() => {
                 let remaining = self.map(map, entries, items);
-                container(value, remaining, |entries| Value::Map(Map::from_sorted(entries)))
+                self.container(value, remaining, |entries| Value::Map(Map::from_sorted(entries)))
             }
             (Some(Kind::List), _, Some(list), Value::List(entries)) if !list.is_atomic() && !entries.is_empty() => {
                 let remaining = self.list(list, entries, items);
-                container(value, remaining, |items| Value::List(List::from(items)))
+                self.container(value, remaining, |items| Value::List(List::from(items)))
             }
             _ => Value::Null,
+        }
+    }
+
+    /// A container after removal: the same, or another with what is left.
+    fn container<T>(&self, value: &Value, remaining: Option<Vec<T>>, make: impl FnOnce(Vec<T>) -> Value) -> Value {
+        match remaining {
+            None => value.clone(),
+            Some(parts) if parts.is_empty() && self.emptied == Emptied::Null => Value::Null,
+            Some(parts) => make(parts),
         }
     }
 
@@ -83,15 +110,6 @@ impl Walk<'_> {
             }
         }
         remaining.changed
-    }
-}
-
-/// A container after removal: the same, another with what is left, or null.
-fn container<T>(value: &Value, remaining: Option<Vec<T>>, make: impl FnOnce(Vec<T>) -> Value) -> Value {
-    match remaining {
-        None => value.clone(),
-        Some(parts) if parts.is_empty() => Value::Null,
-        Some(parts) => make(parts),
     }
 }
 

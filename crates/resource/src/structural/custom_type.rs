@@ -180,9 +180,18 @@ impl CustomType {
     /// # Errors
     /// [`Error::Overgrown`] where defaults make more of it than there is room for.
     pub fn with_defaults(&self, object: Value) -> Result<Value, Error> {
-        let filled = self.root.with_defaults(&object, &mut Growth::default())?;
-        let object = filled.unwrap_or(object);
+        let object = self.with_defaults_and_nulls(object)?;
         Ok(self.root.without_nulls(&object).unwrap_or(object))
+    }
+
+    /// The object with its defaults; a `null` where none may stand and no default takes its place stays, to be refused. So it
+    /// is with what an apply makes.
+    ///
+    /// # Errors
+    /// Those of [`CustomType::with_defaults`].
+    pub fn with_defaults_and_nulls(&self, object: Value) -> Result<Value, Error> {
+        let filled = self.root.with_defaults(&object, &mut Growth::default())?;
+        Ok(filled.unwrap_or(object))
     }
 
     /// What is wrong with an object by its schema; with the object that it takes the place of, what was wrong before and is

@@ -12,13 +12,16 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
+/// Durations of the reference are no longer than this.
+const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
+
 /// How long before `now` the RFC 3339 `time` was; `<unknown>` where there is none.
 pub fn age(time: Option<&str>, now: SystemTime) -> String {
     let Some(time) = time.and_then(parse_time) else {
         return "<unknown>".to_owned();
     };
     match now.duration_since(time) {
-        Ok(passed) => duration(passed),
+        Ok(passed) => duration(passed.min(LONGEST)),
         Err(ahead) if ahead.duration() < Duration::from_secs(2) => "0s".to_owned(),
         Err(_) => "<invalid>".to_owned(),
     }
@@ -58,13 +61,18 @@ pub fn parse_time(text: &str) -> Option<SystemTime> {
     let (clock, fraction) = rest.split_once('.').unwrap_or((rest, "0"));
     let mut clock = clock.splitn(3, ':').map(|part| part.parse::<u64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(1970..10_000).contains(&year) {
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(0..10_000).contains(&year) {
         return None;
     }
-    let days = u64::try_from(days_from_civil(year, month as u32, day as u32)).ok()?;
+    let days = days_from_civil(year, month as u32, day as u32);
     let nanos: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    let seconds = days * DAY + hour.min(24) * HOUR + minute.min(60) * MINUTE + second.min(60);
-    Some(UNIX_EPOCH + Duration::new(seconds, nanos.parse().ok()?))
+    let of_day = hour.min(24) * HOUR + minute.min(60) * MINUTE + second.min(60);
+    let day = Duration::from_secs(days.unsigned_abs() * DAY);
+    let midnight = match days < 0 {
+        true => UNIX_EPOCH.checked_sub(day)?,
+        false => UNIX_EPOCH.checked_add(day)?,
+    };
+    midnight.checked_add(Duration::new(of_day, nanos.parse().ok()?))
 }
 
 #[cfg(test)]

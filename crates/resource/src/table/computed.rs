@@ -364,7 +364,8 @@ fn node_address(node: &Value, sort: &str) -> Value {
 fn node_kernel(node: &Value) -> Value {
     let text = |field| node.str_at(&["status", "nodeInfo", field]).unwrap_or_default();
     match (text("kernelVersion"), text("architecture")) {
-        ("", _) => "<unknown>".into(),
+        ("", "") => "<unknown>".into(),
+        ("", architecture) => format!("<unknown> ({architecture})").into(),
         (version, "") => version.into(),
         (version, architecture) => format!("{version} ({architecture})").into(),
     }

@@ -1,5 +1,6 @@
 //! What tables tell of pods: how many containers are ready, what the pod does, how often it was started anew.
 
+use std::collections::HashSet;
 use std::time::SystemTime;
 
 use holdfast_value::Value;
@@ -9,27 +10,14 @@ use super::ago;
 
 /// Containers that are ready, of all: `1/2`. Init containers that go on beside the others count too.
 pub(super) fn ready(pod: &Value) -> Value {
-    let sidecars = items(pod, &["spec", "initContainers"])
-        .iter()
-        .filter(|container| restarts_always(container));
-    let total = items(pod, &["spec", "containers"]).len() + sidecars.count();
-    let running = items(pod, &["status", "containerStatuses"]).iter();
-    let running = running.filter(|status| flag(status, "ready") && status.at(&["state", "running"]).is_some());
-    let started = items(pod, &["status", "initContainerStatuses"]).iter();
-    let started = started.filter(|status| is_sidecar(pod, status) && flag(status, "started") && flag(status, "ready"));
-    format!("{}/{total}", running.count() + started.count()).into()
+    let containers = Containers::of(pod);
+    let total = items(pod, &["spec", "containers"]).len() + containers.sidecars.len();
+    format!("{}/{total}", containers.ready()).into()
 }
 
 /// How often containers were started anew, and how long ago the last time was: `3 (5m ago)`.
 pub(super) fn restarts(pod: &Value, now: SystemTime) -> Value {
-    let init = items(pod, &["status", "initContainerStatuses"]);
-    let statuses: Vec<&Value> = match initializing(pod) {
-        Some(_) => init.iter().collect(),
-        None => {
-            let sidecars = init.iter().filter(|status| is_sidecar(pod, status));
-            sidecars.chain(items(pod, &["status", "containerStatuses"])).collect()
-        }
-    };
+    let statuses = Containers::of(pod).restarting();
     let counts = statuses
         .iter()
         .filter_map(|status| status.get("restartCount")?.as_i64());
@@ -52,10 +40,12 @@ pub(super) fn status(pod: &Value) -> Value {
     if scheduled == Some("SchedulingGated") {
         status = "SchedulingGated".to_owned();
     }
-    let initialized = condition(pod, "Initialized").and_then(|found| found.str_at(&["status"])) == Some("True");
-    match initializing(pod) {
-        Some(text) if !initialized => status = text,
-        _ => status = of_containers(pod, status),
+    let containers = Containers::of(pod);
+    if let Some(text) = containers.initializing() {
+        status = text;
+    }
+    if containers.counts_main() {
+        status = of_containers(pod, status);
     }
     if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
         if reason == Some("NodeLost") {
@@ -65,6 +55,90 @@ pub(super) fn status(pod: &Value) -> Value {
         }
     }
     status.into()
+}
+
+/// The containers of a pod as far as they count: those behind the init container that the pod waits for do not.
+struct Containers<'v> {
+    pod: &'v Value,
+    /// The names of the init containers that go on beside the others.
+    sidecars: HashSet<&'v str>,
+    /// The statuses of the init containers up to the one that is not done, if there is any.
+    init: &'v [Value],
+    /// Whether the last of these is not done.
+    waits: bool,
+}
+
+impl<'v> Containers<'v> {
+    fn of(pod: &'v Value) -> Self {
+        let sidecars = items(pod, &["spec", "initContainers"])
+            .iter()
+            .filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
+        let mut containers = Self {
+            pod,
+            sidecars: sidecars.filter_map(|container| container.str_at(&["name"])).collect(),
+            init: items(pod, &["status", "initContainerStatuses"]),
+            waits: false,
+        };
+        let mut statuses = containers.init.iter();
+        if let Some(at) = statuses.position(|status| !containers.is_done(status)) {
+            (containers.init, containers.waits) = (&containers.init[..=at], true);
+        }
+        containers
+    }
+
+    /// Whether the pod waits no longer for the init container.
+    fn is_done(&self, status: &Value) -> bool {
+        let ended = status.at(&["state", "terminated"]).and_then(exit_code);
+        ended == Some(0) || self.is_sidecar(status) && flag(status, "started")
+    }
+
+    fn is_sidecar(&self, status: &Value) -> bool {
+        status
+            .str_at(&["name"])
+            .is_some_and(|name| self.sidecars.contains(name))
+    }
+
+    /// Whether the containers behind the init containers count: those are done, or a condition says so.
+    fn counts_main(&self) -> bool {
+        let initialized = || condition(self.pod, "Initialized").and_then(|found| found.str_at(&["status"]));
+        !self.waits || initialized() == Some("True")
+    }
+
+    fn main(&self) -> &'v [Value] {
+        match self.counts_main() {
+            true => items(self.pod, &["status", "containerStatuses"]),
+            false => &[],
+        }
+    }
+
+    fn ready(&self) -> usize {
+        let ended = |status: &Value| status.at(&["state", "terminated"]).and_then(exit_code) == Some(0);
+        let sidecars = self.init.iter().filter(|status| {
+            !ended(status) && self.is_sidecar(status) && flag(status, "started") && flag(status, "ready")
+        });
+        sidecars.count() + self.main().iter().filter(|status| is_running(status)).count()
+    }
+
+    /// The statuses whose restarts count: of the init containers those that go on, once the others have begun.
+    fn restarting(&self) -> Vec<&'v Value> {
+        let all = !self.counts_main();
+        let init = self.init.iter().filter(|status| all || self.is_sidecar(status));
+        init.chain(self.main()).collect()
+    }
+
+    /// What the init container does that the pod waits for; `None` where it waits for none.
+    fn initializing(&self) -> Option<String> {
+        let status = self.init.last().filter(|_| self.waits)?;
+        let waiting = status.str_at(&["state", "waiting", "reason"]);
+        Some(match (status.at(&["state", "terminated"]), waiting) {
+            (Some(terminated), _) => format!("Init:{}", end(terminated)),
+            (None, Some(reason)) if !reason.is_empty() && reason != "PodInitializing" => format!("Init:{reason}"),
+            _ => {
+                let total = items(self.pod, &["spec", "initContainers"]).len();
+                format!("Init:{}/{total}", self.init.len() - 1)
+            }
+        })
+    }
 }
 
 /// How many of the conditions that the pod asks for hold, of all: `1/2`.
@@ -78,25 +152,6 @@ pub(super) fn readiness_gates(pod: &Value) -> Value {
         found.and_then(|found| found.str_at(&["status"])) == Some("True")
     };
     format!("{}/{}", gates.iter().filter(holds).count(), gates.len()).into()
-}
-
-/// What the first init container that is not done does; `None` where all are done.
-fn initializing(pod: &Value) -> Option<String> {
-    let statuses = items(pod, &["status", "initContainerStatuses"]);
-    let total = items(pod, &["spec", "initContainers"]).len();
-    for (at, status) in statuses.iter().enumerate() {
-        let terminated = status.at(&["state", "terminated"]);
-        if terminated.and_then(exit_code) == Some(0) || is_sidecar(pod, status) && flag(status, "started") {
-            continue;
-        }
-        let text = match (terminated, status.str_at(&["state", "waiting", "reason"])) {
-            (Some(terminated), _) => format!("Init:{}", end(terminated)),
-            (None, Some(reason)) if !reason.is_empty() && reason != "PodInitializing" => format!("Init:{reason}"),
-            _ => format!("Init:{at}/{total}"),
-        };
-        return Some(text);
-    }
-    None
 }
 
 fn of_containers(pod: &Value, mut status: String) -> String {
@@ -113,7 +168,7 @@ fn of_containers(pod: &Value, mut status: String) -> String {
             if exit_code(terminated) != Some(0) {
                 failed = Some(status.clone());
             }
-        } else if flag(container, "ready") && container.at(&["state", "running"]).is_some() {
+        } else if is_running(container) {
             any_running = true;
         }
     }
@@ -129,6 +184,10 @@ fn of_containers(pod: &Value, mut status: String) -> String {
     status
 }
 
+fn is_running(container: &Value) -> bool {
+    flag(container, "ready") && container.at(&["state", "running"]).is_some()
+}
+
 /// How a container ended.
 fn end(terminated: &Value) -> String {
     if let Some(reason) = terminated.str_at(&["reason"]).filter(|reason| !reason.is_empty()) {
@@ -142,17 +201,6 @@ fn end(terminated: &Value) -> String {
 
 fn exit_code(terminated: &Value) -> Option<i64> {
     Some(terminated.get("exitCode").and_then(Value::as_i64).unwrap_or_default())
-}
-
-fn restarts_always(container: &Value) -> bool {
-    container.str_at(&["restartPolicy"]) == Some("Always")
-}
-
-/// Whether the status is that of an init container that goes on beside the others.
-fn is_sidecar(pod: &Value, status: &Value) -> bool {
-    let name = status.str_at(&["name"]);
-    let mut containers = items(pod, &["spec", "initContainers"]).iter();
-    containers.any(|container| container.str_at(&["name"]) == name && restarts_always(container))
 }
 
 fn flag(status: &Value, field: &str) -> bool {
@@ -195,6 +243,23 @@ mod tests {
         ] {
             assert_eq!(status(&pod(text)), Value::from(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn containers_behind_the_one_that_the_pod_waits_for_do_not_count() {
+        let of = |conditions: &str| {
+            pod(&format!(
+                r#"{{"spec":{{"containers":[{{"name":"c"}}],"initContainers":[{{"name":"a"}},{{"name":"s","restartPolicy":"Always"}}]}},
+                "status":{{"phase":"Pending","conditions":[{conditions}],"initContainerStatuses":[
+                    {{"name":"a","restartCount":1,"state":{{"running":{{}}}}}},
+                    {{"name":"s","restartCount":3,"started":true,"ready":true,"state":{{"running":{{}}}}}}],
+                "containerStatuses":[{{"name":"c","restartCount":5,"ready":true,"state":{{"running":{{}}}}}}]}}}}"#
+            ))
+        };
+        let cells = |pod: &Value| [ready(pod), status(pod), restarts(pod, UNIX_EPOCH)];
+        assert_eq!(cells(&of("")), ["0/2", "Init:0/2", "1"].map(Value::from));
+        let initialized = of(r#"{"type":"Initialized","status":"True"}"#);
+        assert_eq!(cells(&initialized), ["1/2", "Init:0/2", "5"].map(Value::from));
     }
 
     #[test]

@@ -543,6 +543,9 @@ impl Writer {
 
     /// Writes what stands behind the objects.
     pub(super) fn end(&self, bytes: &mut Vec<u8>) {
+        if let ItemForm::Row(rows) = &self.items {
+            return rows.end(bytes);
+        }
         bytes.extend_from_slice(b"]}");
     }
 }

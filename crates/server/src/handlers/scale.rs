@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::ScaleFields;
+use holdfast_resource::{ScaleFields, nested_integer, nested_path};
 use holdfast_value::Value;
 use http::StatusCode;
 
@@ -25,7 +25,18 @@ use crate::write::{self, Change, Target, Written};
 pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let snapshot = not_older_than(context, 0).await?;
     let entry = get::entry(&snapshot, &request)?;
-    answer(context, &request, objects::tree(entry)).await
+    let stored = objects::tree(entry);
+    if request.served.resource.definition.is_some() {
+        let parent = Shown::of_request(&request).convert(context, stored.clone()).await?;
+        let path = &fields(&request)?.spec_replicas;
+        if nested_integer(&parent, path).map_err(ApiError::unclassified)?.is_none() {
+            let path = nested_path(path);
+            return Err(ApiError::internal(format!(
+                "the spec replicas field {path:?} does not exist"
+            )));
+        }
+    }
+    answer(context, &request, stored).await
 }
 
 /// Answers a PUT.

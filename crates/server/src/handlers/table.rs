@@ -77,7 +77,7 @@ impl Rows {
         } else {
             bytes.extend_from_slice(b"null");
         }
-        bytes.extend_from_slice(b",\"rows\":[");
+        bytes.extend_from_slice(ROWS);
         bytes
     }
 
@@ -102,7 +102,10 @@ impl Rows {
         bytes.extend_from_slice(b",\"object\":");
         match self.include {
             IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_partial(&self.types, &object, metadata, self.version, bytes),
+            IncludeObject::Metadata => match self.without_internal_annotations(&object) {
+                Some(object) => write_partial(&self.types, &object, None, self.version, bytes),
+                None => write_partial(&self.types, &object, metadata, self.version, bytes),
+            },
             IncludeObject::Whole => {
                 bytes.extend_from_slice(&objects::encode_answer(&self.types, &self.shown.answered(tree)?));
             }
@@ -113,9 +116,37 @@ impl Rows {
 
     /// Writes what stands behind the rows.
     pub(super) fn end(&self, bytes: &mut Vec<u8>) {
+        // Where a kind has no columns of its own the reference has no list for rows that are not there.
+        if bytes.ends_with(ROWS) && matches!(self.shown.columns(), [_, second] if second.name == "Created At") {
+            bytes.pop();
+            bytes.extend_from_slice(b"null}");
+            return;
+        }
         bytes.extend_from_slice(b"]}");
     }
+
+    /// The object without annotations that rows do not show; `None` where it has none of these.
+    fn without_internal_annotations(&self, object: &Value) -> Option<Value> {
+        let annotations = self.shown.resource.strategy.internal_annotations();
+        let internal = |name: &&&str| object.at(&["metadata", "annotations", name]).is_some();
+        annotations.iter().find(internal)?;
+        let mut object = object.clone();
+        for name in annotations {
+            object.remove_at(&["metadata", "annotations", name]);
+        }
+        if object
+            .at(&["metadata", "annotations"])
+            .and_then(Value::as_map)
+            .is_some_and(|map| map.is_empty())
+        {
+            object.remove_at(&["metadata", "annotations"]);
+        }
+        Some(object)
+    }
 }
+
+/// What stands before the first row.
+const ROWS: &[u8] = b",\"rows\":[";
 
 /// The members of the definition of a column and of a condition of a row, in their order.
 const COLUMN: [&str; 5] = ["name", "type", "format", "description", "priority"];

@@ -105,11 +105,12 @@ impl Change {
         matches!(self, Self::Apply { .. })
     }
 
-    /// Whether the change creates an object that is not there.
-    pub(super) fn may_create(&self, resource: &Resource) -> bool {
+    /// Whether the change, at the address of the object itself or of a `subresource`, creates an object that is not there.
+    pub(super) fn may_create(&self, resource: &Resource, subresource: &str) -> bool {
         match self {
-            Self::Replace { .. } => resource.rules.create_on_update,
             Self::Patch { .. } => false,
+            Self::Replace { .. } => resource.rules.create_on_update,
+            Self::Apply { .. } if !subresource.is_empty() => resource.rules.create_on_update,
             Self::Apply { .. } => resource
                 .versions
                 .iter()
@@ -165,6 +166,16 @@ impl Change {
         else {
             return Err(ApiError::internal("not an apply"));
         };
+        let kind_type = &*pipeline.kind_type()?;
+        // The reference cannot convert the Scale of a custom resource.
+        let unconvertible = pipeline.is_custom() && !kind_type.is_custom();
+        if unconvertible && live.is_some_and(|live| live.at(&["metadata", "managedFields"]).is_none()) {
+            return Err(ApiError::unclassified(format!(
+                "failed to create manager for existing fields: failed to convert live object (/; {}) to proper version: request to convert CR to an invalid group/version: {}",
+                kind_type.described(),
+                kind_type.api_version()
+            )));
+        }
         let applied = tracking::apply(pipeline, live, configuration, *force).await?;
         // Repeated keys are looked at after the conflicts, as in the reference.
         let mut warnings = Vec::new();
@@ -179,12 +190,10 @@ impl Change {
             return Ok(Next { object, warnings });
         }
         if live.is_none() && !pipeline.resource().strategy.keeps_reset_fields_at_creation() {
-            super::metadata::reset_fields(&mut object, None, &pipeline.target.reset_fields);
+            super::metadata::reset_fields(&mut object, None, &pipeline.target.reset_at_creation());
         }
-        let kind_type = &*pipeline.kind_type()?;
         let rescaled = live.is_some_and(|live| live.get("spec") != object.get("spec"));
-        if pipeline.is_custom() && !kind_type.is_custom() && rescaled {
-            // The reference cannot convert the Scale of a custom resource whose number an apply has changed.
+        if unconvertible && rescaled {
             let (namespace, name) = (
                 configuration.str_at(&["metadata", "namespace"]),
                 super::metadata::name(&object),
@@ -206,7 +215,7 @@ impl Change {
                 ))
             })?;
         Ok(Next {
-            object: kind_type.with_defaults(typed.object)?,
+            object: kind_type.applied_with_defaults(typed.object)?,
             warnings,
         })
     }

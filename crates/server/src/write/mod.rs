@@ -121,6 +121,19 @@ impl Target {
         }
     }
 
+    /// What a new object does not keep of what is sent: that which writes to the object itself do not touch, through
+    /// whatever address it is created.
+    pub(crate) fn reset_at_creation(&self) -> Arc<[Vec<SmolStr>]> {
+        let main = match self.subresource.as_str() {
+            "" => None,
+            _ => {
+                let mut versions = self.shown.resource.versions.iter();
+                versions.find(|version| version.api_version == self.shown.api_version)
+            }
+        };
+        Arc::clone(main.map_or(&self.reset_fields, |version| &version.reset_fields))
+    }
+
     /// A stored object as it is stored, whatever versions are served.
     pub(crate) fn of_stored(
         context: &Context,

@@ -266,7 +266,7 @@ impl<'a> Pipeline<'a> {
     /// The run of an update where no object is: creation, where the change or the kind allows it.
     async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Prepared, ApiError> {
         let target = self.target;
-        if !target.subresource.is_empty() || !change.may_create(self.resource()) {
+        if target.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
             self.check_uid(change, key, None)?;
             return Err(ApiError::not_found(&self.resource().group_resource(), &target.name));
         }
@@ -279,7 +279,11 @@ impl<'a> Pipeline<'a> {
             return Err(ApiError::conflict(&self.resource().group_resource(), &target.name, why));
         }
         self.check_uid(change, key, None)?;
-        object.remove_at(&["metadata", "resourceVersion"]);
+        version_number(&object)?;
+        // A dry run answers with what was sent.
+        if !target.dry_run {
+            object.remove_at(&["metadata", "resourceVersion"]);
+        }
         metadata::wipe(&mut object);
         metadata::set_namespace(&mut object, &target.namespace);
         if !change.tracks() {
@@ -341,7 +345,7 @@ impl<'a> Pipeline<'a> {
         let mutated = self.mutate(call, &asked, Some(object), None, Some(&refuse));
         if mutated.await? {
             if !self.resource().strategy.keeps_reset_fields_at_creation() {
-                metadata::reset_fields(object, None, &target.reset_fields);
+                metadata::reset_fields(object, None, &target.reset_at_creation());
             }
             check_namespace(object, &target.namespace)?;
         }
@@ -507,20 +511,12 @@ impl<'a> Pipeline<'a> {
             return Ok(());
         }
         let group_resource = resource.group_resource();
-        let number = match wanted {
-            "" => Some(0),
-            text => text.parse::<u64>().ok(),
-        };
-        match number {
-            None => {
-                let message = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
-                Err(ApiError::unclassified(message))
-            }
-            Some(0) if resource.rules.unconditional_update || self.target.scale.is_some() => {
+        match version_number(object)? {
+            0 if resource.rules.unconditional_update || self.target.scale.is_some() => {
                 metadata::take(object, stored, &["metadata", "resourceVersion"]);
                 Ok(())
             }
-            Some(0) => {
+            0 => {
                 // The reference names the resource here where other validation errors name the kind.
                 let named = GroupKind {
                     group: group_resource.group.clone(),
@@ -530,7 +526,7 @@ impl<'a> Pipeline<'a> {
                 let error = FieldError::invalid(&field, 0, "must be specified for an update");
                 Err(ApiError::invalid(&named, metadata::name(stored), &[error]))
             }
-            Some(_) => Err(ApiError::modified(&group_resource, metadata::name(stored))),
+            _ => Err(ApiError::modified(&group_resource, metadata::name(stored))),
         }
     }
 }
@@ -557,6 +553,23 @@ pub(super) fn nameless(name: &str) -> ApiError {
     ApiError::bad_request(format!(
         "the name of the object ({name} based on URL) was undeterminable: name must be provided"
     ))
+}
+
+/// The number that the resource version of `object` is; 0 where it has none.
+///
+/// # Errors
+/// 500 where it is no number.
+fn version_number(object: &Value) -> Result<u64, ApiError> {
+    let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if version.is_empty() {
+        return Ok(0);
+    }
+    let (digits, number) = (version.bytes().all(|byte| byte.is_ascii_digit()), version.parse());
+    let why = if digits { "value out of range" } else { "invalid syntax" };
+    number
+        .ok()
+        .filter(|_| digits)
+        .ok_or_else(|| ApiError::unclassified(format!("strconv.ParseUint: parsing {version:?}: {why}")))
 }
 
 /// A new object has no version yet. What is no version does not count.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use holdfast_ownership::ScaleOwnership;
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{FieldError, FieldPath, GroupKind, GroupResource, Operation, Resource, ScaleFields};
+use holdfast_resource::{
+    FieldError, FieldPath, GroupKind, GroupResource, Operation, Resource, ScaleFields, nested_path,
+};
 use holdfast_value::{SmolStr, Value};
 
 use super::change::{Change, Next};
@@ -16,6 +18,9 @@ use crate::objects::Entry;
 
 const KIND: &str = "Scale";
 const API_VERSION: &str = "autoscaling/v1";
+
+/// The number of replicas that stands for none in the Scale of a custom resource while it is written: nobody may mean it.
+const UNSET: i64 = i32::MIN as i64;
 
 /// The metadata of an object that its Scale shows.
 const METADATA: [&str; 5] = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
@@ -71,6 +76,9 @@ pub(super) async fn update(
     let ownership = ownership(pipeline.resource(), &target.shown.api_version);
     let undecodable = |error: holdfast_ownership::DecodeError| ApiError::unclassified(error.to_string());
     let mut live = of(&parent, fields);
+    if pipeline.is_custom() && at(&parent, &fields.spec_replicas).is_none() {
+        live.set_at(&["spec", "replicas"], UNSET.into());
+    }
     if let Some(entries) = ownership.to_scale(&parent).map_err(undecodable)? {
         live.set_at(&["metadata", "managedFields"], entries);
     }
@@ -90,6 +98,12 @@ pub(super) async fn update(
     warnings.extend(call.warnings());
     drop(call);
     check(pipeline.resource(), &scale, stored)?;
+    if scale.at(&["spec", "replicas"]).and_then(Value::as_i64) == Some(UNSET) {
+        let path = nested_path(&fields.spec_replicas);
+        return Err(ApiError::bad_request(format!(
+            "the spec replicas field {path:?} cannot be empty"
+        )));
+    }
 
     let before = parent.clone();
     let mut object = parent;

@@ -145,6 +145,7 @@ impl FieldManagers {
         let empty = of.map(|kind| kind.empty());
         let mut builder = FieldManager::builder(api_version.clone(), resource.kind.clone(), versions)
             .subresource(subresource.clone())
+            .empty_list_resets(resource.definition.is_none())
             .reset_fields(reset);
         if let Some(empty) = empty {
             builder = builder.empty_object(empty);
@@ -172,7 +173,15 @@ impl Versions for ResourceVersions {
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
         let converted = self.resource.strategy.convert_for_managers(object.clone(), api_version);
-        converted.map_err(|error| error.to_string())
+        let converted = converted.map_err(|error| error.to_string())?;
+        if self.resource.definition.is_some() {
+            return Ok(converted);
+        }
+        // The reference converts structs, which have all that is written out even when nobody sets it.
+        match self.types.kind(api_version, &self.resource.kind) {
+            Some(kind) => Ok(kind.decode_tree(&converted)?.object),
+            None => Ok(converted),
+        }
     }
 }
 

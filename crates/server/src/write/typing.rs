@@ -285,6 +285,23 @@ impl KindType {
         self.filled_in(object).map_err(ApiError::too_large_because)
     }
 
+    /// As [`KindType::with_defaults`], for what an apply makes.
+    ///
+    /// # Errors
+    /// Those of [`KindType::with_defaults`].
+    pub(super) fn applied_with_defaults(&self, object: Value) -> Result<Value, ApiError> {
+        let Form::Custom(of) = &self.form else {
+            return self.with_defaults(object);
+        };
+        let object = of
+            .with_defaults_and_nulls(object)
+            .map_err(ApiError::too_large_because)?;
+        Growth::default()
+            .draw_value(&object)
+            .map_err(ApiError::too_large_because)?;
+        Ok(object)
+    }
+
     /// As [`KindType::with_defaults`].
     ///
     /// # Errors

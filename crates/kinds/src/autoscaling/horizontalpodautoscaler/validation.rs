@@ -4,7 +4,7 @@ use holdfast_resource::metadata::formats::path_segment;
 use holdfast_resource::{Field, GroupVersion};
 
 use crate::validation::resources::quantity;
-use crate::validation::{Errors, numbers, one_of, required_text};
+use crate::validation::{Errors, numbers, required_text};
 
 const SORTS: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
@@ -69,7 +69,9 @@ fn validate_metric(metric: &Field<'_, '_>, errors: &mut Errors) {
     let sort = metric.child("type");
     if sort.text().is_empty() {
         errors.push(sort.required("must specify a metric source type"));
-    } else if !SORTS.contains(&sort.text()) {
+    }
+    let known = SORTS.contains(&sort.text());
+    if !known {
         errors.push(sort.not_supported(&SORTS));
     }
     let mut expected = sort.text().to_owned();
@@ -91,6 +93,10 @@ fn validate_metric(metric: &Field<'_, '_>, errors: &mut Errors) {
     if !found && SOURCES.contains(&expected.as_str()) {
         let source = metric.child(&expected);
         errors.push(source.required("must populate information for the given metric source"));
+    }
+    if !known {
+        // The reference says it again where it looks for what the type needs.
+        errors.push(sort.not_supported(&SORTS));
     }
 }
 
@@ -157,10 +163,11 @@ fn validate_identifier(metric: &Field<'_, '_>, errors: &mut Errors) {
 
 fn validate_target(target: &Field<'_, '_>, errors: &mut Errors) {
     let sort = target.child("type");
-    match sort.text() {
-        "" => errors.push(sort.required("must specify a metric target type")),
-        "Utilization" | "Value" | "AverageValue" => {}
-        _ => errors.push(sort.invalid("must be either Utilization, Value, or AverageValue")),
+    if sort.text().is_empty() {
+        errors.push(sort.required("must specify a metric target type"));
+    }
+    if !matches!(sort.text(), "Utilization" | "Value" | "AverageValue") {
+        errors.push(sort.invalid_text("must be either Utilization, Value, or AverageValue"));
     }
     for part in ["value", "averageValue"] {
         let field = target.child(part);
@@ -184,15 +191,19 @@ fn validate_rules(rules: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(window.invalid(format!("must be less than or equal to {STABILIZATION_MOST}")));
     }
     let select = rules.child("selectPolicy");
-    if select.is_set() {
-        one_of(&select, &["Disabled", "Max", "Min"], errors);
+    const SELECTS: [&str; 3] = ["Disabled", "Max", "Min"];
+    if select.is_set() && !SELECTS.contains(&select.text()) {
+        errors.push(select.not_supported(&SELECTS));
     }
     let policies = rules.child("policies");
     if policies.is_empty() {
         errors.push(policies.required("must specify at least one Policy"));
     }
     for policy in policies.items() {
-        one_of(&policy.child("type"), &["Percent", "Pods"], errors);
+        let sort = policy.child("type");
+        if !matches!(sort.text(), "Percent" | "Pods") {
+            errors.push(sort.not_supported(&["Percent", "Pods"]));
+        }
         let (value, period) = (policy.child("value"), policy.child("periodSeconds"));
         for field in [&value, &period] {
             let number = field.number().unwrap_or_default();

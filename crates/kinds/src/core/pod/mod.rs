@@ -29,6 +29,25 @@ pub(crate) struct Pod {
     pub(crate) config: Config,
 }
 
+/// Makes `podIP` and the first of `podIPs` the same, as conversion does in the reference: where both are set and differ,
+/// `podIP` counts alone.
+fn settle_addresses(status: &mut Value) {
+    let first = match status.get("podIPs").and_then(Value::as_list).map(|list| &list[..]) {
+        Some([first, ..]) => Some(first.str_at(&["ip"]).unwrap_or_default().to_owned()),
+        _ => None,
+    };
+    let address = status.str_at(&["podIP"]).unwrap_or_default().to_owned();
+    match first {
+        Some(first) if address.is_empty() && !first.is_empty() => status.set_at(&["podIP"], first.into()),
+        first if !address.is_empty() && first.as_deref() != Some(address.as_str()) => {
+            let mut one = Map::new();
+            one.insert("ip", address);
+            status.set_at(&["podIPs"], vec![Value::from(one)].into());
+        }
+        _ => {}
+    }
+}
+
 impl Strategy for Pod {
     fn row_conditions(&self, pod: &Value) -> Option<Value> {
         let phase = pod.str_at(&["status", "phase"])?;
@@ -63,6 +82,9 @@ impl Strategy for Pod {
 
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_pod(object);
+        if let Some(status) = object.at_mut(&["status"]) {
+            settle_addresses(status);
+        }
     }
 
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
@@ -248,6 +270,31 @@ metadata: {name: worker}
 spec:
   containers: [{name: main, image: busybox:1}]
 ";
+
+    #[test]
+    fn an_address_is_the_first_of_all_addresses() {
+        for (given, settled) in [
+            (
+                r#"{"podIP":"10.0.0.1"}"#,
+                r#"{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}"#,
+            ),
+            (
+                r#"{"podIPs":[{"ip":"10.0.0.1"},{"ip":"fd::1"}]}"#,
+                r#"{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"},{"ip":"fd::1"}]}"#,
+            ),
+            (
+                r#"{"podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.1"}]}"#,
+                r#"{"podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.2"}]}"#,
+            ),
+            (r#"{"podIPs":[{}]}"#, r#"{"podIPs":[{}]}"#),
+            ("{}", "{}"),
+        ] {
+            let limits = holdfast_value::Limits::TRUSTED;
+            let mut status = holdfast_value::json::parse(given.as_bytes(), &limits).unwrap();
+            settle_addresses(&mut status);
+            assert_eq!(holdfast_value::json::to_string(&status), settled);
+        }
+    }
 
     #[test]
     fn a_new_pod_is_pending_whatever_its_writer_says() {

@@ -162,8 +162,11 @@ impl Strategy for Service {
             warnings.extend(address_warnings(&spec));
         }
         if !spec.child("externalIPs").is_empty() {
-            warnings
-                .push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+            warnings.push(if spec.child("type").text() == "ExternalName" {
+                "spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned()
+            } else {
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned()
+            });
         }
         let balancer_ip = spec.child("loadBalancerIP");
         if spec.child("clusterIP").text() != "None" && !balancer_ip.text().is_empty() {

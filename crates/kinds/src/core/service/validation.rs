@@ -297,7 +297,8 @@ pub(super) fn validate_status(service: &Field<'_, '_>, errors: &mut Errors) {
     let ingress = balancer.child("ingress");
     let spec = service.child("spec");
     if !ingress.is_empty() && spec.child("type").text() != "LoadBalancer" {
-        errors.push(ingress.forbidden("may only be used when `spec.type` is \"LoadBalancer\""));
+        errors.push(ingress.forbidden("may only be used when `spec.type` is 'LoadBalancer'"));
+        return;
     }
     for point in ingress.items() {
         let (ip, mode, name) = (point.child("ip"), point.child("ipMode"), point.child("hostname"));

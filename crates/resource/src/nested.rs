@@ -1,0 +1,96 @@
+//! Fields of an object by their path, where what stands on the way may be of another type: paths that a definition names,
+//! such as those of a Scale.
+
+use holdfast_value::{SmolStr, Value};
+
+/// What stands at `path`; nothing where a field on the way is absent.
+///
+/// # Errors
+/// In the reference's words, where something on the way is no map.
+pub fn nested_field<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v Value>, String> {
+    let mut found = object;
+    for (at, name) in path.iter().enumerate() {
+        let map = match found {
+            Value::Null => return Ok(None),
+            Value::Map(map) => map,
+            other => return Err(accessor_error(&path[..=at], other, "map[string]interface{}")),
+        };
+        match map.get(name) {
+            Some(value) => found = value,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(found).filter(|found| !found.is_null()))
+}
+
+/// The integer at `path`.
+///
+/// # Errors
+/// As [`nested_field`], and where what stands there is no integer.
+pub fn nested_integer(object: &Value, path: &[SmolStr]) -> Result<Option<i64>, String> {
+    match nested_field(object, path)? {
+        None => Ok(None),
+        Some(Value::Int(number)) => Ok(Some(*number)),
+        Some(other) => Err(accessor_error(path, other, "int64")),
+    }
+}
+
+/// The text at `path`.
+///
+/// # Errors
+/// As [`nested_field`], and where what stands there is no text.
+pub fn nested_text<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v str>, String> {
+    match nested_field(object, path)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(accessor_error(path, other, "string")),
+    }
+}
+
+/// A path as messages show it: `.spec.replicas`.
+pub fn nested_path(path: &[SmolStr]) -> String {
+    path.iter().flat_map(|name| [".", name.as_str()]).collect()
+}
+
+fn accessor_error(path: &[SmolStr], value: &Value, expected: &str) -> String {
+    let found = match value {
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::UInt(_) | Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) | Value::Null => "map[string]interface {}",
+    };
+    let shown = match value {
+        Value::String(text) => text.to_string(),
+        other => other.to_string(),
+    };
+    let path = nested_path(path);
+    format!("{path} accessor error: {shown} is of the type {found}, expected {expected}")
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    #[test]
+    fn what_is_of_another_type_is_an_error_and_what_is_absent_is_not() {
+        let object = json::parse(br#"{"spec":{"n":3,"s":"x","z":null},"status":"y"}"#, &Limits::TRUSTED).unwrap();
+        let path = |text: &str| text.split('.').map(SmolStr::new).collect::<Vec<_>>();
+        assert_eq!(nested_integer(&object, &path("spec.n")), Ok(Some(3)));
+        for absent in ["spec.m", "spec.m.n", "spec.z", "spec.z.n"] {
+            assert_eq!(nested_integer(&object, &path(absent)), Ok(None), "{absent}");
+        }
+        assert_eq!(nested_text(&object, &path("spec.s")), Ok(Some("x")));
+        assert_eq!(
+            nested_integer(&object, &path("status.n")).unwrap_err(),
+            ".status.n accessor error: y is of the type string, expected map[string]interface{}"
+        );
+        assert_eq!(
+            nested_integer(&object, &path("spec.s")).unwrap_err(),
+            ".spec.s accessor error: x is of the type string, expected int64"
+        );
+    }
+}
