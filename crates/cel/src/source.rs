@@ -18,6 +18,10 @@ impl<'a> Source<'a> {
 
     /// `ERROR: <input>:LINE:COLUMN: message`, the line, and a mark below the place. Columns count characters from one.
     pub(crate) fn describe(&self, offset: usize, message: &str) -> String {
+        if self.text.is_empty() {
+            // Without a line there is no column, which the reference counts as the one before the first.
+            return format!("ERROR: <input>:1:0: {message}");
+        }
         let before = &self.text[..offset.min(self.text.len())];
         let line_number = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |at| at + 1);

@@ -305,8 +305,12 @@ pub enum NameRule {
     Label,
     /// A DNS label that begins with a letter (RFC 1035), at most 63 characters.
     Label1035,
+    /// A DNS subdomain of at most 253 bytes, in the words of declarative validation.
+    LongName,
     /// Anything that can stand in a path: neither `.` nor `..`, without `/` and `%`.
     PathSegment,
+    /// What the kind's own validation takes.
+    Own,
 }
 
 /// What a client can do with a resource, as discovery and access rules name it.

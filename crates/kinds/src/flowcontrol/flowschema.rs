@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::{Field, FieldError, FieldPath};
+use holdfast_value::Value;
 
 use super::EXEMPT;
 use crate::validation::{Errors, report};
@@ -44,7 +45,14 @@ pub(super) fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Error
     let method = spec.child("distinguisherMethod");
     let sort = method.child("type");
     if method.is_set() && !["ByNamespace", "ByUser"].contains(&sort.text()) {
-        errors.push(sort.not_supported(&["ByNamespace", "ByUser"]));
+        // The reference shows the whole method.
+        let mut shown = Value::empty_map();
+        shown.set_at(&["Type"], sort.text().into());
+        errors.push(FieldError::not_supported(
+            &sort.path(),
+            shown,
+            &["ByNamespace", "ByUser"],
+        ));
     }
     let configuration = spec.child("priorityLevelConfiguration");
     let level = configuration.child("name");

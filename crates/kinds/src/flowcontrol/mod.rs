@@ -20,10 +20,14 @@ pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strat
         "flowschemas" => Arc::new(FlowControl {
             initial_objects: initial::schemas,
             validate_spec: flowschema::validate_spec,
+            forbidden_annotation: None,
+            untyped_condition: "must not be empty",
         }),
         "prioritylevelconfigurations" => Arc::new(FlowControl {
             initial_objects: initial::levels,
             validate_spec: prioritylevelconfiguration::validate_spec,
+            forbidden_annotation: Some("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"),
+            untyped_condition: "",
         }),
         _ => return None,
     })
@@ -34,6 +38,10 @@ struct FlowControl {
     initial_objects: fn() -> Vec<Value>,
     /// Reports what is wrong with a specification, given the name of its object.
     validate_spec: fn(&Field<'_, '_>, &str, &mut Errors),
+    /// The annotation that only conversion may set.
+    forbidden_annotation: Option<&'static str>,
+    /// What is said of a condition without a type.
+    untyped_condition: &'static str,
 }
 
 impl Strategy for FlowControl {
@@ -45,39 +53,48 @@ impl Strategy for FlowControl {
         let root = Field::root(object);
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
         let mut errors = Errors::new();
-        let spec = root.child("spec");
+        let (metadata, spec) = (root.child("metadata"), root.child("spec"));
+        let annotations = metadata.child("annotations");
+        if let Some(forbidden) = self
+            .forbidden_annotation
+            .filter(|name| annotations.entry(name).is_set())
+        {
+            errors.push(annotations.forbidden(format!("annotation '{forbidden}' is forbidden")));
+        }
         (self.validate_spec)(&spec, name, &mut errors);
         if initial::differs_from_fixed(object) {
             errors.push(spec.invalid(format!("spec of '{name}' must equal the fixed value")));
         }
-        validate_conditions(&root, &mut errors);
+        self.validate_conditions(&root, &mut errors);
         errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             let mut errors = Errors::new();
-            validate_conditions(&Field::root(object), &mut errors);
+            self.validate_conditions(&Field::root(object), &mut errors);
             return errors;
         }
         self.validate(context, object)
     }
 }
 
-/// The name of the schema and of the level of what is never held up.
-const EXEMPT: &str = "exempt";
-
-/// Reports conditions without a type, and types that stand there twice.
-fn validate_conditions(object: &Field<'_, '_>, errors: &mut Errors) {
-    let status = object.child("status");
-    let mut types = HashSet::new();
-    for condition in status.child("conditions").items() {
-        let sort = condition.child("type");
-        if !types.insert(sort.text()) {
-            errors.push(FieldError::duplicate(&sort.path(), sort.text()));
-        }
-        if sort.text().is_empty() {
-            errors.push(sort.required("must not be empty"));
+impl FlowControl {
+    /// Reports conditions without a type, and types that stand there twice.
+    fn validate_conditions(&self, object: &Field<'_, '_>, errors: &mut Errors) {
+        let status = object.child("status");
+        let mut types = HashSet::new();
+        for condition in status.child("conditions").items() {
+            let sort = condition.child("type");
+            if !types.insert(sort.text()) {
+                errors.push(FieldError::duplicate(&sort.path(), sort.text()));
+            }
+            if sort.text().is_empty() {
+                errors.push(sort.required(self.untyped_condition));
+            }
         }
     }
 }
+
+/// The name of the schema and of the level of what is never held up.
+const EXEMPT: &str = "exempt";

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr as Address;
 
+use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::{Errors, immutable};
+use crate::validation::{Errors, immutable, optional_text, required_text};
 
 /// What only IPAddresses do.
 pub(crate) struct IpAddress {
@@ -38,44 +39,95 @@ impl Strategy for IpAddress {
         vec![object]
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
+        let (metadata, spec) = (root.child("metadata"), root.child("spec"));
         let mut errors = Errors::new();
-        let metadata = root.child("metadata");
-        let name = metadata.child("name");
-        match context.name.parse::<Address>() {
-            Err(_) => crate::validation::addresses::address(&name, &mut errors),
-            Ok(Address::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
-                errors.push(name.invalid("must not be an IPv4-mapped IPv6 address"));
-            }
-            Ok(address) if address.to_string() != context.name => {
-                errors.push(name.invalid(format!("must be in canonical form (\"{address}\")")));
-            }
-            Ok(_) => {}
+        for name in ["generateName", "name"] {
+            validate_name(&metadata.child(name), &mut errors);
         }
-        let spec = root.child("spec");
-        let parent = spec.child("parentRef");
-        if !parent.is_set() {
-            errors.push(parent.required(""));
-            return errors;
-        }
-        for part in ["resource", "name"] {
-            let field = parent.child(part);
-            if field.text().is_empty() {
-                errors.push(field.required(""));
-            }
-        }
+        validate_parent(&spec.child("parentRef"), &mut errors);
         errors
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
+        let mut errors = self.validate(context, object);
         immutable(
             &root.child("spec").child("parentRef"),
             &old.child("spec").child("parentRef"),
             &mut errors,
         );
         errors
+    }
+}
+
+/// Reports a name that is no address in its canonical form.
+fn validate_name(name: &Field<'_, '_>, errors: &mut Errors) {
+    let text = name.text();
+    match text.parse::<Address>() {
+        _ if text.is_empty() => {}
+        Err(_) => crate::validation::addresses::address(name, errors),
+        Ok(Address::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
+            errors.push(name.invalid("must not be an IPv4-mapped IPv6 address"));
+        }
+        Ok(address) if address.to_string() != text => {
+            errors.push(name.invalid(format!("must be in canonical form (\"{address}\")")));
+        }
+        Ok(_) => {}
+    }
+}
+
+/// `validateIPAddressParentReference`
+fn validate_parent(parent: &Field<'_, '_>, errors: &mut Errors) {
+    if !parent.is_set() {
+        errors.push(parent.required(""));
+        return;
+    }
+    optional_text(&parent.child("group"), dns_subdomain, errors);
+    required_text(&parent.child("resource"), path_segment, errors);
+    required_text(&parent.child("name"), path_segment, errors);
+    optional_text(&parent.child("namespace"), path_segment, errors);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn address(name: &str, parent: &str) -> String {
+        format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {{name: '{name}'}}, spec: {{parentRef: \
+             {{{parent}}}}}}}"
+        )
+    }
+
+    const SERVICE: &str = "resource: services, name: s";
+
+    #[test]
+    fn a_name_is_an_address_as_it_is_written_everywhere() {
+        for name in ["1.2.3.4", "2001:db8::1"] {
+            assert!(Harness::new().errors(&address(name, SERVICE)).is_empty(), "{name}");
+        }
+        for name in ["x", "1.2.3.4/24", "fe80::1%eth0", "2001:DB8::1", "::ffff:1.2.3.4"] {
+            assert_eq!(Harness::new().errors(&address(name, SERVICE)).len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_parent_has_names_that_can_stand_in_a_path_and_stays() {
+        let old = address("1.2.3.4", SERVICE);
+        let errors =
+            Harness::new().update_errors(&old, &address("1.2.3.4", "group: Bad_, resource: '..', name: 'a%b'"));
+        let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
+        let parent = "spec.parentRef";
+        assert_eq!(
+            fields,
+            [
+                "spec.parentRef.group",
+                "spec.parentRef.resource",
+                "spec.parentRef.name",
+                parent
+            ]
+        );
     }
 }

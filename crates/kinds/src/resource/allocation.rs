@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::dns_label;
+use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;
 
 use super::names::{
@@ -38,13 +38,14 @@ impl<'v> DeviceId<'v> {
         Self(Self::PARTS.map(|part| device.str_at(&[part]).unwrap_or_default()))
     }
 
-    /// As errors show it.
-    fn shown(&self) -> Value {
-        let mut shown = Value::empty_map();
-        for (name, part) in ["Driver", "Pool", "Device", "ShareID"].into_iter().zip(self.0) {
-            shown.set_at(&[name], part.into());
-        }
-        shown
+    /// As errors show it, with its fields in the order of the reference.
+    fn shown(&self) -> String {
+        let names = ["Driver", "Pool", "Device", "ShareID"];
+        let parts = names
+            .iter()
+            .zip(self.0)
+            .map(|(name, part)| format!("\"{name}\":{}", Value::from(part)));
+        format!("{{{}}}", parts.collect::<Vec<_>>().join(","))
     }
 }
 
@@ -96,10 +97,7 @@ pub(super) fn validate_status(claim: &Field<'_, '_>, old: &Field<'_, '_>, errors
         consumer.child("uid").text().into()
     });
     let given = allocated(status.value());
-    let check = |device: &Field<'_, '_>, errors: &mut Errors| validate_device(device, &given, errors);
-    validate_set(&status.child("devices"), usize::MAX, errors, check, |device| {
-        DeviceId::of(device.value().unwrap_or(&Value::Null)).shown()
-    });
+    validate_devices(&status.child("devices"), &given, errors);
     if !reserved.is_empty() && !allocation.is_set() {
         errors.push(reserved.forbidden("may not be specified when `allocated` is not set"));
     } else if claim.child("metadata").child("deletionTimestamp").is_set() {
@@ -172,13 +170,35 @@ fn validate_share(device: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// What devices say of themselves; each once.
+fn validate_devices(devices: &Field<'_, '_>, allocated: &HashSet<DeviceId<'_>>, errors: &mut Errors) {
+    for device in devices.items() {
+        validate_device(&device, allocated, errors);
+    }
+    let mut seen = HashSet::new();
+    for (device, value) in devices.items().zip(devices.slice()) {
+        let id = DeviceId::of(value);
+        let shown = id.shown();
+        if !seen.insert(id) {
+            errors.push(FieldError {
+                value: None,
+                ..device.duplicate().with_detail(shown)
+            });
+        }
+    }
+}
+
 /// `validateDeviceStatus`
 fn validate_device(device: &Field<'_, '_>, allocated: &HashSet<DeviceId<'_>>, errors: &mut Errors) {
     validate_identity(device, errors);
     validate_share(device, errors);
     let id = DeviceId::of(device.value().unwrap_or(&Value::Null));
     if !allocated.contains(&id) {
-        errors.push(device.invalid_as(id.shown(), "must be an allocated device in the claim"));
+        let why = format!("{}: must be an allocated device in the claim", id.shown());
+        errors.push(FieldError {
+            value: None,
+            ..device.invalid(why)
+        });
     }
     let conditions = device.child("conditions");
     exceeds(&conditions, CONDITIONS, errors);
@@ -222,13 +242,16 @@ mod tests {
     fn only_devices_of_the_claim_say_something() {
         let device = |name: &str| format!("{ALLOCATION}, devices: [{{driver: d, pool: p, device: {name}}}]");
         assert!(errors(&device("x")).is_empty(), "{:?}", errors(&device("x")));
-        let told = errors(&device("y"));
+        let told = errors(&device("other"));
         assert!(
             told.len() == 1 && told[0].ends_with("must be an allocated device in the claim"),
             "{told:?}"
         );
         let twice = "devices: [{driver: d, pool: p, device: x}, {driver: d, pool: p, device: x}]";
-        assert!(errors(&format!("{ALLOCATION}, {twice}"))[0].starts_with("status.devices[1]: Duplicate value: {"));
+        assert!(
+            errors(&format!("{ALLOCATION}, {twice}"))[0]
+                .starts_with("status.devices[1]: Duplicate value: {\"Driver\":\"d\",\"Pool\":\"p\"")
+        );
     }
 
     #[test]

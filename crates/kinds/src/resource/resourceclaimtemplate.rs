@@ -85,7 +85,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            fields("labels: {a: -}, annotations: {-: a}, uid: a, finalizers: []"),
+            fields("labels: {a: '-'}, annotations: {'-': a}, uid: a, finalizers: [a/b]"),
             [
                 "spec.metadata.annotations",
                 "spec.metadata.labels",

@@ -41,7 +41,7 @@ impl Strategy for PriorityClass {
         }
         let policy = root.child("preemptionPolicy");
         if policy.is_set() {
-            one_of(&policy, &["Never", "PreemptLowerPriority"], &mut errors);
+            one_of(&policy, &["PreemptLowerPriority", "Never"], &mut errors);
         }
         errors
     }

@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn drivers_are_told_apart_by_their_names() {
-        let driver = "{name: d, nodeID: n, topologyKeys: [a, a, '']}";
+        let driver = "{name: d, nodeID: one, topologyKeys: [a, a, '']}";
         let errors = Harness::new().errors(&node(&format!("{driver}, {{name: d}}")));
         let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
         let (first, second) = ("spec.drivers[0]", ["spec.drivers[1].nodeID", "spec.drivers[1].name"]);
@@ -116,13 +116,16 @@ mod tests {
     #[test]
     fn a_driver_that_stays_changes_in_what_it_takes_alone() {
         let harness = Harness::new();
-        let old = node("{name: d, nodeID: n, topologyKeys: [a]}");
+        let old = node("{name: d, nodeID: one, topologyKeys: [a]}");
         assert!(
             harness
-                .update_errors(&old, &old.replace("nodeID: n", "nodeID: n, allocatable: {count: 3}"))
+                .update_errors(
+                    &old,
+                    &old.replace("nodeID: one", "nodeID: one, allocatable: {count: 3}")
+                )
                 .is_empty()
         );
-        let moved = harness.update_errors(&old, &old.replace("nodeID: n", "nodeID: m"));
+        let moved = harness.update_errors(&old, &old.replace("nodeID: one", "nodeID: other"));
         assert!(
             moved.len() == 1 && moved[0].starts_with("spec.drivers: Invalid value: {"),
             "{moved:?}"

@@ -18,9 +18,7 @@ impl Strategy for CsiStorageCapacity {
         let class = root.child("storageClassName");
         report(&class, dns_subdomain(class.text()), &mut errors);
         validate_label_selector(&root.child("nodeTopology"), &mut errors);
-        for part in ["capacity", "maximumVolumeSize"] {
-            validate_amount("storage", &root.child(part), &mut errors);
-        }
+        validate_amount("storage", &root.child("capacity"), &mut errors);
         errors
     }
 

@@ -162,7 +162,7 @@ mod tests {
             ["provisioner: Required value"]
         );
         let fields = |update: &str| harness.update_errors(FAST, update).len();
-        assert_eq!(fields(&FAST.replace("provisioner: p", "provisioner: -")), 2);
+        assert_eq!(fields(&FAST.replace("provisioner: p", "provisioner: '-'")), 2);
     }
 
     #[test]

@@ -35,7 +35,14 @@ impl Strategy for VolumeAttachment {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
         let mut errors = self.validate(context, object);
-        immutable(&root.child("spec"), &old.child("spec"), &mut errors);
+        let (spec, old_spec) = (root.child("spec"), old.child("spec"));
+        // A volume of which nothing is said is another than none.
+        let is_inline = |spec: &Field<'_, '_>| spec.child("source").child("inlineVolumeSpec").is_set();
+        if is_inline(&spec) == is_inline(&old_spec) {
+            immutable(&spec, &old_spec, &mut errors);
+        } else {
+            errors.push(spec.invalid("field is immutable"));
+        }
         errors
     }
 }
@@ -82,7 +89,7 @@ mod tests {
 
     fn attachment(spec: &str, status: &str) -> String {
         format!(
-            "{{apiVersion: storage.k8s.io/v1, kind: VolumeAttachment, metadata: {{name: a}}, spec: {{attacher: a, nodeName: n, \
+            "{{apiVersion: storage.k8s.io/v1, kind: VolumeAttachment, metadata: {{name: a}}, spec: {{attacher: a, nodeName: one, \
              {spec}}}, status: {{attached: true, {status}}}}}"
         )
     }

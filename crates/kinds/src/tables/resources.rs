@@ -121,7 +121,9 @@ fn complete(resource: &mut Resource, words: &[&str], columns: &Columns) -> Optio
             rules.name = match rule {
                 "subdomain" => NameRule::Subdomain,
                 "label" => NameRule::Label,
+                "long-name" => NameRule::LongName,
                 "path-segment" => NameRule::PathSegment,
+                "own" => NameRule::Own,
                 _ => return None,
             };
         }

@@ -8,9 +8,19 @@ impl NameRule {
     pub fn check(self, name: &str) -> Faults {
         match self {
             NameRule::Subdomain => formats::dns_subdomain(name),
+            NameRule::LongName => {
+                let faults = formats::dns_subdomain(name).into_iter();
+                faults
+                    .map(|fault| match &*fault {
+                        "must be no more than 253 characters" => "must be no more than 253 bytes".into(),
+                        _ => fault,
+                    })
+                    .collect()
+            }
             NameRule::Label => formats::dns_label(name),
             NameRule::Label1035 => formats::dns_label_1035(name),
             NameRule::PathSegment => formats::path_segment(name),
+            NameRule::Own => Faults::new(),
         }
     }
 
@@ -35,5 +45,9 @@ mod tests {
         assert!(!NameRule::Subdomain.check("pre-").is_empty());
         assert!(!NameRule::Subdomain.check_prefix("Bad_").is_empty());
         assert!(NameRule::PathSegment.check_prefix("system:node-").is_empty());
+        assert_eq!(
+            NameRule::LongName.check(&"a".repeat(254)),
+            ["must be no more than 253 bytes"]
+        );
     }
 }

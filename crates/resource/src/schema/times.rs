@@ -139,8 +139,9 @@ pub(super) fn is_canonical(text: &str) -> bool {
             other => byte == other,
         });
     let pair = |at: usize| (bytes[at] - b'0') * 10 + (bytes[at + 1] - b'0');
-    // Days that not every month has are left to the reader.
+    // Days that not every month has are left to the reader, and so is the year of Go's zero time.
     has_form
+        && !text.starts_with("0001")
         && (1..=12).contains(&pair(5))
         && (1..=28).contains(&pair(8))
         && pair(11) < 24

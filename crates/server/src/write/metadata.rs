@@ -121,11 +121,9 @@ pub(crate) fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec
 /// Sets the generation of a new object.
 pub(crate) fn first_generation(object: &mut Value, rules: &ResourceRules) {
     match rules.generation {
-        Generation::Unmanaged => {}
+        // What the client sends is kept.
+        Generation::Unmanaged | Generation::Counted { from_one: false, .. } => {}
         Generation::Counted { from_one: true, .. } => object.set_at(&["metadata", "generation"], Value::Int(1)),
-        Generation::Counted { from_one: false, .. } => {
-            object.remove_at(&["metadata", "generation"]);
-        }
     }
 }
 

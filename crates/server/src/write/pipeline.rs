@@ -491,6 +491,8 @@ impl<'a> Pipeline<'a> {
         if wanted == uid {
             return Ok(());
         }
+        // The reference names keys without the prefix under which it keeps all of them.
+        let key = key.strip_prefix("/registry").unwrap_or(key);
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
         );

@@ -84,7 +84,7 @@ fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value)
                 resource: of_core("pods"),
                 name: name.to_owned(),
                 why: format!(
-                    "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{name}, ResourceVersion: 0, \
+                    "StorageError: invalid object, Code: 4, Key: /pods/{}/{name}, ResourceVersion: 0, \
                      AdditionalErrorMsg: Precondition failed: {called} in precondition: {wanted}, {found} in object meta: \
                      {present}",
                     context.namespace
