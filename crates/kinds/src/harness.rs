@@ -262,6 +262,29 @@ impl Harness {
         }
     }
 
+    /// Has the plugin of that name look at an update as it was sent; why it refuses it, with the reasons of the causes.
+    pub(crate) fn admit_update(
+        &self,
+        plugin: &str,
+        subresource: Option<&str>,
+        old: &str,
+        text: &str,
+    ) -> Result<(), String> {
+        let plugins = admission::all_plugins();
+        let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
+        let (old, object) = (self.read(old), self.read(text));
+        let result = self.call(&object, Some(&old), subresource, |resource, context| {
+            assert!(plugin.concerns(context, resource));
+            plugin.validate(context, resource, Some(&object), Some(&old))
+        });
+        result.map_err(|refusal| match refusal {
+            Refusal::Forbidden { message, causes } => causes
+                .iter()
+                .fold(message, |message, (reason, ..)| format!("{message} ({reason})")),
+            refusal => format!("{refusal:?}"),
+        })
+    }
+
     /// What the plugin of that name warns of when an object is made.
     pub(crate) fn admission_warnings(&self, plugin: &str, text: &str) -> Vec<String> {
         let object = self.read(text);

@@ -2,6 +2,7 @@
 
 mod support;
 
+use serde_json::json;
 use support::{MERGE, Server};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -43,6 +44,25 @@ async fn a_binding_gives_a_pod_its_node_and_nobody_new_owns_it() {
             "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"one\""
         )
     );
+}
+
+#[tokio::test]
+async fn a_bound_pod_takes_on_where_its_node_stands_if_the_plugin_is_on() {
+    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"one","labels":{"topology.kubernetes.io/region":"r","other":"o"}}}"#;
+    let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"a","labels":{"brought":"b"}},"target":{"kind":"Node","name":"one"}}"#;
+    let off = Server::start_without_plugin("PodTopologyLabels").await;
+    for (server, labels) in [
+        (
+            Server::start().await,
+            json!({"app": "x", "brought": "b", "topology.kubernetes.io/region": "r"}),
+        ),
+        (off, json!({"app": "x", "brought": "b"})),
+    ] {
+        assert_eq!(server.post("/api/v1/nodes", node).await.code, 201);
+        pod(&server, "a", "").await;
+        assert_eq!(server.post(&format!("{PODS}/a/binding"), binding).await.code, 201);
+        assert_eq!(server.get(&format!("{PODS}/a")).await.at("/metadata/labels"), &labels);
+    }
 }
 
 #[tokio::test]
@@ -151,4 +171,36 @@ async fn a_node_keeps_the_status_that_it_is_made_with_and_nobody_owns_it() {
     let made = server.post("/api/v1/nodes", node).await;
     assert_eq!(made.at("/status/capacity/cpu"), "4");
     assert!(!made.at("/metadata/managedFields").to_string().contains("f:status"));
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_service_keeps_no_address_and_no_port() {
+    let server = Server::start().await;
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let service = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"type": "NodePort", "clusterIP": "10.0.0.77", "ports": [{"port": 80, "nodePort": 30077}]},
+        })
+        .to_string()
+    };
+    let dry = format!("{SERVICES}?dryRun=All");
+    for path in [dry.as_str(), &dry, SERVICES] {
+        let answer = server.post(path, &service("a")).await;
+        assert_eq!(answer.code, 201, "{}", answer.message());
+        assert_eq!(answer.at("/spec/clusterIP"), "10.0.0.77");
+        assert_eq!(answer.at("/spec/ports/0/nodePort"), 30077);
+    }
+    // What is taken is taken for a dry run too, and one that would give it back does not.
+    assert_eq!(server.post(&dry, &service("b")).await.code, 422);
+    let path = format!("{SERVICES}/a");
+    assert_eq!(server.delete(&format!("{path}?dryRun=All")).await.code, 200);
+    let inside = r#"{"spec":{"type":"ClusterIP","ports":[{"port":80,"nodePort":null}]}}"#;
+    assert_eq!(
+        server.patch(&format!("{path}?dryRun=All"), MERGE, inside).await.code,
+        200
+    );
+    assert_eq!(server.post(SERVICES, &service("b")).await.code, 422);
+    assert_eq!(server.delete(&path).await.code, 200);
+    assert_eq!(server.post(SERVICES, &service("b")).await.code, 201);
 }

@@ -10,6 +10,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
 mod persistent_volume_claim_resize;
+mod pod_resize_validator;
 mod pod_security;
 mod pod_topology_labels;
 mod priority;
@@ -19,12 +20,10 @@ mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 
-pub(crate) use pod_topology_labels::topology_of;
-
 use std::ops::ControlFlow;
 
 use holdfast_admission::AdmissionPlugin;
-use holdfast_resource::{GroupResource, WriteContext};
+use holdfast_resource::{GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 
 /// The plugins that are on unless flags turn them off, in the order in which writes pass them.
@@ -55,6 +54,7 @@ pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(default_class::INGRESS),
         Box::new(pod_topology_labels::PodTopologyLabels),
         Box::new(node_declared_feature_validator::NodeDeclaredFeatureValidator),
+        Box::new(pod_resize_validator::PodResizeValidator),
         // Last, so that nothing is charged for what is refused.
         Box::new(resource_quota::ResourceQuota),
     ]
@@ -65,7 +65,7 @@ pub const OFF_BY_DEFAULT: [&str; 1] = ["ServiceAccount"];
 
 /// The names that kube-apiserver 1.36 knows, in its order. Flags may turn any of them off, but on only those that are
 /// here.
-pub const KNOWN: [&str; 37] = [
+pub const KNOWN: [&str; 40] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
     "NamespaceLifecycle",
@@ -96,7 +96,10 @@ pub const KNOWN: [&str; 37] = [
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
     "PodTopologyLabels",
+    "PodGroupWorkloadExists",
     "NodeDeclaredFeatureValidator",
+    "JobValidation",
+    "PodResizeValidator",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy",
@@ -110,6 +113,12 @@ fn group_resource(group: &'static str, resource: &'static str) -> GroupResource 
         group: group.into(),
         resource: resource.into(),
     }
+}
+
+/// The node that a running Pod which is to change is on.
+fn node_of_update(context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal> {
+    let node = context.lookup.get(&group_resource("", "nodes"), "", name);
+    node.ok_or_else(|| Refusal::forbidden(format!("node {name:?} not found")))
 }
 
 /// The class that an annotation marks as the default: the newest, and of those made at once the first by name.

@@ -4,16 +4,16 @@ use holdfast_value::Value;
 
 use super::group_resource;
 
-/// Pods that are made on a node take on where it stands:
-/// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>. Those that a binding
-/// puts there get the same from the binding.
+/// Pods that are made on a node, or bound to one, take on where it stands:
+/// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>. A binding gets the labels
+/// of the node and brings them to its Pod.
 pub(super) struct PodTopologyLabels;
 
 /// The labels of nodes that say where they stand.
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 /// Where a node stands: labels with their values; none where there is no such node.
-pub(crate) fn topology_of(context: &WriteContext<'_>, node: &str) -> Vec<(&'static str, Value)> {
+fn topology_of(context: &WriteContext<'_>, node: &str) -> Vec<(&'static str, Value)> {
     let Some(node) = context.lookup.get(&group_resource("", "nodes"), "", node) else {
         return Vec::new();
     };
@@ -27,7 +27,12 @@ impl AdmissionPlugin for PodTopologyLabels {
     }
 
     fn interests(&self) -> &[Interest] {
-        const { &[Interest::in_new("", "pods")] }
+        const {
+            &[Interest {
+                subresources: &["", "binding"],
+                ..Interest::in_new("", "pods")
+            }]
+        }
     }
 
     fn mutate(
@@ -37,15 +42,20 @@ impl AdmissionPlugin for PodTopologyLabels {
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let Some(pod) = object else {
+        let Some(object) = object else {
             return Ok(());
         };
-        let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-        if node.is_empty() {
+        let node = match context.subresource {
+            None => object.str_at(&["spec", "nodeName"]),
+            Some(_) => object
+                .str_at(&["target", "name"])
+                .filter(|_| object.str_at(&["target", "kind"]) == Some("Node")),
+        };
+        let Some(node) = node.filter(|node| !node.is_empty()) else {
             return Ok(());
-        }
+        };
         for (label, value) in topology_of(context, node) {
-            pod.set_at(&["metadata", "labels", label], value);
+            object.set_at(&["metadata", "labels", label], value);
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ use holdfast_resource::{Action, Field, FieldError, Refusal, Step, Strategy, Writ
 use holdfast_value::Value;
 
 use super::super::of_core;
-use crate::admission::topology_of;
 use crate::time::time_text;
 use crate::validation::Errors;
 
@@ -128,13 +127,6 @@ fn assigned(context: &WriteContext<'_>, request: &Value, mut pod: Value) -> Valu
             }
         }
     }
-    // Where the node stands, the binding says as well.
-    for (label, value) in topology_of(context, node) {
-        let path = ["metadata", "labels", label];
-        if pod.at(&path).is_none() {
-            pod.set_at(&path, value);
-        }
-    }
     set_scheduled(context, &mut pod);
     pod
 }
@@ -198,21 +190,6 @@ mod tests {
         assert_eq!(at(object, "metadata.labels"), r#"{"l":"a","m":"c"}"#);
         assert_eq!(at(object, "metadata.annotations"), r#"{"x":"z"}"#);
         assert_eq!(at(object, "status.conditions.0.type"), r#""PodScheduled""#);
-    }
-
-    #[test]
-    fn a_bound_pod_takes_on_where_its_node_stands() {
-        let node =
-            "{apiVersion: v1, kind: Node, metadata: {name: one, labels: {topology.kubernetes.io/region: r, other: o}}}";
-        let harness = Harness::new().with(&pod("")).with(node);
-        let steps = harness.plan("pods", "binding", "a", &binding("", "name: one")).unwrap();
-        let [Step::Replace { object, .. }] = steps.as_slice() else {
-            panic!("{steps:?}");
-        };
-        assert_eq!(
-            at(object, "metadata.labels"),
-            r#"{"l":"a","topology.kubernetes.io/region":"r"}"#
-        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod defaults;
 mod disabled;
 mod env;
 mod networking;
+mod overlapping_paths;
 mod probes;
 mod scheduling;
 mod security;

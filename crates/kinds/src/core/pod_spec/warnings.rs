@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use holdfast_resource::Field;
 use holdfast_value::Value;
 
+use super::overlapping_paths;
 use crate::validation::resources;
 
 /// Labels of nodes that have a newer name: label, since when, what to use instead.
@@ -92,6 +93,7 @@ pub(crate) fn pod_spec_warnings(metadata: &Field<'_, '_>, spec: &Field<'_, '_>, 
         }
     }
     volumes(spec, warnings);
+    overlapping_paths::warnings(&spec.child("volumes"), warnings);
     duplicates(&spec.child("hostAliases"), "ip", warnings);
     let secrets = spec.child("imagePullSecrets");
     duplicates(&secrets, "name", warnings);

@@ -1,0 +1,120 @@
+use holdfast_admission::AdmissionPlugin;
+use holdfast_admission::Interest;
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::node_of_update;
+use crate::pod_resources::of_pod;
+use crate::quota::Amounts;
+use crate::validation::resources::quantity;
+use crate::validation::same;
+
+/// A Pod is resized only on a node that is there, runs Linux, and has as much to give.
+pub(super) struct PodResizeValidator;
+
+impl AdmissionPlugin for PodResizeValidator {
+    fn name(&self) -> &'static str {
+        "PodResizeValidator"
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[Interest {
+                subresources: &["resize"],
+                ..Interest::in_objects("", "pods", &[Operation::Update])
+            }]
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        _resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let (Some(pod), Some(old)) = (object, old) else {
+            return Ok(());
+        };
+        let name = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
+        if name.is_empty() || same(pod.get("spec"), old.get("spec")) {
+            return Ok(());
+        }
+        let node = node_of_update(context, name)?;
+        let system = node.str_at(&["metadata", "labels", "kubernetes.io/os"]);
+        if let Some(system) = system.filter(|system| *system != "linux") {
+            return Err(refused(
+                "UnsupportedPlatform",
+                format!("pod resize is only supported on linux nodes, node {name:?} is {system:?}"),
+            ));
+        }
+        within_allocatable(&of_pod(&Field::root(pod).child("spec"), "requests"), &node)
+    }
+}
+
+/// A refusal with a cause that has a reason alone.
+fn refused(reason: &str, message: String) -> Refusal {
+    Refusal::Forbidden {
+        message,
+        causes: vec![(reason.to_owned(), String::new(), String::new())],
+    }
+}
+
+/// Whether a node has as much of processors and memory as a Pod asks for.
+fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Refusal> {
+    let mut faults = Vec::new();
+    for (name, thousandths) in [("cpu", true), ("memory", false)] {
+        let Some(asked) = requests.get(name) else {
+            continue;
+        };
+        let has = quantity(&Field::placed(node.at(&["status", "allocatable", name]), ""));
+        if has.is_none_or(|has| *asked > has) {
+            let has = has.map_or(0, |has| if thousandths { has.thousandths() } else { has.units() });
+            let asked = if thousandths {
+                asked.thousandths()
+            } else {
+                asked.units()
+            };
+            faults.push(format!("{name}, requested: {asked}, allocatable: {has}"));
+        }
+    }
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(refused(
+        "NodeCapacity",
+        format!("node didn't have enough allocatable resources: {}", faults.join("; ")),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: one, containers: [{name: c, image: \
+                       i, resources: {requests: {cpu: 1}}}]}}";
+
+    fn resized(node: &str) -> Result<(), String> {
+        let harness = Harness::new().with(node);
+        let new = POD.replace("cpu: 1", "cpu: 2");
+        harness.admit_update("PodResizeValidator", Some("resize"), POD, &new)
+    }
+
+    #[test]
+    fn a_pod_grows_within_its_node_alone() {
+        let node = "{apiVersion: v1, kind: Node, metadata: {name: one}, status: {allocatable: {cpu: 2}}}";
+        assert_eq!(resized(node), Ok(()));
+        assert_eq!(
+            resized(&node.replace("cpu: 2", "cpu: 1500m")).unwrap_err(),
+            "node didn't have enough allocatable resources: cpu, requested: 2000, allocatable: 1500 (NodeCapacity)"
+        );
+        assert_eq!(
+            resized(&node.replace("name: one", "name: one, labels: {kubernetes.io/os: windows}")).unwrap_err(),
+            "pod resize is only supported on linux nodes, node \"one\" is \"windows\" (UnsupportedPlatform)"
+        );
+        assert_eq!(
+            resized(&node.replace("one", "two")).unwrap_err(),
+            "node \"one\" not found"
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! Files of one volume whose paths are in each other's way.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use holdfast_resource::Field;
+
+/// Tells of the volumes whose files overlap: `warningsForOverlappingVirtualPaths`.
+pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    for volume in volumes.items() {
+        let called = volume.child("name").text();
+        for (source, kind, name) in [
+            ("configMap", "ConfigMap", Some("name")),
+            ("secret", "Secret", Some("secretName")),
+            ("downwardAPI", "DownwardAPI", None),
+        ] {
+            let source = volume.child(source);
+            let what = source_text(kind, name.map(|name| source.child(name).text()));
+            tell(called, &what, item_paths(&source), &mut BTreeSet::new(), warnings);
+        }
+        let projected = volume.child("projected");
+        let mut all = BTreeSet::new();
+        for projection in projected.child("sources").items() {
+            projection_warnings(called, &projection, &mut all, warnings);
+        }
+    }
+}
+
+/// Tells of the overlaps of a source with itself, and then with those before it.
+fn projection_warnings<'v>(
+    volume: &str,
+    projection: &Field<'v, '_>,
+    all: &mut BTreeSet<&'v str>,
+    warnings: &mut Vec<String>,
+) {
+    let (token, bundle) = (
+        projection.child("serviceAccountToken"),
+        projection.child("clusterTrustBundle"),
+    );
+    for (part, kind, named) in [
+        ("configMap", "ConfigMap", true),
+        ("secret", "Secret", true),
+        ("downwardAPI", "DownwardAPI", false),
+    ] {
+        let source = projection.child(part);
+        if source.child("items").is_set() {
+            let what = source_text(kind, named.then(|| source.child("name").text()));
+            return tell_projected(volume, &what, item_paths(&source), all, warnings);
+        }
+    }
+    if token.is_set() {
+        tell_projected(
+            volume,
+            "ServiceAccountToken",
+            vec![token.child("path").text()],
+            all,
+            warnings,
+        );
+    } else if bundle.is_set() {
+        let name = bundle.child("name");
+        let name = if name.is_set() {
+            name
+        } else {
+            bundle.child("signerName")
+        };
+        let what = source_text("ClusterTrustBundle", Some(name.text()));
+        tell_projected(volume, &what, vec![bundle.child("path").text()], all, warnings);
+    }
+}
+
+fn tell_projected<'v>(
+    volume: &str,
+    what: &str,
+    mut paths: Vec<&'v str>,
+    all: &mut BTreeSet<&'v str>,
+    warnings: &mut Vec<String>,
+) {
+    let what = format!("Projected {what}");
+    tell(volume, &what, paths.clone(), &mut BTreeSet::new(), warnings);
+    paths.sort_unstable();
+    paths.dedup();
+    tell(volume, &what, paths, all, warnings);
+}
+
+/// What kind of source it is, with its name where it has one.
+fn source_text(kind: &str, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("{kind} {name:?}"),
+        None => kind.to_owned(),
+    }
+}
+
+fn item_paths<'v>(source: &Field<'v, '_>) -> Vec<&'v str> {
+    let items = source.child("items");
+    let paths = items.slice().iter().filter_map(|item| item.str_at(&["path"]));
+    paths.collect()
+}
+
+/// Tells of the paths that overlap with those `seen` or with each other, and adds them to those.
+fn tell<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut BTreeSet<&'v str>, warnings: &mut Vec<String>) {
+    for path in paths {
+        let path = path.trim_end_matches('/');
+        if let Some(other) = overlap(seen, path) {
+            warnings.push(format!(
+                "volume {volume:?} ({what}): overlapping paths: {path:?} with {other:?}"
+            ));
+        }
+        seen.insert(path);
+    }
+}
+
+/// One of the `paths` that `path` begins with or that begins with it. The reference compares texts, so that `a` is in the way
+/// of `ab`.
+fn overlap<'v>(paths: &BTreeSet<&'v str>, path: &str) -> Option<&'v str> {
+    if path.is_empty() {
+        return None;
+    }
+    let longer = paths.range::<str, _>((Bound::Included(path), Bound::Unbounded)).next();
+    if let Some(longer) = longer.filter(|longer| longer.starts_with(path)) {
+        return Some(longer);
+    }
+    // What `path` begins with stands before it, and all between the two begin with that as well.
+    let mut start = path;
+    loop {
+        let before = paths
+            .range::<str, _>((Bound::Unbounded, Bound::Included(start)))
+            .next_back()?;
+        if before.is_empty() {
+            return None;
+        }
+        if start.starts_with(before) {
+            return Some(before);
+        }
+        start = common_start(start, before);
+    }
+}
+
+fn common_start<'t>(text: &'t str, other: &str) -> &'t str {
+    let same = text.chars().zip(other.chars()).take_while(|(one, two)| one == two);
+    &text[..same.map(|(one, _)| one.len_utf8()).sum()]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn warnings(volume: &str) -> Vec<String> {
+        Harness::new().warnings(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: c, image: i}}], volumes: \
+             [{{name: v, {volume}}}]}}}}"
+        ))
+    }
+
+    #[test]
+    fn files_of_a_volume_that_overlap_are_told() {
+        let items = "items: [{key: a, path: p}, {key: b, path: p/q/}, {key: c, path: o}]";
+        assert_eq!(
+            warnings(&format!("configMap: {{name: c, {items}}}")),
+            [r#"volume "v" (ConfigMap "c"): overlapping paths: "p/q" with "p""#]
+        );
+        assert_eq!(
+            warnings(&format!("secret: {{secretName: s, {items}}}")),
+            [r#"volume "v" (Secret "s"): overlapping paths: "p/q" with "p""#]
+        );
+        let files = "items: [{path: a/b, fieldRef: {fieldPath: metadata.name}}, {path: a, fieldRef: {fieldPath: metadata.name}}]";
+        assert_eq!(
+            warnings(&format!("downwardAPI: {{{files}}}")),
+            [r#"volume "v" (DownwardAPI): overlapping paths: "a" with "a/b""#]
+        );
+        // What stands between two of them in order hides neither.
+        let items = "items: [{key: a, path: a}, {key: b, path: a/a}, {key: c, path: a/b}, {key: d, path: b}]";
+        assert_eq!(warnings(&format!("configMap: {{name: c, {items}}}")).len(), 2);
+    }
+
+    #[test]
+    fn sources_of_a_projected_volume_overlap_with_those_before_them() {
+        assert_eq!(
+            warnings(
+                "projected: {sources: [{configMap: {name: c, items: [{key: a, path: p/q}]}}, {secret: {name: s, items: [{key: \
+                 a, path: x}, {key: b, path: p/q/r}]}}, {configMap: {name: d}}, {serviceAccountToken: {path: x/token}}, \
+                 {clusterTrustBundle: {signerName: e.com/s, path: x}}]}"
+            ),
+            [
+                r#"volume "v" (Projected Secret "s"): overlapping paths: "p/q/r" with "p/q""#,
+                r#"volume "v" (Projected ServiceAccountToken): overlapping paths: "x/token" with "x""#,
+                r#"volume "v" (Projected ClusterTrustBundle "e.com/s"): overlapping paths: "x" with "x""#,
+            ]
+        );
+    }
+}
