@@ -393,3 +393,31 @@ async fn a_strategic_patch_is_read_as_a_tree_of_the_kind_of_the_address() {
         (&json!("ConfigMap"), &json!("3"))
     );
 }
+
+#[tokio::test]
+async fn a_dry_run_is_refused_what_is_too_large_to_be_stored() {
+    let server = Server::start().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = |name: &str, size: usize| {
+        json!({"metadata": {"name": name}, "spec": {"holderIdentity": "x".repeat(size)}}).to_string()
+    };
+    assert_eq!(server.post(leases, &lease("there", 1)).await.code, 201);
+    for dry in ["", "?dryRun=All"] {
+        let large = lease("large", 3 << 19);
+        let answers = [
+            server.post(&format!("{leases}{dry}"), &large).await,
+            server
+                .patch(&format!("{leases}/there{dry}"), MERGE, &lease("there", 3 << 19))
+                .await,
+        ];
+        for answer in answers {
+            assert_eq!(answer.code, 500, "{}", answer.message());
+            assert!(
+                answer
+                    .message()
+                    .starts_with("the object is too large to be stored: it has")
+            );
+            assert!(answer.message().ends_with("the limit is 1572864"));
+        }
+    }
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
-use holdfast_store::{CommitError, Committed, MAX_VALUE, Revision, Transaction};
-use holdfast_value::{Growth, SmolStr, Value};
+use holdfast_store::{CommitError, Committed, Revision, Transaction};
+use holdfast_value::{SmolStr, Value};
 
 use super::admission::Told;
 use super::charges::{self, Charged};
@@ -72,11 +72,11 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(&target, live));
         }
+        let most = context.config.max_object_bytes;
         if target.dry_run {
-            return unstored(prepared, true);
+            return unstored(context, prepared, true, most);
         }
         let home = Home::of(&target, &snapshot);
-        let most = context.config.max_object_bytes;
         match store(context, &target, key, prepared, charges, home, most).await {
             Ok(written) => return Ok(written),
             // Somebody made the object, or the namespace goes, which the next run tells.
@@ -187,8 +187,9 @@ pub(super) async fn update_in_turn(
             (Action::Put, live) => charges::of(&pipeline, &prepared.object, live.as_ref())?,
             _ => Vec::new(),
         };
+        let most = context.config.max_object_bytes;
         if target.dry_run {
-            return unstored(prepared, created);
+            return unstored(context, prepared, created, most);
         }
         // An object that was made under another name than the address has is stored under that of the address.
         let key = key_of(target, &target.name);
@@ -196,7 +197,6 @@ pub(super) async fn update_in_turn(
             continue;
         }
         let home = Home::of(target, &snapshot).filter(|_| created);
-        let most = context.config.max_object_bytes;
         match store(context, target, key, prepared, charges, home, most).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
@@ -265,7 +265,7 @@ pub(super) async fn delete_in_turn(
             let removed = prepared.action == Action::Remove;
             return Ok(Written {
                 removed,
-                ..unstored(prepared, false)?
+                ..unstored(context, prepared, false, usize::MAX)?
             });
         }
         if was_overtaken(context, turn, &key, Some(&live)).await? {
@@ -413,14 +413,16 @@ fn kept(prepared: Prepared, live: Arc<Entry>) -> Written {
     }
 }
 
-/// The end of a dry run, which is refused what the store would refuse.
-fn unstored(prepared: Prepared, created: bool) -> Result<Written, ApiError> {
-    let too_large = |_| ApiError::too_large(MAX_VALUE);
-    Growth::new(MAX_VALUE).draw_value(&prepared.object).map_err(too_large)?;
+/// The end of a dry run, which is refused what would not be stored.
+fn unstored(context: &Context, prepared: Prepared, created: bool, most_bytes: usize) -> Result<Written, ApiError> {
+    let removed = prepared.action == Action::Remove;
+    if !removed {
+        encode(context, &prepared.object, prepared.live.as_deref(), most_bytes)?;
+    }
     Ok(Written {
         object: Shape::Tree(prepared.object),
         created,
-        removed: prepared.action == Action::Remove,
+        removed,
         warnings: prepared.warnings,
     })
 }
@@ -485,8 +487,7 @@ async fn store(
         warnings,
         ..
     } = prepared;
-    let encoded = objects::encode(context.types(), &object);
-    check_size(encoded.bytes().len(), live.as_deref(), most_bytes).map_err(Failure::Refused)?;
+    let encoded = encode(context, &object, live.as_deref(), most_bytes).map_err(Failure::Refused)?;
     let write = || {
         let (resource, version) = (&target.shown.resource, &target.shown.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version);
@@ -516,16 +517,23 @@ async fn store(
     })
 }
 
-/// Refuses an object of more than `most` bytes, unless it takes the place of one that was stored under a larger limit and is
-/// no larger than that.
-fn check_size(bytes: usize, live: Option<&Entry>, most: usize) -> Result<(), ApiError> {
+/// An object as it is stored. Refuses one of more than `most` bytes, unless it takes the place of one that was stored under a
+/// larger limit and is no larger than that.
+fn encode(
+    context: &Context,
+    object: &Value,
+    live: Option<&Entry>,
+    most: usize,
+) -> Result<holdfast_store::Value, ApiError> {
+    let encoded = objects::encode(context.types(), object);
+    let bytes = encoded.bytes().len();
     let before = live.map_or(0, |live| live.bytes().len());
     if bytes > most && bytes > before {
         return Err(ApiError::unclassified(format!(
             "the object is too large to be stored: it has {bytes} bytes, the limit is {most}"
         )));
     }
-    Ok(())
+    Ok(encoded)
 }
 
 /// Stores what a DELETE came to.
