@@ -6,6 +6,7 @@
 //! kube-apiserver. Only `metadata.resourceVersion` is missing from what is stored: it is known when the write is done, so
 //! the store puts it in its place then.
 
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -347,8 +348,8 @@ pub fn readable(entry: &Entry) -> Option<Value> {
 /// Encodes an object for the store: without its resource version, and with the place where that belongs. The fields of
 /// built-in kinds stand in the order of `types`, as in the reference's answers; those of others by their names.
 ///
-/// Kind, version and metadata come first: lists, whose items leave the first two out, take the rest of the bytes as it is
-/// (see [`list_item`]), and answers that show metadata alone take those (see [`metadata_text`]).
+/// Kind, version and metadata come first in built-in kinds: lists, whose items leave the first two out, take the rest of the
+/// bytes as it is (see [`list_item`]). Answers that show metadata alone cut those out (see [`metadata_place`]).
 pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(2048);
     match write_object(types, object, true, &mut bytes) {
@@ -384,26 +385,73 @@ pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8]
 
 /// Whether an encoded object is of that kind and version.
 pub fn is_of_version(bytes: &[u8], kind: &str, api_version: &str) -> bool {
-    behind_identity(bytes, kind, api_version).is_some()
+    metadata_start(bytes, kind, api_version).is_some()
 }
 
 fn behind_identity<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> Option<&'a [u8]> {
-    let identity = [r#"{"kind":""#, kind, r#"","apiVersion":""#, api_version, r#"","#];
-    let mut parts = identity.iter();
+    behind(
+        bytes,
+        [r#"{"kind":""#, kind, r#"","apiVersion":""#, api_version, r#"","#],
+    )
+}
+
+fn behind<'a, const N: usize>(bytes: &'a [u8], parts: [&str; N]) -> Option<&'a [u8]> {
+    let mut parts = parts.iter();
     parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))
 }
 
-/// The metadata of an encoded object, as JSON, if they stand where [`encode`] puts them.
-pub fn metadata_text<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> Option<&'a [u8]> {
-    let text = list_item(bytes, kind, api_version).strip_prefix(br#""metadata":"#)?;
-    text.get(..map_end(text, |_, _| {})?)
+/// Where the metadata begin in the bytes of an object, if that is of that kind and version.
+fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> {
+    const NAME: &str = r#""metadata":"#;
+    let head = behind_identity(bytes, kind, api_version)
+        // The order of names, which custom resources have.
+        .or_else(|| {
+            behind(
+                bytes,
+                [r#"{"apiVersion":""#, api_version, r#"","kind":""#, kind, r#"","#],
+            )
+        });
+    if let Some(rest) = head.and_then(|rest| behind(rest, [NAME])) {
+        return Some(bytes.len() - rest.len());
+    }
+    // Other names may come before these.
+    let (mut fitting, mut metadata) = (0, None);
+    map_end(bytes, |start, end| {
+        let member = bytes.get(start..end).unwrap_or_default();
+        for (name, text) in [(r#""kind":""#, kind), (r#""apiVersion":""#, api_version)] {
+            if let Some(rest) = behind(member, [name]) {
+                if behind(rest, [text, "\""]) != Some(b"") {
+                    return ControlFlow::Break(());
+                }
+                fitting += 1;
+            }
+        }
+        if member.starts_with(NAME.as_bytes()) {
+            metadata = Some(start + NAME.len());
+        }
+        match metadata {
+            Some(_) if fitting == 2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    metadata.filter(|_| fitting == 2)
+}
+
+/// Where the metadata of an encoded object stand, as JSON, if it is of that kind and version.
+pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Range<usize>> {
+    let start = metadata_start(bytes, kind, api_version)?;
+    let length = map_end(bytes.get(start..)?, |_, _| ControlFlow::Continue(()))?;
+    Some(start..start + length)
 }
 
 /// Metadata as JSON without their `managedFields`, in two pieces; `None` where they have none.
 pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     const NAME: &[u8] = br#""managedFields":"#;
     let mut members = Vec::with_capacity(8);
-    map_end(metadata, |start, end| members.push((start, end)))?;
+    map_end(metadata, |start, end| {
+        members.push((start, end));
+        ControlFlow::Continue(())
+    })?;
     let at = members.iter().position(|(start, end)| {
         metadata
             .get(*start..*end)
@@ -418,8 +466,9 @@ pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((metadata.get(..start)?, metadata.get(end..)?))
 }
 
-/// Where the map ends that `text` begins with. `member` is told where each of its members begins and ends.
-fn map_end(text: &[u8], mut member: impl FnMut(usize, usize)) -> Option<usize> {
+/// Where the map ends that `text` begins with. `member` is told where each of its members begins and ends, and may end the
+/// search.
+fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>) -> Option<usize> {
     let (mut depth, mut at, mut start) = (0usize, 0, 1);
     loop {
         match text.get(at)? {
@@ -438,12 +487,13 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize)) -> Option<usize> {
             b'}' | b']' => {
                 depth = depth.checked_sub(1)?;
                 if depth == 0 {
-                    member(start, at);
-                    return Some(at + 1);
+                    return member(start, at).is_continue().then_some(at + 1);
                 }
             }
             b',' if depth == 1 => {
-                member(start, at);
+                if member(start, at).is_break() {
+                    return None;
+                }
                 start = at + 1;
             }
             // What is no map is no metadata.
@@ -454,8 +504,6 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize)) -> Option<usize> {
     }
 }
 
-/// What is written first of each object.
-const OBJECT: [&str; 3] = ["kind", "apiVersion", METADATA];
 const METADATA: &str = "metadata";
 const RESOURCE_VERSION: &str = "resourceVersion";
 
@@ -464,7 +512,7 @@ fn write_object(types: &TypeTable, object: &Value, room: bool, bytes: &mut Vec<u
     let text = |name| object.str_at(&[name]).unwrap_or_default();
     let of = type_of(types, text("apiVersion"), text("kind")).map(|id| types.get(id));
     let mut revision_at = None;
-    write_map(of, object, &OBJECT, bytes, |key, value, shape, bytes| match value {
+    write_map(of, object, &[], bytes, |key, value, shape, bytes| match value {
         Value::Map(_) if key == METADATA => {
             let of = match shape {
                 Some(Shape::Ref(id)) => Some(types.get(*id)),
@@ -624,24 +672,44 @@ mod tests {
     #[test]
     fn other_objects_are_written_by_names() {
         let text = r#"{"kind":"A","apiVersion":"a.io/v1","spec":{"z":1,"b":[{"y":1,"x":2}]},"metadata":{"name":"a","labels":{}}}"#;
-        let expected = r#"{"kind":"A","apiVersion":"a.io/v1","metadata":{"labels":{},"name":"a"},"spec":{"b":[{"x":2,"y":1}],"z":1}}"#;
+        let expected = r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"labels":{},"name":"a"},"spec":{"b":[{"x":2,"y":1}],"z":1}}"#;
+        assert_eq!(encode_answer(&types(), &object(text)), expected.as_bytes());
+        let text = r#"{"kind":"A","apiVersion":"a.io/v1","data":{"metadata":{}},"metadata":{},"a":1,"later":2}"#;
+        let expected = r#"{"a":1,"apiVersion":"a.io/v1","data":{"metadata":{}},"kind":"A","later":2,"metadata":{}}"#;
         assert_eq!(encode_answer(&types(), &object(text)), expected.as_bytes());
     }
 
     #[test]
-    fn metadata_are_cut_out_of_the_bytes() {
-        let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"}\\\"]"},"finalizers":["x"]},"spec":{}}"#;
-        let bytes = encode_answer(&types(), &object(text));
-        let cut = metadata_text(&bytes, "Pod", "v1").unwrap();
-        assert_eq!(cut, br#"{"annotations":{"a":"}\\\"]"},"finalizers":["x"]}"#);
+    fn metadata_are_cut_out_of_the_bytes_wherever_they_stand() {
+        let metadata = r#"{"annotations":{"a":"}\\\"]"},"finalizers":["x"]}"#;
+        for (kind, version, more) in [
+            ("Pod", "v1", r#""spec":{}"#),
+            ("A", "a.io/v1", r#""spec":{}"#),
+            (
+                "A",
+                "a.io/v1",
+                r#""a":{"kind":"B","metadata":{}},"kind2":"A","data":"metadata""#,
+            ),
+        ] {
+            let text = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{metadata},{more}}}"#);
+            let bytes = encode_answer(&types(), &object(&text));
+            let place = metadata_place(&bytes, kind, version).unwrap();
+            assert_eq!(std::str::from_utf8(&bytes[place]).unwrap(), metadata);
+            for (kind, version) in [("Po", version), (kind, "v2"), ("Pods", version)] {
+                assert_eq!(metadata_place(&bytes, kind, version), None);
+                assert!(!is_of_version(&bytes, kind, version));
+            }
+        }
         for odd in [
             &b"{\"metadata\":1}"[..],
             b"{\"metadata\":{\"",
             b"{\"metadata\":}",
             b"{}",
+            b"",
             b"{\"metadata\":{\"a\\",
+            b"{\"apiVersion\":\"v1\",\"kind\":\"A\",\"metadata\":1}",
         ] {
-            assert_eq!(metadata_text(odd, "A", "v1"), None);
+            assert_eq!(metadata_place(odd, "A", "v1"), None);
         }
     }
 

@@ -28,9 +28,6 @@ use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
 
-/// What stands before the metadata of an encoded object, behind its kind and version.
-const METADATA: &[u8] = br#""metadata":"#;
-
 /// As what stored objects are shown: the version of the address.
 #[derive(Clone)]
 pub(crate) struct Shown {
@@ -113,8 +110,8 @@ impl Shown {
 
     /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
     pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
-        let cut = || objects::metadata_text(entry.bytes(), &self.kind, &self.api_version);
-        let metadata = self.stored_as_shown().then(cut).flatten()?;
+        let place = || objects::metadata_place(entry.bytes(), &self.kind, &self.api_version);
+        let metadata = entry.bytes().get(self.stored_as_shown().then(place).flatten()?)?;
         let dropped = self
             .drops_managed_fields
             .then(|| objects::without_managed_fields(metadata));
@@ -221,17 +218,14 @@ impl Shown {
         if !self.drops_managed_fields {
             return Ok(bytes.clone());
         }
-        let metadata = objects::metadata_text(bytes, &self.kind, &self.api_version);
-        let Some(metadata) = metadata else {
+        let Some(place) = objects::metadata_place(bytes, &self.kind, &self.api_version) else {
             return Ok(objects::encode_answer(types, &self.reduced(objects::tree(entry))).into());
         };
-        let Some((head, tail)) = objects::without_managed_fields(metadata) else {
-            return Ok(bytes.clone());
-        };
-        // The metadata are a piece of the bytes, behind kind and version.
-        let start = bytes.len() - objects::list_item(bytes, &self.kind, &self.api_version).len() + METADATA.len();
-        let (before, behind) = (&bytes[..start], &bytes[start + metadata.len()..]);
-        Ok([before, head, tail, behind].concat().into())
+        let (before, behind) = (&bytes[..place.start], &bytes[place.end..]);
+        match objects::without_managed_fields(&bytes[place]) {
+            Some((head, tail)) => Ok([before, head, tail, behind].concat().into()),
+            None => Ok(bytes.clone()),
+        }
     }
 }
 
