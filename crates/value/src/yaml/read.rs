@@ -3,18 +3,52 @@
 //! Aliases share the tree of their anchor, so they cost no memory; what they would come to when written out is counted
 //! against the limits all the same.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::Documents;
 use super::scalar::{Tag, resolve_plain, resolve_tagged, shown_key, to_json_value, to_key};
-use super::syntax::Syntax;
+use super::syntax::{Syntax, without_escaped_apostrophes};
 use crate::finding::MAX_FINDINGS;
 use crate::{Entry, Error, Finding, Limits, List, Map, Parsed, SmolStr, Value};
 
+/// How many bytes are read anew at the most for escapes that the parser does not know.
+const READ_ANEW: usize = 16 << 20;
+
 /// Reads a document of `text`.
 pub(super) fn read(text: &str, limits: &Limits, documents: Documents) -> Result<Parsed, Error> {
+    let (mut text, mut left) = (Cow::Borrowed(text), READ_ANEW);
+    loop {
+        let escape = match read_once(&text, limits, documents) {
+            Err(Failure::Escape(error, at)) => (error, at),
+            Err(Failure::Final(error)) => return Err(error),
+            Ok(parsed) => return Ok(parsed),
+        };
+        let (error, at) = escape;
+        let without = without_escaped_apostrophes(&text, at);
+        let (Some(without), Some(rest)) = (without, left.checked_sub(text.len())) else {
+            return Err(error);
+        };
+        (text, left) = (Cow::Owned(without), rest);
+    }
+}
+
+/// Why a text cannot be read.
+pub(super) enum Failure {
+    Final(Error),
+    /// The parser does not know an escape in the scalar that begins at this byte.
+    Escape(Error, usize),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Final(error)
+    }
+}
+
+fn read_once(text: &str, limits: &Limits, documents: Documents) -> Result<Parsed, Failure> {
     // The parser's own default for nesting is lower than ours; one more than ours makes the error ours.
     let nesting = limits.max_depth.saturating_add(1);
     let options = granit_parser::options! {
@@ -26,13 +60,13 @@ pub(super) fn read(text: &str, limits: &Limits, documents: Documents) -> Result<
     reader.syntax.check_directives()?;
     let mut finished = false;
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| reader.syntax.translate(&error, limits))?;
+        let (event, span) = event.map_err(|error| reader.syntax.failure(&error, limits))?;
         match event {
             Event::DocumentEnd if documents == Documents::First => break,
             Event::DocumentEnd => finished = true,
             Event::DocumentStart(..) if finished => {
                 let message = "expected a single document in the stream but found another document";
-                return Err(reader.syntax.error(message, &span));
+                return Err(reader.syntax.error(message, &span).into());
             }
             event => reader.event(event, &span)?,
         }

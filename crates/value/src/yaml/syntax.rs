@@ -6,6 +6,7 @@
 
 use granit_parser::{ErrorKind, Event, Marker, ScalarStyle, ScanError, Span, StructureStyle};
 
+use super::read::Failure;
 use crate::{Error, Limits, Position};
 
 /// Follows the events of a text and checks what the parser lets pass.
@@ -183,9 +184,9 @@ impl<'a> Syntax<'a> {
             .and_then(|rest| rest.iter().position(|byte| *byte == b'\\'))
         {
             at += found;
-            let message = match bytes.get(at + 1..at + 4) {
+            let message = match bytes.get(at + 1..) {
                 Some([b'/', ..]) => "found unknown escape character",
-                Some([b'u', b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F']) => {
+                Some([b'u', b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F', ..]) => {
                     "found invalid Unicode character escape code"
                 }
                 _ => {
@@ -237,8 +238,17 @@ impl<'a> Syntax<'a> {
         marker.byte_offset().unwrap_or_default()
     }
 
+    /// The parser's error, and whether it may be one of an escape that the reference knows.
+    pub(super) fn failure(&self, error: &ScanError, limits: &Limits) -> Failure {
+        let failure = self.translate(error, limits);
+        match error.kind() {
+            ErrorKind::UnknownQuotedScalarEscape => Failure::Escape(failure, self.offset(error.marker())),
+            _ => Failure::Final(failure),
+        }
+    }
+
     /// The parser's error in the words of the reference.
-    pub(super) fn translate(&self, error: &ScanError, limits: &Limits) -> Error {
+    fn translate(&self, error: &ScanError, limits: &Limits) -> Error {
         let marker = error.marker();
         let position = self.position(marker);
         let offset = self.offset(marker).min(self.text.len());
@@ -343,6 +353,30 @@ pub(super) fn of_json(text: &str, fault: &Error) -> Option<Error> {
         message: worded(Source::Grammar, words, position.line),
         position: *position,
     })
+}
+
+/// The text with the apostrophes that the scalar in double quotes at `start` escapes as they are: the reference knows that
+/// escape, and the parser does not. `None` where there is none.
+pub(super) fn without_escaped_apostrophes(text: &str, start: usize) -> Option<String> {
+    let (before, scalar) = text.split_at_checked(start)?;
+    let inside = scalar.strip_prefix('"')?;
+    let mut changed = String::with_capacity(text.len());
+    changed.push_str(before);
+    changed.push('"');
+    let mut rest = inside;
+    while let Some(at) = rest.find(['"', '\\'])
+        && let Some(escaped) = rest[at..].strip_prefix('\\').and_then(|rest| rest.chars().next())
+    {
+        changed.push_str(&rest[..at]);
+        if escaped != '\'' {
+            changed.push('\\');
+        }
+        changed.push(escaped);
+        rest = &rest[at + 1 + escaped.len_utf8()..];
+    }
+    // The end of the scalar, or of the text.
+    changed.push_str(rest);
+    (changed.len() < text.len()).then_some(changed)
 }
 
 /// How many bytes at the start of a line are blanks, and indicators with blanks behind them.

@@ -305,3 +305,46 @@ fn what_libyaml_takes_is_taken() {
         assert_eq!(read(bytes).as_deref(), Ok(*expected), "{}", bytes.escape_ascii());
     }
 }
+
+#[test]
+fn escapes_in_double_quotes_are_those_of_the_reference() {
+    for (text, value) in [
+        (r#"a: "it\'s""#, "it's"),
+        (r#"a: "\'\"\\\'\\""#, r#"'"\'\"#),
+        (
+            r#"a: "\0\a\b\t\n\v\f\r\e\ \N\_\L\P""#,
+            "\0\u{7}\u{8}\t\n\u{b}\u{c}\r\u{1b} \u{85}\u{a0}\u{2028}\u{2029}",
+        ),
+        (r#"a: "\x41\u00e9\U0001F600""#, "A\u{e9}\u{1f600}"),
+        ("a: \"b\\\n  c\"", "bc"),
+        // Elsewhere nothing is escaped.
+        (r"a: 'it\'", r"it\"),
+        (r"a: it\'s", r"it\'s"),
+        ("a: |-\n  it\\'s", r"it\'s"),
+    ] {
+        let read = parse(text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!(read.str_at(&["a"]), Some(value), "{text}");
+    }
+    for (text, why) in [
+        (r#"a: "\'\q""#, "yaml: found unknown escape character"),
+        (r#"a: "\/""#, "yaml: found unknown escape character"),
+        ("b: 1\na: \"\\'\\/\"", "yaml: line 2: found unknown escape character"),
+        (
+            r#"a: "\ud83d\ude00""#,
+            "yaml: found invalid Unicode character escape code",
+        ),
+        (r#"a: "\xZZ""#, "yaml: did not find expected hexdecimal number"),
+        (r#"a: "\'"#, "yaml: found unexpected end of stream"),
+    ] {
+        let error = parse(text.as_bytes(), &Limits::default()).unwrap_err();
+        assert_eq!(error.to_string(), why, "{text}");
+    }
+}
+
+#[test]
+fn many_escaped_apostrophes_do_not_take_long() {
+    let line = "- \"\\'\"\n";
+    assert!(parse(line.repeat(100).as_bytes(), &Limits::default()).is_ok());
+    // Each is read anew; beyond some megabytes in all they are refused.
+    assert!(parse(line.repeat(20_000).as_bytes(), &Limits::default()).is_err());
+}
