@@ -3,9 +3,11 @@
 //! [`parse`] knows the syntax with its errors and bounds. A read pattern runs on the machine in [`automaton`], which takes
 //! one step for each character and is made anew for each text. Once that has taken about as much time as compilation does,
 //! the pattern is compiled for the automata of `regex-automata`: whoever brings many patterns pays for none that is hardly
-//! used. Where those would take much memory (classes of many characters repeated often, deep nesting), it stays as it is.
+//! used. Where those would take much memory (classes of many characters repeated often, deep nesting), or those of all patterns
+//! together take much already, it stays as it is.
 
 mod automaton;
+mod memory;
 mod parse;
 mod tree;
 
@@ -15,10 +17,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use regex_automata::meta;
 
 use self::automaton::Automaton;
+use self::memory::{Memory, Share};
 use self::tree::Node;
 
 /// The most memory that one compiled pattern may take, in bytes.
 const COMPILED_SIZE: usize = 1 << 20;
+
+/// The least memory that the states take which `regex-automata` makes while it matches, and how much it is for a state of the
+/// pattern, in bytes. [`COMPILED_SIZE`] is the most.
+const LEAST_LAZY_SIZE: usize = 64 << 10;
+const LAZY_SIZE_OF_STATE: usize = 512;
+
+/// What all compiled patterns of the process may take, whoever brings them.
+static COMPILED: Memory = Memory::new(256 << 20);
 
 /// How deep a tree may be that `regex-automata` compiles: it recurs.
 const COMPILED_HEIGHT: u32 = 64;
@@ -30,7 +41,15 @@ pub struct Pattern {
     /// What the step-by-step machine has cost so far.
     steps: AtomicU64,
     /// Made when it pays; `None` where that takes too much memory.
-    compiled: OnceLock<Option<Box<meta::Regex>>>,
+    compiled: OnceLock<Option<Box<Compiled>>>,
+}
+
+/// The automata of a pattern.
+#[derive(Debug)]
+struct Compiled {
+    regex: meta::Regex,
+    /// The memory that they take.
+    _share: Share,
 }
 
 /// Compilation costs as much as this many steps, and for each state as many more; never more than [`MOST_STEPS`], as it
@@ -67,7 +86,7 @@ impl Pattern {
     /// The automata for a match in `text`; `None` where it is found step by step.
     fn compiled_for(&self, text: &str) -> Option<&meta::Regex> {
         if let Some(compiled) = self.compiled.get() {
-            return compiled.as_deref();
+            return compiled.as_deref().map(|compiled| &compiled.regex);
         }
         let (size, length) = (self.root.size(), text.len() as u64);
         let threads = if text.len() <= SHORT { size.min(4) } else { size };
@@ -77,9 +96,10 @@ impl Pattern {
         if before.saturating_add(steps) < compilation.min(MOST_STEPS) {
             return None;
         }
-        self.compiled
-            .get_or_init(|| automata(&self.root).map(Box::new))
-            .as_deref()
+        let compiled = self
+            .compiled
+            .get_or_init(|| Compiled::new(&self.root, &COMPILED).map(Box::new));
+        compiled.as_deref().map(|compiled| &compiled.regex)
     }
 
     /// Whether the pattern matches anywhere in `text`.
@@ -107,17 +127,25 @@ impl Pattern {
     }
 }
 
-/// Compiles a pattern; `None` where that takes too much.
-fn automata(root: &Node) -> Option<meta::Regex> {
-    if root.height() > COMPILED_HEIGHT {
-        return None;
+impl Compiled {
+    /// Compiles a pattern; `None` where that takes too much, or more than `memory` has.
+    fn new(root: &Node, memory: &'static Memory) -> Option<Self> {
+        if root.height() > COMPILED_HEIGHT {
+            return None;
+        }
+        let states = usize::try_from(root.states()).unwrap_or(usize::MAX);
+        let lazy = states.saturating_mul(LAZY_SIZE_OF_STATE);
+        let lazy = lazy.clamp(LEAST_LAZY_SIZE, COMPILED_SIZE);
+        let config = meta::Config::new()
+            .nfa_size_limit(Some(COMPILED_SIZE))
+            .onepass_size_limit(Some(COMPILED_SIZE))
+            .hybrid_cache_capacity(lazy);
+        let mut builder = meta::Builder::new();
+        let regex = builder.configure(config).build_from_hir(&root.to_hir()).ok()?;
+        // States are made for both directions.
+        let share = memory.take(regex.memory_usage() + 2 * lazy)?;
+        Some(Self { regex, _share: share })
     }
-    let config = meta::Config::new()
-        .nfa_size_limit(Some(COMPILED_SIZE))
-        .onepass_size_limit(Some(COMPILED_SIZE))
-        .hybrid_cache_capacity(COMPILED_SIZE);
-    let mut builder = meta::Builder::new();
-    builder.configure(config).build_from_hir(&root.to_hir()).ok()
 }
 
 #[cfg(test)]

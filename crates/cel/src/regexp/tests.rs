@@ -10,7 +10,8 @@ fn told(pattern: &str) -> String {
 /// The pattern, compiled.
 fn compiled(pattern: &str) -> Pattern {
     let pattern = Pattern::compile(pattern).unwrap();
-    pattern.compiled.set(automata(&pattern.root).map(Box::new)).unwrap();
+    let compiled = Compiled::new(&pattern.root, &COMPILED).map(Box::new);
+    pattern.compiled.set(compiled).unwrap();
     pattern
 }
 
@@ -111,14 +112,28 @@ fn depth_size_and_classes_have_bounds() {
 }
 
 #[test]
+fn patterns_are_compiled_as_long_as_there_is_memory_for_all_of_them() {
+    static SMALL: Memory = Memory::new(1 << 20);
+    let root = parse::parse("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$").unwrap();
+    let mut kept = Vec::new();
+    while let Some(compiled) = Compiled::new(&root, &SMALL) {
+        assert!(compiled.regex.is_match("web-0"));
+        kept.push(compiled);
+    }
+    assert!((2..=8).contains(&kept.len()), "{}", kept.len());
+    kept.pop();
+    assert!(Compiled::new(&root, &SMALL).is_some());
+}
+
+#[test]
 fn patterns_that_are_large_when_compiled_match_all_the_same() {
     let large = Pattern::compile(r"^(?:\pL{1,500}-)+[^\PLx]{500}$").unwrap();
-    assert!(automata(&large.root).is_none());
+    assert!(Compiled::new(&large.root, &COMPILED).is_none());
     let word = "é".repeat(500);
     assert!(large.is_match(&format!("{word}-{word}-{word}")));
     assert!(!large.is_match(&format!("{word}-{word}-x{word}")));
     let deep = Pattern::compile(&format!("{}b{}", "(?:a".repeat(300), ")?".repeat(300))).unwrap();
-    assert!(automata(&deep.root).is_none());
+    assert!(Compiled::new(&deep.root, &COMPILED).is_none());
     assert!(deep.is_match(&"a".repeat(300)));
 }
 
