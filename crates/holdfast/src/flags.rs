@@ -183,6 +183,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NUMBER", default_value_t = 250)]
     pub(crate) http2_max_streams_per_connection: u32,
 
+    /// The most connections at a time from one client address (in IPv6, from one block of 64 bits); more are closed. 0 for no
+    /// limit, as where proxies stand before the clients
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) max_connections_per_address: usize,
+
     /// Threads that serve requests
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) worker_threads: u16,

@@ -137,6 +137,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
 
     let limits = Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
+        connections_per_address: flags.max_connections_per_address,
         // As long as the work may take, and as long again to take the answer.
         exchange: 2 * flags.request_timeout,
         body: flags.request_timeout,

@@ -3,6 +3,8 @@
 //! Everything that a client can make the server wait for or hold has a bound: the number of connections, the time for
 //! the handshake and for the head of a request, the size of heads, and the requests at a time on one connection.
 
+mod addresses;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::Instrument as _;
 
+use self::addresses::Addresses;
 use crate::authentication::{ClientAuthorities, ClientCertificate};
 use crate::body::RequestBody;
 use crate::service::{Lasts, Service};
@@ -30,6 +33,8 @@ use crate::websocket::Held;
 pub struct Limits {
     /// The most connections at a time; more wait to be accepted.
     pub connections: usize,
+    /// The most connections at a time from one address, or from one block of 64 bits in IPv6; 0 for no limit. More are closed.
+    pub connections_per_address: usize,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
     /// How long the head of a request may take, and how long an HTTP/1.1 connection may be idle.
@@ -51,6 +56,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 10_000,
+            connections_per_address: 0,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(90),
             body: Duration::from_secs(60),
@@ -89,6 +95,7 @@ pub async fn serve(listener: TcpListener, tls: Tls, service: Arc<Service>, limit
     };
     let acceptor = Arc::new(acceptor);
     let places = Arc::new(Semaphore::new(limits.connections));
+    let addresses = Arc::new(Addresses::new(limits.connections_per_address));
     // Every connection holds a sender; when all are gone, the receiver knows.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let closing = shutdown.closing();
@@ -99,9 +106,15 @@ pub async fn serve(listener: TcpListener, tls: Tls, service: Arc<Service>, limit
             () = &mut closing => break,
             accepted = accept(&listener, &places) => accepted,
         };
+        let Ok(address) = addresses.enter(peer.ip()) else {
+            tracing::debug!(%peer, "too many connections from one address");
+            continue;
+        };
         let (acceptor, open) = (Arc::clone(&acceptor), open.clone());
         tokio::spawn(async move {
-            acceptor.connection(stream, peer, Held::new((open, place))).await;
+            acceptor
+                .connection(stream, peer, Held::new((open, place, address)))
+                .await;
         });
     }
     drop((listener, open));

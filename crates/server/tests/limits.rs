@@ -105,6 +105,23 @@ async fn a_body_that_does_not_come_is_given_up() {
 }
 
 #[tokio::test]
+async fn connections_of_one_address_beyond_its_limit_are_closed() {
+    let server = server(Limits {
+        connections_per_address: 1,
+        ..Limits::default()
+    })
+    .await;
+    let mut first = server.client().await;
+    assert!(server.connect(b"http/1.1", None).await.is_err());
+    assert_eq!(first.get("/livez", "").await.0, 200);
+    drop(first);
+    // There is a place again once the server has seen the first one go.
+    while server.connect(b"http/1.1", None).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn connections_beyond_the_limit_wait_for_others_to_end() {
     let server = server(Limits {
         connections: 1,
