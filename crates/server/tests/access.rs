@@ -425,3 +425,67 @@ async fn who_approves_and_signs_needs_the_right_for_the_signer() {
     grant("sign", of_signers("sign", "example.com/signer")).await;
     until(200, sign).await;
 }
+
+#[tokio::test]
+async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sign() {
+    let server = Server::start().await;
+    let identity =
+        json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "a"}});
+    let spec = |signer: &str| json!({"request": certificate_request(&["devs"]), "signerName": signer, "usages": ["client auth"]});
+    let apply = async |manager: &str, subresource: &str, part: &str, value: &serde_json::Value| {
+        let path = format!("{REQUESTS}/a{subresource}?fieldManager={manager}");
+        let mut object = identity.clone();
+        object[part] = value.clone();
+        server.patch(&path, APPLY, &object.to_string()).await
+    };
+    let asked = spec("example.com/signer");
+    assert_eq!(apply("asker", "", "spec", &asked).await.code, 201);
+    // What was asked for stays, whoever asks for something else.
+    let other = apply("other", "", "spec", &spec("example.com/other")).await;
+    assert_eq!(
+        (other.code, other.at("/spec/signerName").as_str()),
+        (200, Some("example.com/signer"))
+    );
+
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+    let certificate = base64::engine::general_purpose::STANDARD.encode(certificate.pem());
+    let approval =
+        json!({"conditions": [{"type": "Approved", "status": "True", "reason": "Known"}], "certificate": certificate});
+    let approved = apply("approver", "/approval", "status", &approval).await;
+    assert_eq!(approved.code, 200, "{}", approved.message());
+    assert!(approved.at("/status/conditions/0/lastUpdateTime").is_string());
+    assert!(approved.at("/status/certificate").is_null());
+    let issued = json!({
+        "certificate": certificate,
+        "conditions": [{"type": "Failed", "status": "True"}, {"type": "Denied", "status": "True"}],
+    });
+    assert_eq!(apply("signer", "/status", "status", &issued).await.code, 422);
+    let issued = json!({"certificate": certificate, "conditions": [{"type": "Failed", "status": "True"}]});
+    for _ in 0..2 {
+        let signed = apply("signer", "/status", "status", &issued).await;
+        assert_eq!(signed.code, 200, "{}", signed.message());
+        let conditions = signed.at("/status/conditions").as_array().unwrap();
+        let types: Vec<_> = conditions.iter().map(|condition| &condition["type"]).collect();
+        assert_eq!(types, ["Approved", "Failed"]);
+        assert_eq!(signed.at("/status/certificate"), &json!(certificate));
+    }
+    // What asks can be applied again, and says nothing of the status.
+    let again = apply("asker", "", "spec", &asked).await;
+    assert_eq!(
+        (again.code, again.at("/status/conditions/1/type").as_str()),
+        (200, Some("Failed"))
+    );
+    // Nobody owns the spec, which never changes.
+    let owners = again.at("/metadata/managedFields").as_array().unwrap();
+    let of = |manager: &str| owners.iter().find(|owner| owner["manager"] == manager).unwrap();
+    assert_eq!(owners.len(), 2, "{owners:?}");
+    assert_eq!(of("approver")["subresource"], "approval");
+    let condition = json!({".": {}, "f:reason": {}, "f:status": {}, "f:type": {}});
+    assert_eq!(
+        of("approver")["fieldsV1"],
+        json!({"f:status": {"f:conditions": {"k:{\"type\":\"Approved\"}": condition}}})
+    );
+    assert_eq!(of("signer")["subresource"], "status");
+    assert_eq!(of("signer")["fieldsV1"], json!({"f:status": {"f:certificate": {}}}));
+}
