@@ -4,6 +4,7 @@
 mod bench;
 mod cases;
 mod compare;
+mod fuzz;
 mod generate;
 mod habits;
 mod names;
@@ -43,6 +44,8 @@ enum Habit {
     Compare(compare::Arguments),
     /// Use, abuse and kill a server for some minutes, and see that it lost nothing.
     Soak(soak::Arguments),
+    /// Feed any bytes to what reads them, for some minutes, and keep what breaks it.
+    Fuzz(fuzz::Arguments),
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Habit::Cases(arguments) => cases::run(&arguments),
         Habit::Compare(arguments) => compare::run(&arguments),
         Habit::Soak(arguments) => soak::run(&arguments),
+        Habit::Fuzz(arguments) => fuzz::run(&arguments),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

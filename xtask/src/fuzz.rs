@@ -1,0 +1,119 @@
+//! `cargo xtask fuzz`: feeds the fuzz targets for some minutes, and keeps what breaks them.
+//!
+//! The targets are run by libFuzzer, which wants to know where a program comes along. The passes of LLVM that tell it are in
+//! the stable compiler; the sanitizers are not, and are not missed where nothing is unsafe.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use conformance::root;
+
+use crate::habits::say;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// How long to feed all targets together.
+    #[arg(long, default_value_t = 5.0)]
+    minutes: f64,
+    /// Feed these targets alone.
+    targets: Vec<String>,
+}
+
+/// What libFuzzer needs of the compiler.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+                     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+                     -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// The platform is named so that build scripts, which run as they are, are not instrumented.
+const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+
+/// An input that takes longer, in seconds, or more memory, in megabytes, is a fault.
+const MOST_SECONDS: u32 = 10;
+const MOST_MEGABYTES: u32 = 2048;
+const MOST_BYTES: u32 = 4096;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let folder = root().join("fuzz");
+    let all = targets(&folder)?;
+    let unknown = arguments.targets.iter().find(|name| !all.contains(name));
+    ensure!(
+        unknown.is_none(),
+        "there is no target {unknown:?}; there are {}",
+        all.join(", ")
+    );
+    let chosen = if arguments.targets.is_empty() {
+        all
+    } else {
+        arguments.targets.clone()
+    };
+    build(&folder)?;
+    let seconds = (arguments.minutes * 60.0 / chosen.len() as f64).max(1.0) as u64;
+    let mut broken = Vec::new();
+    for target in &chosen {
+        if !feed(&folder, target, seconds)? {
+            broken.push(target.as_str());
+        }
+    }
+    ensure!(
+        broken.is_empty(),
+        "these targets broke: {}; what broke them is kept below {}",
+        broken.join(", "),
+        folder.join("artifacts").display()
+    );
+    Ok(())
+}
+
+/// The targets, by name.
+fn targets(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder.join("fuzz_targets"))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str());
+        names.extend(name.map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn build(folder: &Path) -> Result<()> {
+    // The same versions as everywhere.
+    let lock = folder.join("Cargo.lock");
+    if !lock.exists() {
+        fs::copy(root().join("Cargo.lock"), lock)?;
+    }
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--target", PLATFORM])
+        .current_dir(folder)
+        .env("RUSTFLAGS", FLAGS)
+        .status()
+        .context("cargo")?;
+    ensure!(status.success(), "the fuzz targets cannot be built");
+    Ok(())
+}
+
+/// Feeds a target. Whether it held.
+fn feed(folder: &Path, target: &str, seconds: u64) -> Result<bool> {
+    let of = |part: &str| -> Result<PathBuf> {
+        let path = folder.join(part).join(target);
+        fs::create_dir_all(&path)?;
+        Ok(path)
+    };
+    let (corpus, artifacts) = (of("corpus")?, of("artifacts")?);
+    say(&format!("{target}: {seconds} s"));
+    let program = folder.join("target").join(PLATFORM).join("release").join(target);
+    let status = Command::new(program)
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-timeout={MOST_SECONDS}"))
+        .arg(format!("-rss_limit_mb={MOST_MEGABYTES}"))
+        .arg(format!("-max_len={MOST_BYTES}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .args(["-verbosity=0", "-print_final_stats=1"])
+        // What is found goes to the first folder.
+        .args([&corpus, &folder.join("seeds").join(target)])
+        .status()
+        .with_context(|| format!("the target {target}"))?;
+    Ok(status.success())
+}
