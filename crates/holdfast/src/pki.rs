@@ -123,7 +123,7 @@ fn server_parameters(names: &Names, now: OffsetDateTime) -> CertificateParams {
 fn administrator_parameters(now: OffsetDateTime) -> CertificateParams {
     let mut parameters = parameters("holdfast-admin", now, LIFE);
     let name = &mut parameters.distinguished_name;
-    name.push(DnType::OrganizationName, holdfast_server::user::MASTERS);
+    name.push(DnType::OrganizationName, holdfast_authorization::MASTERS);
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     parameters
 }

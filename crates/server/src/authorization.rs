@@ -1,12 +1,11 @@
 //! May they: whether a user may do what a request asks.
 
-use holdfast_authorization::{AccessTarget, Attributes, Authorizer};
+use holdfast_authorization::{AccessTarget, Attributes, Authorizer, User};
 use holdfast_resource::GroupResource;
 use http::Method;
 
 use crate::ApiError;
 use crate::request_info::RequestInfo;
-use crate::user::User;
 
 /// Refuses a request that `authorizer` does not allow, in the words of the reference.
 ///
@@ -76,7 +75,7 @@ pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::user::AUTHENTICATED;
+    use holdfast_authorization::AUTHENTICATED;
 
     fn user(name: &str, groups: &[&str]) -> User {
         User {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use holdfast_authorization::{MASTERS, User};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use parking_lot::Mutex;
@@ -18,7 +19,6 @@ use crate::ApiError;
 use crate::long_work::LongWork;
 use crate::request_info::RequestInfo;
 use crate::response::{self, Response};
-use crate::user::{MASTERS, User};
 
 /// The requests that are served or received now. Those that last, such as watches, are not among them.
 #[derive(Debug)]

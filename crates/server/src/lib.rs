@@ -39,7 +39,6 @@ mod slow_clients;
 pub mod state;
 pub mod status;
 pub mod tls;
-pub mod user;
 pub mod version;
 pub mod watch;
 pub mod webhooks;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use holdfast_authorization::User;
 use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
 use http::HeaderMap;
 use smol_str::SmolStr;
@@ -12,7 +13,6 @@ use crate::body::RequestBody;
 use crate::headers;
 use crate::negotiation::Representation;
 use crate::query::Query;
-use crate::user::User;
 use crate::websocket::Upgrade;
 
 /// A request for a resource that is served, by a user who may make it.

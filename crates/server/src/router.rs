@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use holdfast_authorization::User;
 use holdfast_resource::{Registry, Served, Verb};
 use http::{HeaderMap, Method};
 use smol_str::SmolStr;
@@ -20,7 +21,6 @@ use crate::request::ResourceRequest;
 use crate::request_info::{RequestInfo, ResourcePath};
 use crate::response::{self, Response};
 use crate::state::Context;
-use crate::user::User;
 use crate::websocket::Upgrade;
 
 /// A request after authentication, before anything is known of its resource.

@@ -78,76 +78,56 @@ impl Writer {
         self.random.one_of(&sizes).copied().unwrap_or_default()
     }
 
-    fn object(&mut self, object: &str) -> (Value, Option<u64>) {
+    /// A write of the whole object.
+    fn whole(&mut self, object: String, method: Method, path: String, media_type: &'static str) -> Write {
         let (value, padding) = (self.random.below(1 << 40), self.padding());
-        (config_map(object, &member(self.number), value, padding), Some(value))
+        let body = config_map(&object, &member(self.number), value, padding);
+        let state = Some(value);
+        Write {
+            object,
+            method,
+            path,
+            media_type,
+            body,
+            state,
+        }
     }
 
     fn create(&mut self, object: String) -> Write {
-        let (body, state) = self.object(&object);
-        let (method, path, media_type) = (Method::POST, COLLECTION.to_owned(), JSON);
-        Write {
-            object,
-            method,
-            path,
-            media_type,
-            body,
-            state,
-        }
+        self.whole(object, Method::POST, COLLECTION.to_owned(), JSON)
     }
 
     fn update(&mut self, object: String) -> Write {
-        let (body, state) = self.object(&object);
-        let (method, path, media_type) = (Method::PUT, path(&object), JSON);
-        Write {
-            object,
-            method,
-            path,
-            media_type,
-            body,
-            state,
-        }
+        let path = path(&object);
+        self.whole(object, Method::PUT, path, JSON)
     }
 
     fn apply(&mut self, object: String) -> Write {
-        let (body, state) = self.object(&object);
         let path = format!("{}?fieldManager=writer-{}&force=true", path(&object), self.number);
-        let (method, media_type) = (Method::PATCH, APPLY);
-        Write {
-            object,
-            method,
-            path,
-            media_type,
-            body,
-            state,
-        }
+        self.whole(object, Method::PATCH, path, APPLY)
     }
 
     /// A patch of an object that may not be there any more, or not yet: then it is refused.
     fn merge_patch(&mut self, object: String) -> Write {
         let value = self.random.below(1 << 40);
-        let body = json!({"data": {member(self.number): value.to_string()}});
-        let (method, path, media_type) = (Method::PATCH, path(&object), MERGE);
         Write {
-            object,
-            method,
-            path,
-            media_type,
-            body,
+            method: Method::PATCH,
+            path: path(&object),
+            media_type: MERGE,
+            body: json!({"data": {member(self.number): value.to_string()}}),
             state: Some(value),
+            object,
         }
     }
 
     fn delete(&mut self, object: String) -> Write {
-        let (method, path, media_type) = (Method::DELETE, path(&object), JSON);
-        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
         Write {
-            object,
-            method,
-            path,
-            media_type,
-            body,
+            method: Method::DELETE,
+            path: path(&object),
+            media_type: JSON,
+            body: json!({"kind": "DeleteOptions", "apiVersion": "v1"}),
             state: None,
+            object,
         }
     }
 

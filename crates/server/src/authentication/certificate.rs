@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use holdfast_authorization::User;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest as _, Sha256};
@@ -15,7 +16,6 @@ use smol_str::SmolStr;
 use x509_parser::prelude::{AttributeTypeAndValue, X509Certificate};
 
 use super::{CREDENTIAL, authenticated};
-use crate::user::User;
 use crate::x509::{self, Purpose};
 
 /// The type of the attribute of a subject that is the uid of its user: 1.3.6.1.4.1.57683.2, in DER.

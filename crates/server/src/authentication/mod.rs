@@ -19,13 +19,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_authorization::{AUTHENTICATED, UNAUTHENTICATED, User};
 use holdfast_resource::access::TokenAuthenticator;
 use http::header::{self, HeaderMap};
 use smol_str::SmolStr;
 
 use crate::ApiError;
 use crate::headers;
-use crate::user::{AUTHENTICATED, UNAUTHENTICATED, User};
 use crate::websocket::BearerProtocol;
 
 /// The extra of a user that tells one credential from another.

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use holdfast_authorization::User;
 use holdfast_resource::access::{TokenAuthenticator, TokenError, TokenUser};
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
 use super::authenticated;
-use crate::user::User;
 
 /// The audience of the tokens that this server takes: what others ask for who let it review a token.
 pub const AUDIENCE: &str = "https://kubernetes.default.svc";

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use holdfast_authorization::{AUTHENTICATED, MASTERS, User};
 use holdfast_resource::{GroupResource, Registry, Resource};
 use holdfast_value::{Limits, Value, json};
 use http::{HeaderValue, Method, header};
@@ -24,7 +25,6 @@ use crate::negotiation::{PATCH_TYPES, PatchType};
 use crate::options::DeleteOptions;
 use crate::service::Service;
 use crate::shutdown::Shutdown;
-use crate::user::{AUTHENTICATED, MASTERS, User};
 use crate::write::Target;
 
 pub use changes::{Change, Changes, Lost};

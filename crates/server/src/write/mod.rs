@@ -32,6 +32,7 @@ mod webhooks;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use holdfast_authorization::User;
 use holdfast_resource::{Registry, Resource, ScaleFields, Subresource};
 use smol_str::SmolStr;
 
@@ -51,7 +52,6 @@ use crate::handlers::representation::Shown;
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
 use crate::state::Context;
-use crate::user::User;
 
 /// The field manager by the name of which the server itself writes.
 const SERVER_MANAGER: &str = "kube-apiserver";

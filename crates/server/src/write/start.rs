@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use holdfast_authorization::User;
 use holdfast_resource::Resource;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
@@ -16,7 +17,6 @@ use crate::followers::{self, Difference, Followed, Follower};
 use crate::handlers::representation::Shown;
 use crate::objects::{self, Entry};
 use crate::state::Context;
-use crate::user::User;
 
 /// By whom the objects are written that are there from the start.
 const MANAGER: &str = "kube-apiserver";
