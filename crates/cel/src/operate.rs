@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use holdfast_value::number::general;
+use holdfast_gotext::number::general;
 use holdfast_value::{Growth, List, Value};
 use smol_str::SmolStr;
 

@@ -1,7 +1,8 @@
 //! Durations as Go's `time` writes them: `300ms`, `1m30s`, `-1.5h`.
 
-use std::fmt::Write as _;
 use std::time::Duration;
+
+use crate::quote::quote_bytes;
 
 /// The units and how many nanoseconds they are.
 const UNITS: [(&str, u64); 8] = [
@@ -28,7 +29,7 @@ const MOST: u64 = 1 << 63;
 /// # Errors
 /// What Go says of a text that is no duration.
 pub fn parse(text: &str) -> Result<i64, String> {
-    let invalid = || format!("time: invalid duration {}", quoted(text));
+    let invalid = || format!("time: invalid duration {}", quote_bytes(text));
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
@@ -49,11 +50,16 @@ pub fn parse(text: &str) -> Result<i64, String> {
         let ends = |character: char| character.is_ascii_digit() || character == '.';
         let (unit, behind) = behind.split_at(behind.find(ends).unwrap_or(behind.len()));
         if unit.is_empty() {
-            return Err(format!("time: missing unit in duration {}", quoted(text)));
+            return Err(format!("time: missing unit in duration {}", quote_bytes(text)));
         }
         let known = UNITS.iter().find(|(name, _)| *name == unit);
-        let (_, scale) =
-            known.ok_or_else(|| format!("time: unknown unit {} in duration {}", quoted(unit), quoted(text)))?;
+        let (_, scale) = known.ok_or_else(|| {
+            format!(
+                "time: unknown unit {} in duration {}",
+                quote_bytes(unit),
+                quote_bytes(text)
+            )
+        })?;
         let nanoseconds = nanoseconds(whole, fraction, *scale);
         let sum = nanoseconds.and_then(|nanoseconds| total.checked_add(nanoseconds));
         total = sum.filter(|sum| *sum <= MOST).ok_or_else(invalid)?;
@@ -92,26 +98,6 @@ fn nanoseconds(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
         (behind, scale) = (next, scale * 10.0);
     }
     whole.checked_add((behind as f64 * (unit as f64 / scale)) as u64)
-}
-
-/// A text in quotes, as `time` shows it in errors: what is not printable ASCII by its bytes.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            ' '..='\u{7f}' => quoted.push(character),
-            other => {
-                let mut bytes = [0; 4];
-                for byte in other.encode_utf8(&mut bytes).bytes() {
-                    let _ = write!(quoted, "\\x{byte:02x}");
-                }
-            }
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// A duration as Go writes it: `1h0m0s`, `1m30s`, `1.5s`, `300ms`.

@@ -5,3 +5,5 @@
 
 pub mod calendar;
 pub mod duration;
+pub mod number;
+pub mod quote;

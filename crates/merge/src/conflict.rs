@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use holdfast_gotext::quote::quote;
 use holdfast_value::SmolStr;
 
-use crate::go_text;
 use crate::{Managers, Path, Set};
 
 /// A path that an apply would change and that another manager owns.
@@ -74,7 +74,7 @@ impl IntoIterator for Conflicts {
 
 impl fmt::Display for Conflict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "conflict with {}: {}", go_text::quoted(&self.manager), self.path)
+        write!(out, "conflict with {}: {}", quote(&self.manager), self.path)
     }
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Conflicts {
         for (at, group) in self.0.chunk_by(|a, b| a.manager == b.manager).enumerate() {
             let separator = if at == 0 { "" } else { "\n" };
             let manager = group.first().map_or("", |conflict| conflict.manager.as_str());
-            write!(out, "{separator}conflicts with {}:", go_text::quoted(manager))?;
+            write!(out, "{separator}conflicts with {}:", quote(manager))?;
             group
                 .iter()
                 .try_for_each(|conflict| write!(out, "\n- {}", conflict.path))?;

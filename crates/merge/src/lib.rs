@@ -43,7 +43,6 @@
 //! ```
 
 mod conflict;
-mod go_text;
 mod managers;
 mod path;
 mod path_element;

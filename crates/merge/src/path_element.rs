@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use holdfast_gotext::number::general;
+use holdfast_gotext::quote::quote;
 use holdfast_value::{SmolStr, Value, json};
 
 use crate::scan::{Members, ScanError, Scanner};
@@ -274,8 +276,8 @@ fn display_value(value: &Value, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         Value::Bool(flag) => write!(out, "{flag}"),
         Value::Int(number) => write!(out, "{number}"),
         Value::UInt(number) => write!(out, "{number}"),
-        Value::Float(number) => out.write_str(&crate::go_text::float(*number)),
-        Value::String(text) => out.write_str(&crate::go_text::quoted(text)),
+        Value::Float(number) => out.write_str(&general(*number)),
+        Value::String(text) => out.write_str(&quote(text)),
         Value::List(items) => {
             out.write_str("[")?;
             for (at, item) in items.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! One entry of `metadata.managedFields`: who owns fields, by which operation, through which version and address.
 
+use holdfast_gotext::quote::quote;
 use holdfast_merge::{FieldsError, Set};
 use holdfast_value::{Map, SmolStr, Value, json};
 
-use crate::printable::quoted;
 use crate::timestamp::Timestamp;
 
 /// How a manager came to own fields.
@@ -160,10 +160,10 @@ impl Entry {
 
     /// The manager as messages name it: `"tool" with subresource "scale" using apps/v1`.
     pub(crate) fn display_name(&self) -> String {
-        let mut name = quoted(&self.manager);
+        let mut name = quote(&self.manager);
         if !self.subresource.is_empty() {
             name.push_str(" with subresource ");
-            name.push_str(&quoted(&self.subresource));
+            name.push_str(&quote(&self.subresource));
         }
         if self.operation == Operation::Update {
             name.push_str(" using ");

@@ -17,7 +17,6 @@ mod field_manager;
 mod last_applied;
 mod managed;
 mod manager_name;
-mod printable;
 mod scale;
 mod times;
 mod timestamp;

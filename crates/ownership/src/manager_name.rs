@@ -3,7 +3,7 @@
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::SmolStr;
 
-use crate::printable::is_printable;
+use holdfast_gotext::quote::is_printable;
 
 /// How long the name of a field manager may be, in bytes.
 pub const MANAGER_NAME_LIMIT: usize = 128;

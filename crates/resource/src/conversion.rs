@@ -303,7 +303,7 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
         .cloned()
         .ok_or("missing metadata in converted object")?;
     if returned.as_map().is_none() {
-        let sort = go_type(&returned);
+        let sort = returned.go_type();
         return Err(format!("invalid metadata of type {sort} in converted object"));
     }
     let mut metadata = original.get("metadata").cloned().unwrap_or_else(Value::empty_map);
@@ -313,11 +313,11 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
             continue;
         };
         let Some(map) = texts.as_map() else {
-            let sort = go_type(texts);
+            let sort = texts.go_type();
             return Err(format!("invalid metadata.{name} of type {sort} in converted object"));
         };
         if let Some((key, value)) = map.iter().find(|(_, value)| value.as_str().is_none()) {
-            let sort = go_type(value);
+            let sort = value.go_type();
             return Err(format!(
                 "metadata.{name}[{key}] must be a string, but is {sort} in converted object"
             ));
@@ -346,19 +346,6 @@ fn check_texts(metadata: &Value, name: &str) -> Result<(), String> {
         [] => Ok(()),
         [one] => Err(one.clone()),
         several => Err(format!("[{}]", several.join(", "))),
-    }
-}
-
-/// How the reference's language names the type of a value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::List(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
     }
 }
 

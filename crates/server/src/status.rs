@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
 use holdfast_value::json;
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;

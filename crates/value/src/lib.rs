@@ -16,7 +16,7 @@ mod list;
 mod map;
 mod members;
 pub mod merge_patch;
-pub mod number;
+mod number;
 pub mod pointer;
 mod seen;
 mod serde;

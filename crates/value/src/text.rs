@@ -1,9 +1,95 @@
-//! Text as Go's `%q` shows it, and values as the structured-merge reference prints them.
+//! Values as Go prints them.
 
-use crate::Value;
-use crate::number::general;
+use std::fmt::{self, Display, Formatter};
+
+use holdfast_gotext::number::general;
+use holdfast_gotext::quote::quote;
+
+use crate::{List, Value};
+
+/// What the verb `%v` of Go prints: `map[image:nginx ports:[80 443]]`.
+pub struct Plain<'a>(pub &'a Value);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => out.write_str("<nil>"),
+            Value::Float(number) => out.write_str(&general(*number)),
+            // Go has no room for these among its whole numbers.
+            Value::UInt(number) => out.write_str(&general(*number as f64)),
+            Value::String(text) => out.write_str(text),
+            Value::List(items) => PlainList(items).fmt(out),
+            Value::Map(entries) => {
+                out.write_str("map[")?;
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { " " };
+                    write!(out, "{gap}{key}:{}", Plain(value))?;
+                }
+                out.write_str("]")
+            }
+            Value::Bool(_) | Value::Int(_) => self.0.fmt(out),
+        }
+    }
+}
+
+/// The same of a list: `[80 443]`.
+pub struct PlainList<'a>(pub &'a List);
+
+impl Display for PlainList<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str("[")?;
+        for (at, item) in self.0.iter().enumerate() {
+            let gap = if at == 0 { "" } else { " " };
+            write!(out, "{gap}{}", Plain(item))?;
+        }
+        out.write_str("]")
+    }
+}
+
+/// What the verb `%#v` of Go prints: the value as a program would have it.
+pub struct Syntax<'a>(pub &'a Value);
+
+impl Display for Syntax<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => out.write_str("interface {}(nil)"),
+            Value::String(text) => out.write_str(&quote(text)),
+            Value::List(items) => {
+                out.write_str("[]interface {}{")?;
+                for (at, item) in items.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { ", " };
+                    write!(out, "{gap}{}", Syntax(item))?;
+                }
+                out.write_str("}")
+            }
+            Value::Map(entries) => {
+                out.write_str("map[string]interface {}{")?;
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { ", " };
+                    write!(out, "{gap}{}:{}", quote(key), Syntax(value))?;
+                }
+                out.write_str("}")
+            }
+            Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => Plain(self.0).fmt(out),
+        }
+    }
+}
 
 impl Value {
+    /// What the verb `%T` of Go prints: the type that holds the value.
+    pub fn go_type(&self) -> &'static str {
+        match self {
+            Value::Null => "<nil>",
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int64",
+            Value::UInt(_) => "uint64",
+            Value::Float(_) => "float64",
+            Value::String(_) => "string",
+            Value::List(_) => "[]interface {}",
+            Value::Map(_) => "map[string]interface {}",
+        }
+    }
+
     /// The printed form that the structured-merge reference uses in its messages: strings quoted as in Go, floats in Go's
     /// general form, lists in brackets, and maps as `key=value` pairs one after another.
     pub fn to_printed(&self) -> String {
@@ -23,60 +109,23 @@ impl Value {
     }
 }
 
-/// Text in double quotes as Go's `strconv.Quote` gives it: what cannot be seen is escaped, other characters stand as they
-/// are.
-pub fn quote(text: &str) -> String {
-    use std::fmt::Write;
-
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            ' '..='~' => quoted.push(character),
-            _ if is_printable(character) => quoted.push(character),
-            // Writing to a string cannot fail.
-            _ => {
-                let code = u32::from(character);
-                let _ = match code {
-                    0..0x80 => write!(quoted, "\\x{code:02x}"),
-                    0x80..0x1_0000 => write!(quoted, "\\u{code:04x}"),
-                    _ => write!(quoted, "\\U{code:08x}"),
-                };
-            }
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// Whether a character beyond ASCII can be seen. The standard library escapes by the same Unicode categories as Go, but
-/// also combining characters at the start of a text.
-fn is_printable(character: char) -> bool {
-    let mut text = String::from("a");
-    text.push(character);
-    text.escape_debug().nth(1) == Some(character)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Limits, json};
 
     #[test]
-    fn text_is_quoted_as_in_go() {
-        let text = "a\"\\'\n\t\u{0}\u{7f}é\u{301}\u{a0}\u{ad}\u{200b}\u{2028}🚀\u{e000}\u{10ffff}<";
-        let expected =
-            r#""a\"\\'\n\t\x00\x7fé"#.to_owned() + "\u{301}" + r#"\u00a0\u00ad\u200b\u2028🚀\ue000\U0010ffff<""#;
-        assert_eq!(quote(text), expected);
+    fn values_are_printed_as_go_prints_them() {
+        let text = r#"{"a":[1,1.5,1e6,"x y",[]],"b":null,"c":{"d":true},"e":18446744073709551615}"#;
+        let value = json::parse(text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!(
+            Plain(&value).to_string(),
+            "map[a:[1 1.5 1e+06 x y []] b:<nil> c:map[d:true] e:1.8446744073709552e+19]"
+        );
+        assert_eq!(
+            Syntax(&value).to_string(),
+            r#"map[string]interface {}{"a":[]interface {}{1, 1.5, 1e+06, "x y", []interface {}{}}, "b":interface {}(nil), "c":map[string]interface {}{"d":true}, "e":1.8446744073709552e+19}"#
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};

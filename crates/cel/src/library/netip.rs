@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 
 /// An address and, where it names one, its zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

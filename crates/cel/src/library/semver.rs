@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};

@@ -1,7 +1,7 @@
 //! Sizes, conversions, and the text functions of the language itself.
 
 use holdfast_gotext::duration;
-use holdfast_value::number::general;
+use holdfast_gotext::number::general;
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use holdfast_value::number::general;
-use holdfast_value::text::quote;
+use holdfast_gotext::number::general;
+use holdfast_gotext::quote::quote;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::Context;

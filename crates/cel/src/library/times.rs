@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 use jiff::tz::TimeZoneDatabase;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};

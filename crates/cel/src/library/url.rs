@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};

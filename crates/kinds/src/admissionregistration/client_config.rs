@@ -1,8 +1,8 @@
 //! How a webhook is reached: by URL or by service.
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_value::text::quote;
 
 use crate::validation::Errors;
 

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
+use holdfast_gotext::quote::quote;
 use holdfast_value::Value;
 use smallvec::SmallVec;
 
 use super::ValidationError;
 use crate::PathElement;
-use crate::go_text;
 use crate::path_element::Key;
 use crate::schema::{ListType, Relationship};
 use crate::set::{Entry, Level};
@@ -47,7 +47,7 @@ impl ListType {
             values.push(value.or(key.default.as_ref()));
         }
         if values.iter().all(Option::is_none) {
-            let names: Vec<_> = self.declared_keys.iter().map(|name| go_text::quoted(name)).collect();
+            let names: Vec<_> = self.declared_keys.iter().map(|name| quote(name)).collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
                  values for any key fields)",

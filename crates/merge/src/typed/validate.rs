@@ -1,12 +1,13 @@
 //! Whether a value fits its type.
 
+use holdfast_value::text::{Plain, Syntax};
 use holdfast_value::{Map, Value};
 
 use super::items::{Name, all_differ, duplicate_errors, names};
 use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, unusable};
+use crate::PathElement;
 use crate::scan::MAX_DEPTH;
 use crate::schema::{ListType, MapType, Relationship, Scalar, Schema, TypeRef};
-use crate::{PathElement, go_text};
 
 /// Whether items of one name are allowed in an associative list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ impl Walk<'_> {
     }
 
     fn unexpected(&mut self, expected: &str, value: &Value) {
-        let message = format!("expected {expected}, got &{{{}}}", go_text::plain(value));
+        let message = format!("expected {expected}, got &{{{}}}", Plain(value));
         self.errors.push(ValidationError::new(message));
     }
 
@@ -145,18 +146,15 @@ impl Walk<'_> {
 /// What is wrong with a scalar, if anything; `side` is put before the message.
 pub(super) fn scalar_error(scalar: &Scalar, value: &Value, side: &str) -> Option<ValidationError> {
     let number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
-    let got = || go_text::plain(value);
+    let got = || Plain(value);
     let message = match (scalar, value) {
         (_, Value::Null) | (Scalar::String, Value::String(_)) | (Scalar::Boolean, Value::Bool(_)) => return None,
         (Scalar::Numeric | Scalar::Untyped, _) if number => return None,
         (Scalar::Untyped, Value::String(_) | Value::Bool(_)) => return None,
-        (Scalar::Numeric, _) => format!(
-            "{side}expected numeric (int or float), got {}",
-            go_text::type_name(value)
-        ),
+        (Scalar::Numeric, _) => format!("{side}expected numeric (int or float), got {}", value.go_type()),
         (Scalar::String, _) => format!(
             "{side}expected string, got &value.valueUnstructured{{Value:{}}}",
-            go_text::syntax(value)
+            Syntax(value)
         ),
         (Scalar::Boolean, _) => format!("{side}expected boolean, got &{{{}}}", got()),
         (Scalar::Untyped, _) => format!("{side}expected any scalar, got &{{{}}}", got()),

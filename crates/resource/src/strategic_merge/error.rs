@@ -1,8 +1,9 @@
-//! Why a patch cannot be merged, in the reference's words, and values as it prints them.
+//! Why a patch cannot be merged, in the reference's words.
 
 use std::fmt::{self, Display, Formatter};
 
-use holdfast_value::{List, Value, number};
+use holdfast_value::text::{Plain, PlainList};
+use holdfast_value::{List, Value};
 
 /// Why a patch cannot be merged. The texts are what clients of the reference see.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -23,7 +24,7 @@ pub enum PatchError {
     #[error("lists of lists are not supported")]
     ListOfLists,
     /// `$patch` says something unknown.
-    #[error("unknown patch type: {} in map: {}", GoString(directive), GoText(map))]
+    #[error("unknown patch type: {} in map: {}", GoString(directive), Plain(map))]
     UnknownDirective {
         /// What it says.
         directive: Value,
@@ -34,7 +35,7 @@ pub enum PatchError {
     #[error("merging lists cannot yet be specified in the patch")]
     MergeDirectiveInList,
     /// An item of a list lacks the merge key.
-    #[error("map: {} does not contain declared merge key: {key}", GoText(map))]
+    #[error("map: {} does not contain declared merge key: {key}", Plain(map))]
     NoMergeKey {
         /// The item.
         map: Value,
@@ -45,7 +46,7 @@ pub enum PatchError {
     #[error("cannot merge lists without merge key for struct")]
     NoDeclaredKey,
     /// A list that is to be merged holds several sorts of items.
-    #[error("list element types are not identical: [{} {}]", GoList(there), GoList(patch))]
+    #[error("list element types are not identical: [{} {}]", PlainList(there), PlainList(patch))]
     MixedList {
         /// The items that are there.
         there: List,
@@ -55,8 +56,8 @@ pub enum PatchError {
     /// The patch holds items that the order does not, or holds them in another order.
     #[error(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-        GoList(patch),
-        GoList(order)
+        PlainList(patch),
+        PlainList(order)
     )]
     OrderMismatch {
         /// The items of the patch.
@@ -124,37 +125,9 @@ pub(super) fn wrong_sort(expected: &'static str, value: &Value) -> PatchError {
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::UInt(_) | Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::List(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
-    }
-}
-
-/// Prints a value as the reference's messages hold it (Go's `%v`): `map[image:nginx name:web]`.
-pub struct GoText<'a>(pub &'a Value);
-
-impl Display for GoText<'_> {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Value::Null => out.write_str("<nil>"),
-            Value::String(text) => out.write_str(text),
-            Value::List(items) => GoList(items).fmt(out),
-            Value::Map(entries) => {
-                out.write_str("map[")?;
-                for (at, (key, value)) in entries.iter().enumerate() {
-                    let gap = if at == 0 { "" } else { " " };
-                    write!(out, "{gap}{key}:{}", GoText(value))?;
-                }
-                out.write_str("]")
-            }
-            Value::Float(float) => out.write_str(&number::general(*float)),
-            // Go has no room for these among its whole numbers.
-            Value::UInt(number) => out.write_str(&number::general(*number as f64)),
-            scalar => scalar.fmt(out),
-        }
+        // Go holds what does not fit 64 bits with a sign as a float.
+        Value::UInt(_) => "float64",
+        value => value.go_type(),
     }
 }
 
@@ -166,7 +139,7 @@ impl Display for GoString<'_> {
         match self.0 {
             Value::Null => out.write_str("%!s(<nil>)"),
             Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
-                write!(out, "%!s({}={})", go_type(self.0), GoText(self.0))
+                write!(out, "%!s({}={})", go_type(self.0), Plain(self.0))
             }
             Value::String(text) => out.write_str(text),
             Value::List(items) => {
@@ -178,19 +151,5 @@ impl Display for GoString<'_> {
                 write!(out, "map[{}]", entries.collect::<Vec<_>>().join(" "))
             }
         }
-    }
-}
-
-/// Prints a list likewise: `[a b]`.
-struct GoList<'a>(&'a List);
-
-impl Display for GoList<'_> {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        out.write_str("[")?;
-        for (at, item) in self.0.iter().enumerate() {
-            let gap = if at == 0 { "" } else { " " };
-            write!(out, "{gap}{}", GoText(item))?;
-        }
-        out.write_str("]")
     }
 }

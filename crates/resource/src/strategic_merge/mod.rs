@@ -16,7 +16,7 @@ mod tests;
 use holdfast_value::{Map, Members, Seen, SmolStr, Value};
 
 pub use consumed::consumed_patch;
-pub use error::{GoText, PatchError, PatchErrorKind};
+pub use error::{PatchError, PatchErrorKind};
 pub use table::TablePatchType;
 
 use directive::{DELETE_FROM_LIST, DIRECTIVE, Directive, RETAIN_KEYS, SET_ORDER};

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_authorization::{AccessTarget, Attributes, Authorizer, ResourceTarget};
+use holdfast_authorization::{AccessTarget, Attributes, Authorizer, MASTERS, ResourceTarget, User};
+use holdfast_gotext::quote::quote;
 use holdfast_resource::FieldPath;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path};
-use holdfast_value::{SmolStr, text::quote};
+use holdfast_value::SmolStr;
 use http::header::HeaderMap;
 use parking_lot::Mutex;
 
@@ -17,7 +18,6 @@ use crate::authorization;
 use crate::headers::exact;
 use crate::query::{self, DecodeError};
 use crate::status::Aggregate;
-use crate::user::{MASTERS, User};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use holdfast_resource::{FieldError, FieldPath, GroupKind, Resource, Verb};
-use holdfast_resource::{GoText, PatchError, PatchErrorKind};
+use holdfast_resource::{PatchError, PatchErrorKind};
+use holdfast_value::text::Plain;
 use holdfast_value::{Error as ValueError, Limits, Parsed, Value, json, json_patch, merge_patch, yaml};
 use http::StatusCode;
 
@@ -273,7 +274,7 @@ impl Patch {
         let refuse = |why: String| {
             let shown = match self {
                 // The reference shows the patch as Go prints it here, and the patched object elsewhere.
-                Self::Strategic(patch) => GoText(&kind_type.consumed_patch(patch, live)).to_string(),
+                Self::Strategic(patch) => Plain(&kind_type.consumed_patch(patch, live)).to_string(),
                 _ => json::to_string(&patched),
             };
             invalid_patch(shown, why)

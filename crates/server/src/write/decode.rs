@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use holdfast_gotext::quote::quote;
 use holdfast_proto::Envelope;
-use holdfast_value::text::quote;
 use holdfast_value::{Limits, List, Parsed, Value, json, yaml};
 
 use super::identity::{INTERNAL, Known, Stated};

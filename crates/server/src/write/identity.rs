@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 use holdfast_value::{SmolStr, Value};
 
 use super::typing::{KindType, Types};

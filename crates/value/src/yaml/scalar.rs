@@ -2,7 +2,10 @@
 
 use base64::Engine;
 
-use crate::number::{general, general_32, whole_as_integer};
+use holdfast_gotext::number::{general, general_32};
+use holdfast_gotext::quote::quote;
+
+use crate::number::whole_as_integer;
 use crate::{SmolStr, Value};
 
 /// The tags of the YAML repository (`!!…`) that mean something here; all others make text.
@@ -131,7 +134,7 @@ fn go_syntax(value: &Value) -> String {
         Value::Map(entries) => {
             let entries = entries
                 .iter()
-                .map(|(key, value)| format!("{}:{}", crate::text::quote(key), nested(value)));
+                .map(|(key, value)| format!("{}:{}", quote(key), nested(value)));
             format!(
                 "map[interface {{}}]interface {{}}{{{}}}",
                 entries.collect::<Vec<_>>().join(", ")
@@ -144,7 +147,7 @@ fn go_syntax(value: &Value) -> String {
 /// A key as Go's `%#v` shows it.
 pub(super) fn shown_key(value: &Value) -> SmolStr {
     match value {
-        Value::String(text) => SmolStr::from(crate::text::quote(text)),
+        Value::String(text) => SmolStr::from(quote(text)),
         Value::Float(float) => SmolStr::from(general(*float)),
         other => SmolStr::from(other.to_string()),
     }

@@ -3,8 +3,10 @@
 
 use super::order::natural;
 use super::scalar::is_text;
+use holdfast_gotext::number::general;
+
 use crate::json;
-use crate::number::{general, whole_as_integer};
+use crate::number::whole_as_integer;
 use crate::{Entry, Value};
 
 const INDENT: usize = 2;
