@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use holdfast_gotext::calendar::{civil_from_days, days_from_civil, days_in_month};
+use holdfast_gotext::calendar::{civil_from_days, days_from_civil};
 use holdfast_gotext::duration;
+use holdfast_gotext::time::{self, Precision};
 
 use crate::error::EvaluationError;
 
@@ -88,11 +89,9 @@ impl Timestamp {
 
     /// Reads RFC 3339 as Go does, to which small letters are not the same.
     pub(crate) fn convert(text: &str) -> Result<Self, NoTimestamp> {
-        if text.contains(['t', 'z']) {
-            return Err(NoTimestamp::Malformed);
-        }
-        let (seconds, nanoseconds, offset) = parts(text).ok_or(NoTimestamp::Malformed)?;
-        let at = Timestamp::new(seconds, nanoseconds).ok_or(NoTimestamp::OutOfRange)?;
+        let (time, offset) =
+            time::Timestamp::parse_in_zone(text, Precision::Seconds).map_err(|_| NoTimestamp::Malformed)?;
+        let at = Timestamp::new(time.seconds, time.nanos).ok_or(NoTimestamp::OutOfRange)?;
         Ok(at.in_offset(offset))
     }
 
@@ -111,15 +110,14 @@ impl Timestamp {
         self.seconds
     }
 
-    /// Reads RFC 3339.
+    /// Reads RFC 3339, in small letters too.
     pub fn parse(text: &str) -> Option<Self> {
-        let (seconds, nanoseconds, offset) = parts(text)?;
-        Some(Timestamp::new(seconds, nanoseconds)?.in_offset(offset))
+        Self::convert(&text.to_ascii_uppercase()).ok()
     }
 
     /// Reads `2006-01-02`.
     pub(crate) fn parse_date(text: &str) -> Option<Self> {
-        Timestamp::new(parse_date(text)? * DAY, 0)
+        Timestamp::parse(&format!("{text}T00:00:00Z"))
     }
 
     /// The point `duration` nanoseconds later.
@@ -176,67 +174,6 @@ impl fmt::Display for Timestamp {
         let (sign, minutes) = (if self.offset < 0 { '-' } else { '+' }, self.offset.unsigned_abs() / 60);
         write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
     }
-}
-
-/// Reads RFC 3339: seconds since 1970, nanoseconds, and seconds east of Greenwich.
-fn parts(text: &str) -> Option<(i64, u32, i64)> {
-    let (date, rest) = text.split_at_checked(10)?;
-    let days = parse_date(date)?;
-    let rest = rest.strip_prefix(['T', 't'])?;
-    let (clock, rest) = rest.split_at_checked(8)?;
-    let clock = clock.as_bytes();
-    if clock[2] != b':' || clock[5] != b':' {
-        return None;
-    }
-    let part = |at: usize, most: i64| two_digits(&clock[at..at + 2]).filter(|part| *part <= most);
-    let seconds = part(0, 23)? * 3600 + part(3, 59)? * 60 + part(6, 59)?;
-    let (nanoseconds, zone) = match rest.strip_prefix(['.', ',']) {
-        Some(rest) => {
-            let length = rest.bytes().position(|byte| !byte.is_ascii_digit())?;
-            let digits = &rest[..length.min(9)];
-            let scale = 10_u32.pow(9 - digits.len() as u32);
-            (digits.parse::<u32>().ok()? * scale, &rest[length..])
-        }
-        None => (0, rest),
-    };
-    let offset = match zone {
-        "Z" | "z" => 0,
-        zone => parse_offset(zone)?,
-    };
-    Some((days * DAY + seconds - offset, nanoseconds, offset))
-}
-
-fn two_digits(bytes: &[u8]) -> Option<i64> {
-    match bytes {
-        [a @ b'0'..=b'9', b @ b'0'..=b'9'] => Some(i64::from(a - b'0') * 10 + i64::from(b - b'0')),
-        _ => None,
-    }
-}
-
-/// Days since 1970 of `2006-01-02`.
-fn parse_date(text: &str) -> Option<i64> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
-        return None;
-    }
-    let year = two_digits(&bytes[..2])? * 100 + two_digits(&bytes[2..4])?;
-    let month = two_digits(&bytes[5..7])? as u32;
-    let day = two_digits(&bytes[8..])? as u32;
-    let valid = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
-    valid.then(|| days_from_civil(year, month, day))
-}
-
-/// Seconds east of `+01:30`, `-08:00` or `02:00`. Go lets full days and hours pass.
-fn parse_offset(text: &str) -> Option<i64> {
-    let (sign, clock) = match text.as_bytes().first()? {
-        b'-' => (-1, &text[1..]),
-        b'+' => (1, &text[1..]),
-        _ => (1, text),
-    };
-    let (hours, minutes) = clock.split_once(':')?;
-    let hours = two_digits(hours.as_bytes()).filter(|hours| *hours <= 24)?;
-    let minutes = two_digits(minutes.as_bytes()).filter(|minutes| *minutes <= 60)?;
-    Some(sign * (hours * 3600 + minutes * 60))
 }
 
 /// Reads a text of the format `duration`: what Go reads, and words such as `5 minutes` or `2d`.

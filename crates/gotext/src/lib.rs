@@ -7,3 +7,4 @@ pub mod calendar;
 pub mod duration;
 pub mod number;
 pub mod quote;
+pub mod time;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use holdfast_resource::schema::times::{Precision, Timestamp};
+use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_value::Value;
 
 /// A time in whole seconds, as fields of type Time hold it.

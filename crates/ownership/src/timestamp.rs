@@ -2,9 +2,8 @@
 
 use std::time::SystemTime;
 
+use holdfast_gotext::time::{self, Precision};
 use holdfast_value::{SmolStr, Value};
-use time::format_description::well_known::Rfc3339;
-use time::{OffsetDateTime, UtcOffset};
 
 /// A time in whole seconds, as `metav1.Time` has it, with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,32 +16,29 @@ pub(crate) struct Timestamp {
 impl Timestamp {
     /// The second that `now` falls into.
     pub(crate) fn of(now: SystemTime) -> Self {
-        Self::new(OffsetDateTime::from(now))
+        Self::new(now.into())
     }
 
     /// Reads RFC 3339; fractions are dropped, other zones turned into UTC. `None` for what is no time in the years that
     /// can be written.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-        time.checked_to_offset(UtcOffset::UTC).map(Self::new)
+        let time = Self::new(time::Timestamp::parse(text, Precision::Seconds).ok()?);
+        (time.text.len() == "0000-00-00T00:00:00Z".len()).then_some(time)
     }
 
     /// Reads what this server wrote: like [`Timestamp::parse`], but the text is kept as it is.
     pub(crate) fn read_stored(text: &SmolStr) -> Option<Self> {
-        let seconds = OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp();
+        let seconds = time::Timestamp::parse(text, Precision::Seconds).ok()?.seconds;
         Some(Self {
             seconds,
             text: text.clone(),
         })
     }
 
-    /// A time in UTC.
-    fn new(time: OffsetDateTime) -> Self {
-        let seconds = time.unix_timestamp();
-        let whole = time.replace_nanosecond(0).unwrap_or(time);
+    fn new(time: time::Timestamp) -> Self {
         Self {
-            seconds,
-            text: whole.format(&Rfc3339).map(SmolStr::from).unwrap_or_default(),
+            seconds: time.seconds,
+            text: time.text(Precision::Seconds),
         }
     }
 

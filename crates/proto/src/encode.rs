@@ -1,6 +1,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_resource::schema::times::{Precision, Timestamp};
+use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::schema::{Field, Scalar, Shape, TypeId, TypeKind};
 use holdfast_value::{Map, SmolStr, Value, json};
 

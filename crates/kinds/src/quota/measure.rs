@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::Field;
 use holdfast_resource::schema::quantity::Quantity;
-use holdfast_resource::schema::times::{Precision, Timestamp};
 use holdfast_value::Value;
 
 use super::{Amounts, Measure};

@@ -6,13 +6,13 @@
 
 use std::fmt;
 
+use holdfast_gotext::time::{self, Precision, TimeError, Timestamp};
 use holdfast_value::{List, Map, Value};
 use smol_str::format_smolstr;
 
 use crate::schema::base64;
 use crate::schema::quantity::{QuantityError, text_of};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
-use crate::schema::times::{self, Precision, TimeError, Timestamp};
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
 
 /// An object in the form of its type.
@@ -267,7 +267,7 @@ impl Decoder<'_> {
     fn scalar(&mut self, scalar: Scalar, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
         match (scalar, value) {
             (Scalar::Quantity, _) => quantity(value),
-            (Scalar::Time, Value::String(text)) if times::is_canonical(text) => Ok(None),
+            (Scalar::Time, Value::String(text)) if time::is_canonical(text) => Ok(None),
             (Scalar::Time, Value::String(text)) => time(text, Precision::Seconds),
             (Scalar::MicroTime, Value::String(text)) => time(text, Precision::Micros),
             (Scalar::Time | Scalar::MicroTime, Value::Null) => Ok(None),

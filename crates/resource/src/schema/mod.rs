@@ -19,7 +19,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
-pub mod times;
 mod types;
 mod visit;
 mod write;

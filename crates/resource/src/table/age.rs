@@ -1,8 +1,8 @@
 //! How long ago something was, in the words of `kubectl get`.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use holdfast_gotext::calendar::days_from_civil;
+use holdfast_gotext::time::{Precision, Timestamp};
 
 /// A length in seconds and its sign.
 type Unit = (u64, char);
@@ -53,30 +53,15 @@ pub(super) fn duration(passed: Duration) -> String {
     }
 }
 
-/// Reads a time as objects bear it: RFC 3339 in UTC, with or without a fraction of a second.
+/// Reads a time as objects bear it: RFC 3339, with or without a fraction of a second.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
-    let (date, rest) = text.strip_suffix('Z')?.split_once('T')?;
-    let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
-    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
-    let (clock, fraction) = rest.split_once('.').unwrap_or((rest, "0"));
-    let mut clock = clock.splitn(3, ':').map(|part| part.parse::<u64>().ok());
-    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(0..10_000).contains(&year) {
-        return None;
-    }
-    let days = days_from_civil(year, month as u32, day as u32);
-    let nanos: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    let of_day = hour.min(24) * HOUR + minute.min(60) * MINUTE + second.min(60);
-    let day = Duration::from_secs(days.unsigned_abs() * DAY);
-    let midnight = match days < 0 {
-        true => UNIX_EPOCH.checked_sub(day)?,
-        false => UNIX_EPOCH.checked_add(day)?,
-    };
-    midnight.checked_add(Duration::new(of_day, nanos.parse().ok()?))
+    Timestamp::parse(text, Precision::Seconds).ok().map(SystemTime::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]

@@ -428,6 +428,6 @@ fn seconds(time: SystemTime) -> u64 {
 }
 
 fn read_time(text: &str) -> Option<SystemTime> {
-    use holdfast_resource::schema::times::{Precision, Timestamp};
+    use holdfast_gotext::time::{Precision, Timestamp};
     Timestamp::parse(text, Precision::Seconds).ok().map(SystemTime::from)
 }

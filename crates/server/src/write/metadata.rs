@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use holdfast_resource::schema::times::{Precision, Timestamp};
+use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Generation, ResourceRules};
 use holdfast_value::{List, Seen, SmolStr, Value};
 

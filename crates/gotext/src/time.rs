@@ -4,9 +4,9 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdfast_gotext::calendar::{civil_from_days, days_from_civil, days_in_month};
-use holdfast_value::SmolStr;
-use smol_str::format_smolstr;
+use smol_str::{SmolStr, format_smolstr};
+
+use crate::calendar::{civil_from_days, days_from_civil, days_in_month};
 
 /// A point in time: seconds since 1970 in UTC, and billionths of a second after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,18 @@ const SECONDS_A_DAY: i64 = 86_400;
 
 impl Timestamp {
     /// Reads a time.
+    ///
+    /// # Errors
+    /// What Go says of a text that is no time.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, TimeError> {
+        Self::parse_in_zone(text, precision).map(|(time, _)| time)
+    }
+
+    /// Reads a time, and how many seconds east of Greenwich its zone is.
+    ///
+    /// # Errors
+    /// What Go says of a text that is no time.
+    pub fn parse_in_zone(text: &str, precision: Precision) -> Result<(Self, i64), TimeError> {
         let layout = match precision {
             Precision::Seconds => "2006-01-02T15:04:05Z07:00",
             Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
@@ -130,7 +141,7 @@ impl From<Timestamp> for SystemTime {
 }
 
 /// Whether the text is a time just as [`Timestamp::text`] writes it with whole seconds. Says no where in doubt.
-pub(super) fn is_canonical(text: &str) -> bool {
+pub fn is_canonical(text: &str) -> bool {
     const FORM: &[u8; 20] = b"0000-00-00T00:00:00Z";
     let bytes = text.as_bytes();
     let has_form = bytes.len() == FORM.len()
@@ -155,7 +166,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn time(&mut self, precision: Precision) -> Result<Timestamp, TimeProblem> {
+    fn time(&mut self, precision: Precision) -> Result<(Timestamp, i64), TimeProblem> {
         let year = self.number(4, "2006")?;
         self.literal("-")?;
         let month = self.number(2, "01")?;
@@ -181,7 +192,7 @@ impl Reader<'_> {
         let seconds =
             days_from_civil(year, month as u32, day as u32) * SECONDS_A_DAY + hour * 3600 + minute * 60 + second
                 - offset;
-        Ok(Timestamp { seconds, nanos })
+        Ok((Timestamp { seconds, nanos }, offset))
     }
 
     fn bad(&self, element: &'static str) -> TimeProblem {
