@@ -39,7 +39,6 @@ pub use resource::{
     ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
 pub use strategic_merge::{
-    PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch,
-    strategic_merge,
+    PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
 };
 pub use strategy::{Beside, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext};

@@ -6,9 +6,9 @@
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
 use holdfast_value::json;
-use holdfast_gotext::quote::quote;
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
