@@ -25,6 +25,18 @@ pub(crate) fn address(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// As [`address`], but for an address that stands in the list `old` already: what was stored may stay.
+pub(crate) fn kept_or_address(field: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    if !stands_in(field.text(), old) {
+        address(field, errors);
+    }
+}
+
+/// Whether `text` is an item of the list.
+pub(crate) fn stands_in(text: &str, list: &Field<'_, '_>) -> bool {
+    list.slice().iter().any(|one| one.as_str() == Some(text))
+}
+
 /// Reports what is no block of IP addresses, is written with leading zeros, or has bits beyond its prefix.
 pub(crate) fn block(field: &Field<'_, '_>, errors: &mut Errors) {
     block_text(field, field.text(), errors);

@@ -3,8 +3,8 @@
 //! What a Service holds is taken from the moment a write reserves it until the Service is gone. A reservation becomes
 //! lasting when the write is stored, and is given back when it is not.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use holdfast_resource::{Field, FieldError, FieldPath, Refusal};
 use holdfast_value::Value;
 
-use super::{needs_health_check, sort_of, takes_cluster_ip, takes_node_ports};
+use super::{is_external, needs_health_check, ports_of, sort_of, takes_node_ports, texts_at};
 use crate::config::Config;
-use crate::defaults::is_zero;
-use crate::validation::addresses::Block;
+use crate::validation::addresses::{Block, lenient_address};
 
 /// The addresses and ports of all Services.
 pub(super) struct Allocations {
@@ -54,6 +53,11 @@ struct Band {
     most: u128,
     part: u128,
 }
+
+const TAKEN_PORT: &str = "provided port is already allocated";
+
+/// The first port that a dry run is shown stands behind this one.
+const DRY_RUN_PORT: i64 = 32768;
 
 const ADDRESSES: Band = Band {
     least: 16,
@@ -98,16 +102,27 @@ impl Allocations {
     }
 
     /// Gives `object` the addresses and ports that it needs and lacks, and reserves those that it asks for and did not
-    /// have. On failure nothing stays reserved.
-    pub(super) fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Vec<Reservation>, Refusal> {
-        let mut made = Vec::new();
-        let result = self
-            .allocate_address(object, old, &mut made)
-            .and_then(|()| self.allocate_ports(object, old, &mut made));
+    /// have. On failure nothing stays reserved. A dry run reserves nothing, and what it is given is a stand-in.
+    pub(super) fn allocate(
+        &self,
+        object: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<Vec<Reservation>, Refusal> {
+        let mut taking = Taking {
+            allocations: self,
+            dry_run,
+            ports: BTreeSet::new(),
+            made: Vec::new(),
+        };
+        let result = taking
+            .take_address(object, old)
+            .and_then(|()| taking.take_ports(object, old))
+            .and_then(|()| taking.take_health_check(object, old));
         match result {
-            Ok(()) => Ok(made),
+            Ok(()) => Ok(taking.made),
             Err(refusal) => {
-                self.settle(&made, false);
+                self.settle(&taking.made, false);
                 Err(refusal)
             }
         }
@@ -141,78 +156,35 @@ impl Allocations {
         taken.ports.extend(ports.into_iter().map(|port| (port, Hold::Stored)));
     }
 
+    fn holds_port(&self, number: i64) -> bool {
+        u16::try_from(number).is_ok_and(|port| self.taken().ports.contains_key(&port))
+    }
+
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn allocate_address(
-        &self,
-        object: &mut Value,
-        old: Option<&Value>,
-        made: &mut Vec<Reservation>,
-    ) -> Result<(), Refusal> {
-        if !takes_cluster_ip(sort_of(object)) {
-            return Ok(());
+    fn reserve_address(&self, address: IpAddr) -> Result<(), String> {
+        if !self.block.offset(address).is_some_and(|offset| self.usable(offset)) {
+            return Err("the provided network does not match the current range".to_owned());
         }
-        let asked = object.str_at(&["spec", "clusterIP"]).unwrap_or_default();
-        match asked {
-            "None" => Ok(()),
-            "" => {
-                let address = self
-                    .free_address()
-                    .ok_or_else(|| Refusal::Internal("failed to allocate a serviceIP: range is full".to_owned()))?;
-                made.push(Reservation::Address(address));
-                let text = Value::from(address.to_string());
-                object.set_at(&["spec", "clusterIP"], text.clone());
-                object.set_at(&["spec", "clusterIPs"], vec![text].into());
-                Ok(())
-            }
-            _ => {
-                let Ok(address) = asked.parse::<IpAddr>() else {
-                    return Ok(());
-                };
-                if old.is_some_and(|old| held(old).0.contains(&address)) {
-                    return Ok(());
-                }
-                self.reserve_address(address)?;
-                made.push(Reservation::Address(address));
+        match self.taken().addresses.entry(address) {
+            Entry::Occupied(_) => Err("provided IP is already allocated".to_owned()),
+            Entry::Vacant(free) => {
+                free.insert(Hold::Reserved);
                 Ok(())
             }
         }
     }
 
-    fn reserve_address(&self, address: IpAddr) -> Result<(), Refusal> {
-        let fault = match self.block.offset(address) {
-            None => "the provided network does not match the current range",
-            Some(offset) if !self.usable(offset) => &format!(
-                "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
-                self.block
-            ),
-            Some(_) => {
-                let mut taken = self.taken();
-                match taken.addresses.entry(address) {
-                    Entry::Occupied(_) => "provided IP is already allocated",
-                    Entry::Vacant(free) => {
-                        free.insert(Hold::Reserved);
-                        return Ok(());
-                    }
-                }
-            }
-        };
-        let shown = Value::from(vec![address.to_string().into()]);
-        let detail = format!("failed to allocate IP {address}: {fault}");
-        let error = FieldError::invalid(&FieldPath::new("spec.clusterIPs"), shown, detail);
-        Err(Refusal::Invalid(vec![error]))
-    }
-
-    /// The first address names the block, the second is the API server's own, and the last reaches all of them.
+    /// The first address names the block, and the last of IPv4 reaches all of them.
     fn usable(&self, offset: u128) -> bool {
         offset > 0 && (!self.is_ipv4() || offset + 1 < self.block.size())
     }
 
     fn free_address(&self) -> Option<IpAddr> {
         let mut taken = self.taken();
-        // The first address names the block, the last of IPv4 reaches all of them.
+        // The first address names the block, the second is the API server's own, and the last of IPv4 reaches all of them.
         let end = self.block.size().saturating_sub(u128::from(self.is_ipv4()));
         let middle = ADDRESSES.of(self.block.size()).clamp(2, end.max(2));
         let random = (self.random)();
@@ -231,88 +203,23 @@ impl Allocations {
         None
     }
 
-    fn allocate_ports(
-        &self,
-        object: &mut Value,
-        old: Option<&Value>,
-        made: &mut Vec<Reservation>,
-    ) -> Result<(), Refusal> {
-        let sort = sort_of(object);
-        if !takes_node_ports(sort) {
-            return Ok(());
-        }
-        let wanted = sort == "NodePort"
-            || Field::root(object)
-                .child("spec")
-                .child("allocateLoadBalancerNodePorts")
-                .is_true();
-        let kept = old.map(|old| held(old).1).unwrap_or_default();
-        let count = object
-            .at(&["spec", "ports"])
-            .and_then(Value::as_list)
-            .map_or(0, |list| list.len());
-        let place = FieldPath::new("spec.ports");
-        let mut own: Vec<u16> = Vec::new();
-        for index in 0..count {
-            let port = object
-                .at(&["spec", "ports"])
-                .and_then(Value::as_list)
-                .map(|list| &list[index]);
-            let asked = port
-                .and_then(|port| port.get("nodePort"))
-                .and_then(Value::as_i64)
-                .unwrap_or_default();
-            if asked != 0 {
-                let place = place.index(index).child("nodePort");
-                // Two protocols of one Service may share a port.
-                let known = u16::try_from(asked).is_ok_and(|port| own.contains(&port) || kept.contains(&port));
-                if !known {
-                    let port = self.reserve_port(asked, &place)?;
-                    made.push(Reservation::Port(port));
-                }
-                own.extend(u16::try_from(asked));
-            } else if wanted {
-                let port = self.free_port()?;
-                made.push(Reservation::Port(port));
-                own.push(port);
-                set_node_port(object, index, port);
-            }
-        }
-        if needs_health_check(object) {
-            let asked = object.at(&["spec", "healthCheckNodePort"]);
-            if is_zero(asked) {
-                let port = self.free_port()?;
-                made.push(Reservation::Port(port));
-                object.set_at(&["spec", "healthCheckNodePort"], i64::from(port).into());
-            } else if let Some(number) = asked.and_then(Value::as_i64) {
-                let known = u16::try_from(number).is_ok_and(|port| kept.contains(&port));
-                if !known {
-                    let port = self.reserve_port(number, &FieldPath::new("spec.healthCheckNodePort"))?;
-                    made.push(Reservation::Port(port));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn reserve_port(&self, number: i64, place: &FieldPath) -> Result<u16, Refusal> {
-        let refuse = |fault: String| Refusal::Invalid(vec![FieldError::invalid(place, number, fault)]);
+    fn reserve_port(&self, number: i64) -> Result<u16, String> {
         let port = u16::try_from(number).ok().filter(|port| self.ports.contains(port));
         let Some(port) = port else {
             let (first, last) = (self.ports.start(), self.ports.end());
-            return Err(refuse(format!(
+            return Err(format!(
                 "provided port is not in the valid range. The range of valid ports is {first}-{last}"
-            )));
+            ));
         };
         let mut taken = self.taken();
         if taken.ports.contains_key(&port) {
-            return Err(refuse("provided port is already allocated".to_owned()));
+            return Err(TAKEN_PORT.to_owned());
         }
         taken.ports.insert(port, Hold::Reserved);
         Ok(port)
     }
 
-    fn free_port(&self) -> Result<u16, Refusal> {
+    fn free_port(&self) -> Option<u16> {
         let mut taken = self.taken();
         let size = self.ports.len() as u128;
         let middle = PORTS.of(size).min(size);
@@ -322,10 +229,220 @@ impl Allocations {
             .filter_map(|offset| self.ports.start().checked_add(u16::try_from(offset).ok()?));
         let free = ports.find(|port| !taken.ports.contains_key(port));
         drop(ports);
-        let port = free.ok_or_else(|| Refusal::Internal("failed to allocate a nodePort: range is full".to_owned()))?;
-        taken.ports.insert(port, Hold::Reserved);
-        Ok(port)
+        taken.ports.insert(free?, Hold::Reserved);
+        free
     }
+}
+
+/// What one write takes.
+struct Taking<'a> {
+    allocations: &'a Allocations,
+    dry_run: bool,
+    /// The ports that the write has taken so far.
+    ports: BTreeSet<i64>,
+    made: Vec<Reservation>,
+}
+
+impl Taking<'_> {
+    /// Takes the address of a Service that is new or had none by its type; others keep theirs.
+    fn take_address(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+        let keeps = old.is_some_and(|old| !is_external(old));
+        if is_external(object) || keeps || texts_at(object, "clusterIPs").first().is_some_and(|ip| ip == "None") {
+            return Ok(());
+        }
+        let asked = object.str_at(&["spec", "clusterIP"]).unwrap_or_default();
+        if !asked.is_empty() {
+            return self.address(asked).map_err(|fault| {
+                let shown = object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
+                let detail = format!("failed to allocate IP {asked}: {fault}");
+                Refusal::Invalid(vec![FieldError::invalid(
+                    &FieldPath::new("spec.clusterIPs"),
+                    shown,
+                    detail,
+                )])
+            });
+        }
+        let address = self
+            .next_address()
+            .ok_or_else(|| Refusal::Internal("failed to allocate a serviceIP: range is full".to_owned()))?;
+        let text = Value::from(address.to_string());
+        object.set_at(&["spec", "clusterIP"], text.clone());
+        object.set_at(&["spec", "clusterIPs"], vec![text].into());
+        Ok(())
+    }
+
+    fn address(&mut self, text: &str) -> Result<(), String> {
+        let allocations = self.allocations;
+        let Some(address) = lenient_address(text) else {
+            return Ok(());
+        };
+        if !self.dry_run {
+            allocations.reserve_address(address)?;
+            self.made.push(Reservation::Address(address));
+            return Ok(());
+        }
+        let offset = allocations.block.offset(address);
+        if offset.is_some_and(|offset| allocations.usable(offset)) {
+            return Ok(());
+        }
+        Err(format!(
+            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
+            allocations.block
+        ))
+    }
+
+    /// A free address; a dry run is shown the one that names the block.
+    fn next_address(&mut self) -> Option<IpAddr> {
+        if self.dry_run {
+            return Some(self.allocations.block.nth(0));
+        }
+        let address = self.allocations.free_address()?;
+        self.made.push(Reservation::Address(address));
+        Some(address)
+    }
+
+    fn take_ports(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+        if !takes_node_ports(sort_of(object)) {
+            return Ok(());
+        }
+        match old {
+            None => self.take_first_ports(object),
+            Some(old) => self.take_further_ports(object, old),
+        }
+    }
+
+    /// The ports of a new Service: those that serve the same port by several protocols share one of the nodes.
+    fn take_first_ports(&mut self, object: &mut Value) -> Result<(), Refusal> {
+        let ports = numbers_of(object);
+        let mut asked: HashMap<i64, i64> = HashMap::new();
+        for (port, node_port) in ports.iter().filter(|(_, node_port)| *node_port != 0) {
+            asked.entry(*port).or_insert(*node_port);
+        }
+        let draws = draws_node_ports(object);
+        let mut known: HashMap<i64, i64> = HashMap::new();
+        for (index, (port, node_port)) in ports.into_iter().enumerate() {
+            if node_port == 0 && !draws {
+                continue;
+            }
+            match (known.get(&port), asked.get(&port)) {
+                (Some(known), _) if node_port == 0 => set_node_port(object, index, *known),
+                (Some(known), _) if node_port == *known => {}
+                (Some(_), _) => self.node_port(index, node_port)?,
+                (None, Some(asked)) => {
+                    self.node_port(index, *asked)?;
+                    set_node_port(object, index, *asked);
+                    known.insert(port, *asked);
+                }
+                (None, None) => {
+                    let drawn = self.next_node_port()?;
+                    set_node_port(object, index, drawn);
+                    known.insert(port, drawn);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The ports that a Service has not yet.
+    fn take_further_ports(&mut self, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        let draws = draws_node_ports(object);
+        let kept: HashSet<i64> = if takes_node_ports(sort_of(old)) {
+            numbers_of(old).into_iter().map(|(_, node_port)| node_port).collect()
+        } else {
+            HashSet::new()
+        };
+        let mut seen: HashSet<(String, i64)> = HashSet::new();
+        for (index, (_, node_port)) in numbers_of(object).into_iter().enumerate() {
+            if node_port == 0 && !draws {
+                continue;
+            }
+            let taken = if node_port == 0 {
+                let drawn = self.next_node_port()?;
+                set_node_port(object, index, drawn);
+                drawn
+            } else {
+                if !kept.contains(&node_port) && !self.ports.contains(&node_port) {
+                    self.node_port(index, node_port)?;
+                }
+                node_port
+            };
+            let protocol = ports_of(object)[index].str_at(&["protocol"]).unwrap_or_default();
+            if !seen.insert((protocol.to_owned(), taken)) {
+                return Err(Refusal::Failed(format!("duplicate nodePort: {{{protocol} {taken}}}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_health_check(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+        if !needs_health_check(object) || old.is_some_and(needs_health_check) {
+            return Ok(());
+        }
+        let path = ["spec", "healthCheckNodePort"];
+        let asked = object.at(&path).and_then(Value::as_i64).unwrap_or_default();
+        if asked != 0 {
+            return self.port(asked).map_err(|fault| {
+                Refusal::Internal(format!(
+                    "failed to allocate requested HealthCheck NodePort {asked}: {fault}"
+                ))
+            });
+        }
+        let full = || Refusal::Internal("failed to allocate a HealthCheck NodePort 0: range is full".to_owned());
+        object.set_at(&path, self.next_port().ok_or_else(full)?.into());
+        Ok(())
+    }
+
+    fn node_port(&mut self, index: usize, number: i64) -> Result<(), Refusal> {
+        self.port(number).map_err(|fault| {
+            let place = FieldPath::new("spec.ports").index(index).child("nodePort");
+            Refusal::Invalid(vec![FieldError::invalid(&place, number, fault)])
+        })
+    }
+
+    fn next_node_port(&mut self) -> Result<i64, Refusal> {
+        let full = || Refusal::Internal("failed to allocate a nodePort: range is full".to_owned());
+        self.next_port().ok_or_else(full)
+    }
+
+    /// Takes a certain port. A dry run does not look at the range.
+    fn port(&mut self, number: i64) -> Result<(), String> {
+        if !self.dry_run {
+            let port = self.allocations.reserve_port(number)?;
+            self.made.push(Reservation::Port(port));
+        } else if self.ports.contains(&number) || self.allocations.holds_port(number) {
+            return Err(TAKEN_PORT.to_owned());
+        }
+        self.ports.insert(number);
+        Ok(())
+    }
+
+    /// A free port; a dry run is shown one behind those that it has, in the range or not.
+    fn next_port(&mut self) -> Option<i64> {
+        let number = if self.dry_run {
+            self.ports.last().copied().unwrap_or(DRY_RUN_PORT) + 1
+        } else {
+            let port = self.allocations.free_port()?;
+            self.made.push(Reservation::Port(port));
+            port.into()
+        };
+        self.ports.insert(number);
+        Some(number)
+    }
+}
+
+/// The port and the port of the nodes of each port.
+fn numbers_of(object: &Value) -> Vec<(i64, i64)> {
+    let number = |port: &Value, name: &str| port.get(name).and_then(Value::as_i64).unwrap_or_default();
+    let ports = ports_of(object).iter();
+    ports
+        .map(|port| (number(port, "port"), number(port, "nodePort")))
+        .collect()
+}
+
+/// Whether ports that name none of the nodes get one.
+fn draws_node_ports(object: &Value) -> bool {
+    let allocate = object.at(&["spec", "allocateLoadBalancerNodePorts"]);
+    sort_of(object) == "NodePort" || allocate.and_then(Value::as_bool) == Some(true)
 }
 
 fn settle_one<K: std::hash::Hash + Eq>(holds: &mut HashMap<K, Hold>, key: &K, stored: bool) {
@@ -338,10 +455,11 @@ fn settle_one<K: std::hash::Hash + Eq>(holds: &mut HashMap<K, Hold>, key: &K, st
     }
 }
 
-fn set_node_port(object: &mut Value, index: usize, port: u16) {
+/// Gives the port at `index` one of the nodes.
+pub(super) fn set_node_port(object: &mut Value, index: usize, port: i64) {
     let list = object.at_mut(&["spec", "ports"]).and_then(Value::as_list_mut);
     if let Some(item) = list.and_then(|list| list.make_mut().get_mut(index)) {
-        item.set_at(&["nodePort"], i64::from(port).into());
+        item.set_at(&["nodePort"], port.into());
     }
 }
 
@@ -351,7 +469,7 @@ fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     let spec = root.child("spec");
     let mut addresses = Vec::new();
     let mut ports = Vec::new();
-    if takes_cluster_ip(sort_of(service)) {
+    if !is_external(service) {
         let list = spec.child("clusterIPs");
         let texts = list
             .slice()
@@ -399,20 +517,20 @@ mod tests {
     fn what_a_failed_write_took_is_free_again() {
         let allocations = allocations();
         let mut wanted = service("ClusterIP", "10.9.8.3");
-        let taken = allocations.allocate(&mut wanted, None).unwrap();
-        let again = allocations.allocate(&mut service("ClusterIP", "10.9.8.3"), None);
+        let taken = allocations.allocate(&mut wanted, None, false).unwrap();
+        let again = allocations.allocate(&mut service("ClusterIP", "10.9.8.3"), None, false);
         let Err(Refusal::Invalid(errors)) = again else {
             unreachable!()
         };
         assert_eq!(
             errors[0].to_string(),
-            "spec.clusterIPs: Invalid value: [\"10.9.8.3\"]: failed to allocate IP 10.9.8.3: provided IP is already \
+            "spec.clusterIPs: Invalid value: null: failed to allocate IP 10.9.8.3: provided IP is already \
              allocated"
         );
         allocations.settle(&taken, false);
         assert!(
             allocations
-                .allocate(&mut service("ClusterIP", "10.9.8.3"), None)
+                .allocate(&mut service("ClusterIP", "10.9.8.3"), None, false)
                 .is_ok()
         );
     }
@@ -423,7 +541,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         loop {
             let mut object = service("ClusterIP", "");
-            match allocations.allocate(&mut object, None) {
+            match allocations.allocate(&mut object, None, false) {
                 Ok(_) => assert!(seen.insert(object.str_at(&["spec", "clusterIP"]).unwrap().to_owned())),
                 Err(Refusal::Internal(text)) => {
                     assert!(text.ends_with("range is full"));
@@ -444,7 +562,7 @@ mod tests {
             ..Config::default()
         });
         let mut object = service("NodePort", "");
-        allocations.allocate(&mut object, None).unwrap();
+        allocations.allocate(&mut object, None, false).unwrap();
         // 16 addresses of 256 and 86 ports of 2768 are left to those who ask for them.
         assert_eq!(object.str_at(&["spec", "clusterIP"]), Some("10.9.8.60"));
         let port = object.at(&["spec", "ports"]).and_then(Value::as_list).unwrap()[0].get("nodePort");
@@ -456,17 +574,79 @@ mod tests {
     }
 
     #[test]
+    fn a_dry_run_takes_nothing_and_sees_what_is_taken() {
+        let allocations = allocations();
+        let mut stored = service("NodePort", "10.9.8.3");
+        set_node_port(&mut stored, 0, 30000);
+        allocations.observe(None, Some(&stored));
+        let dry_run = |ip: &str, port: i64| {
+            let mut object = service("NodePort", ip);
+            set_node_port(&mut object, 0, port);
+            match allocations.allocate(&mut object, None, true) {
+                Ok(made) => {
+                    assert!(made.is_empty());
+                    let port = ports_of(&object)[0].get("nodePort").and_then(Value::as_i64);
+                    Ok((object.str_at(&["spec", "clusterIP"]).unwrap().to_owned(), port.unwrap()))
+                }
+                Err(Refusal::Invalid(errors)) => Err(errors[0].to_string()),
+                Err(_) => unreachable!(),
+            }
+        };
+        // An address is not looked up and the range of ports is not looked at.
+        assert_eq!(dry_run("10.9.8.3", 1), Ok(("10.9.8.3".to_owned(), 1)));
+        assert_eq!(dry_run("10.9.8.4", 30001), Ok(("10.9.8.4".to_owned(), 30001)));
+        assert_eq!(dry_run("10.9.8.4", 30001), Ok(("10.9.8.4".to_owned(), 30001)));
+        assert_eq!(dry_run("", 0), Ok(("10.9.8.0".to_owned(), 32769)));
+        assert_eq!(
+            dry_run("10.9.8.7", 0),
+            Err(
+                "spec.clusterIPs: Invalid value: null: failed to allocate IP 10.9.8.7: the provided IP (10.9.8.7) is not in \
+                 the valid range. The range of valid IPs is 10.9.8.0/29"
+                    .to_owned()
+            )
+        );
+        assert_eq!(
+            dry_run("", 30000),
+            Err("spec.ports[0].nodePort: Invalid value: 30000: provided port is already allocated".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_port_by_several_protocols_is_one_of_the_nodes() {
+        let allocations = allocations();
+        let ports = |node_ports: [i64; 2], old: Option<&Value>| {
+            let mut object = service("NodePort", "");
+            let port = |protocol: &str, node_port: i64| {
+                let mut port = Value::empty_map();
+                port.set_at(&["protocol"], protocol.into());
+                port.set_at(&["port"], 53.into());
+                port.set_at(&["nodePort"], node_port.into());
+                port
+            };
+            let list = vec![port("UDP", node_ports[0]), port("TCP", node_ports[1])];
+            object.set_at(&["spec", "ports"], list.into());
+            let result = allocations.allocate(&mut object, old, true);
+            result.map(|_| numbers_of(&object).into_iter().map(|(_, port)| port).collect::<Vec<_>>())
+        };
+        assert_eq!(ports([0, 30001], None).unwrap(), [30001, 30001]);
+        assert_eq!(ports([0, 0], None).unwrap(), [32769, 32769]);
+        assert_eq!(ports([30001, 30000], None).unwrap(), [30001, 30000]);
+        let old = service("NodePort", "");
+        assert_eq!(ports([30001, 0], Some(&old)).unwrap(), [30001, 30002]);
+    }
+
+    #[test]
     fn a_stored_service_holds_its_ports_until_it_is_gone() {
         let allocations = allocations();
         let mut first = service("NodePort", "");
-        let taken = allocations.allocate(&mut first, None).unwrap();
+        let taken = allocations.allocate(&mut first, None, false).unwrap();
         allocations.observe(None, Some(&first));
         allocations.settle(&taken, true);
         let mut second = service("NodePort", "");
-        allocations.allocate(&mut second, None).unwrap();
+        allocations.allocate(&mut second, None, false).unwrap();
         assert_ne!(first.at(&["spec", "ports"]), second.at(&["spec", "ports"]));
-        assert!(allocations.allocate(&mut service("NodePort", ""), None).is_err());
+        assert!(allocations.allocate(&mut service("NodePort", ""), None, false).is_err());
         allocations.observe(Some(&first), None);
-        assert!(allocations.allocate(&mut service("NodePort", ""), None).is_ok());
+        assert!(allocations.allocate(&mut service("NodePort", ""), None, false).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! Services: <https://kubernetes.io/docs/concepts/services-networking/service/>.
 
 mod allocation;
+mod families;
 mod proxy;
 mod validation;
 
@@ -12,7 +13,7 @@ use holdfast_value::{List, Value};
 
 use self::allocation::Allocations;
 use crate::config::Config;
-use crate::defaults::{change_items, is_zero, set_missing, set_missing_at};
+use crate::defaults::{change_items, is_zero, set_missing};
 use crate::validation::addresses::{address_warning, block_warning};
 use crate::validation::{Errors, same};
 
@@ -88,7 +89,7 @@ impl Strategy for Service {
         if exposed || matches!(sort.as_str(), "NodePort" | "LoadBalancer") {
             set_missing(spec, "externalTrafficPolicy", || "Cluster".into());
         }
-        if takes_cluster_ip(&sort) {
+        if matches!(sort.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
             set_missing(spec, "internalTrafficPolicy", || "Cluster".into());
         }
         if sort == "LoadBalancer" {
@@ -104,35 +105,37 @@ impl Strategy for Service {
 
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         mirror_cluster_ip(object, None);
-        self.default_families(object);
-        self.allocate(context, object, None)
+        self.allocate(context, object, None)?;
+        hide_internal_policy(object);
+        Ok(())
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_some() {
             return Ok(());
         }
-        drop_what_the_type_dropped(object, old);
         keep_allocated(object, old);
         mirror_cluster_ip(object, Some(old));
-        self.default_families(object);
-        self.allocate(context, object, Some(old))
+        self.allocate(context, object, Some(old))?;
+        drop_what_the_type_dropped(object, old);
+        hide_internal_policy(object);
+        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        validation::validate_service(&Field::root(object), self.allocations.is_ipv4(), &mut errors);
+        validation::validate_service(&Field::root(object), &Field::placed(None, ""), &mut errors);
         errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         if context.subresource == Some("status") {
-            validation::validate_status(&Field::root(object), &mut errors);
+            validation::validate_status(&Field::root(object), &Field::root(old), &mut errors);
             return errors;
         }
         validation::validate_change(&Field::root(object), &Field::root(old), &mut errors);
-        errors.extend(self.validate(context, object));
+        validation::validate_service(&Field::root(object), &Field::root(old), &mut errors);
         errors
     }
 
@@ -201,50 +204,25 @@ impl Strategy for Service {
 }
 
 impl Service {
-    /// Sets the address families of a Service that takes addresses.
-    fn default_families(&self, object: &mut Value) {
-        let Some(spec) = object.get("spec") else {
-            return;
-        };
-        if !takes_cluster_ip(spec.str_at(&["type"]).unwrap_or_default()) {
-            return;
-        }
-        let family = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
-        let other = if self.allocations.is_ipv4() { "IPv6" } else { "IPv4" };
-        let headless = spec.str_at(&["clusterIP"]) == Some("None");
-        // Nobody knows which addresses will stand behind a headless Service that selects no Pods.
-        let any_family = headless && is_zero(spec.get("selector"));
-        let families = if any_family {
-            vec![family.into(), other.into()]
-        } else {
-            vec![family.into()]
-        };
-        let policy = if any_family { "RequireDualStack" } else { "SingleStack" };
-        if is_zero(spec.get("ipFamilies")) {
-            object.set_at(&["spec", "ipFamilies"], families.into());
-        }
-        set_missing_at(object, &["spec"], "ipFamilyPolicy", || policy.into());
-    }
-
-    /// Takes the addresses and ports that the Service has none of yet; they are given back if the write fails. A Service
-    /// that is invalid otherwise is left as it is, for validation to say what is wrong.
+    /// Settles the address families and takes the addresses and ports that the Service has none of yet; they are given back if
+    /// the write fails. What is wrong here is said before validation is asked.
     fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
-        let taken = match self.allocations.allocate(object, old) {
-            Ok(taken) => taken,
-            Err(refusal) => {
-                let errors = self.validate(context, object);
-                return Err(if errors.is_empty() {
-                    refusal
-                } else {
-                    Refusal::Invalid(errors)
-                });
-            }
-        };
+        let served = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
+        families::complete(object, old, served).map_err(Refusal::Invalid)?;
+        let taken = self.allocations.allocate(object, old, context.dry_run)?;
         if !taken.is_empty() {
             let allocations = Arc::clone(&self.allocations);
             context.on_outcome(move |stored| allocations.settle(&taken, stored));
         }
         Ok(())
+    }
+}
+
+/// Services outside of the cluster show no policy for traffic within it, although they may be written with one.
+fn hide_internal_policy(object: &mut Value) {
+    let path = ["spec", "internalTrafficPolicy"];
+    if is_external(object) && matches!(object.str_at(&path), Some("Cluster" | "Local")) {
+        object.remove_at(&path);
     }
 }
 
@@ -260,9 +238,21 @@ fn address_warnings(spec: &Field<'_, '_>) -> Vec<String> {
     warnings
 }
 
-/// Whether Services of this type have an address of the cluster.
-fn takes_cluster_ip(sort: &str) -> bool {
-    matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer")
+/// Whether a Service stands for something outside of the cluster and has no address of its own.
+fn is_external(object: &Value) -> bool {
+    sort_of(object) == "ExternalName"
+}
+
+/// Whether a Service has no address of its own on purpose.
+fn is_headless(object: &Value) -> bool {
+    object.str_at(&["spec", "clusterIP"]) == Some("None")
+}
+
+/// The texts of a list of `spec`.
+fn texts_at(object: &Value, list: &str) -> Vec<String> {
+    let list = object.at(&["spec", list]).and_then(Value::as_list);
+    let texts = list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
 }
 
 /// Whether Services of this type have ports of the nodes.
@@ -292,34 +282,31 @@ fn needs_health_check(object: &Value) -> bool {
     sort_of(object) == "LoadBalancer" && object.str_at(&["spec", "externalTrafficPolicy"]) == Some("Local")
 }
 
-/// Keeps `clusterIPs` alike with `clusterIP`, which older clients know alone.
+/// Keeps `clusterIPs` alike with `clusterIP`, which older clients know alone (`normalizeClusterIPs`).
 fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
     let ip = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
-    let has_list = !is_zero(object.at(&["spec", "clusterIPs"]));
+    let list = texts_at(object, "clusterIPs");
     let list_of = |ip: &str| Value::List(List::from(vec![ip.into()]));
-    match old {
-        None => {
-            if !ip.is_empty() && !has_list {
-                object.set_at(&["spec", "clusterIPs"], list_of(&ip));
-            }
+    let Some(old) = old else {
+        if !ip.is_empty() && list.is_empty() {
+            object.set_at(&["spec", "clusterIPs"], list_of(&ip));
         }
-        Some(old) => {
-            let old_ip = old.str_at(&["spec", "clusterIP"]).unwrap_or_default();
-            let list_kept = same(object.at(&["spec", "clusterIPs"]), old.at(&["spec", "clusterIPs"]));
-            if old_ip != ip && (list_kept || !has_list) {
-                if ip.is_empty() {
-                    object.remove_at(&["spec", "clusterIPs"]);
-                } else {
-                    object.set_at(&["spec", "clusterIPs"], list_of(&ip));
-                }
-            }
-        }
+        return;
+    };
+    let old_ip = old.str_at(&["spec", "clusterIP"]).unwrap_or_default();
+    if old_ip == ip || list != texts_at(old, "clusterIPs") {
+        return;
+    }
+    if ip.is_empty() {
+        object.remove_at(&["spec", "clusterIPs"]);
+    } else {
+        object.set_at(&["spec", "clusterIPs"], list_of(&ip));
     }
 }
 
 /// A client that leaves out what was allocated keeps it.
 fn keep_allocated(object: &mut Value, old: &Value) {
-    if takes_cluster_ip(sort_of(object)) && takes_cluster_ip(sort_of(old)) {
+    if !is_external(object) && !is_external(old) {
         if is_zero(object.at(&["spec", "clusterIP"]))
             && let Some(ip) = old.at(&["spec", "clusterIP"])
         {
@@ -345,29 +332,24 @@ fn keep_allocated(object: &mut Value, old: &Value) {
     }
 }
 
+/// Ports keep those of the nodes by their names, whatever else of them changed.
 fn keep_node_ports(object: &mut Value, old: &Value) {
-    let identity = |port: &Value| {
-        let number = port.get("port").and_then(Value::as_i64);
-        (number, port.str_at(&["protocol"]).map(str::to_owned))
-    };
-    let before: HashMap<_, i64> = ports_of(old)
+    let name = |port: &Value| port.str_at(&["name"]).unwrap_or_default().to_owned();
+    let number = |port: &Value| port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
+    let before: HashMap<String, i64> = ports_of(old).iter().map(|port| (name(port), number(port))).collect();
+    let mut used = node_ports(object);
+    let kept: Vec<Option<i64>> = ports_of(object)
         .iter()
-        .filter_map(|port| Some((identity(port), port.get("nodePort")?.as_i64()?)))
+        .map(|port| {
+            let found = *before.get(&name(port)).filter(|_| number(port) == 0)?;
+            (found != 0 && used.insert(found)).then_some(found)
+        })
         .collect();
-    let used = node_ports(object);
-    let earlier = |port: &Value| {
-        let found = *before.get(&identity(port))?;
-        (found != 0 && !used.contains(&found)).then_some(found)
-    };
-    let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
-        return;
-    };
-    let asks = |port: &Value| is_zero(port.get("nodePort")) && earlier(port).is_some();
-    change_items(spec, "ports", asks, |port| {
-        if let Some(found) = earlier(port) {
-            port.set_at(&["nodePort"], found.into());
+    for (index, port) in kept.into_iter().enumerate() {
+        if let Some(port) = port {
+            allocation::set_node_port(object, index, port);
         }
-    });
+    }
 }
 
 /// A Service that changes its type loses what only the old type has, unless the client changed that as well.
@@ -378,26 +360,20 @@ fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
             object.remove_at(&["spec", part]);
         }
     };
-    if takes_cluster_ip(&old_sort) && !takes_cluster_ip(&new_sort) {
-        for part in [
-            "clusterIP",
-            "clusterIPs",
-            "ipFamilies",
-            "ipFamilyPolicy",
-            "internalTrafficPolicy",
-        ] {
+    if !is_external(old) && is_external(object) {
+        for part in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             drop_unchanged(object, part);
         }
     }
-    if takes_node_ports(&old_sort) && !takes_node_ports(&new_sort) {
-        let before = node_ports(old);
-        if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
-            let number = |port: &Value| port.get("nodePort").and_then(Value::as_i64);
-            let asks = |port: &Value| number(port).is_some_and(|number| before.contains(&number));
-            change_items(spec, "ports", asks, |port| {
-                port.remove_at(&["nodePort"]);
-            });
-        }
+    if needs_node_ports(old)
+        && !needs_node_ports(object)
+        && node_ports(object).is_subset(&node_ports(old))
+        && let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec"))
+    {
+        let asks = |port: &Value| port.get("nodePort").is_some();
+        change_items(spec, "ports", asks, |port| {
+            port.remove_at(&["nodePort"]);
+        });
     }
     if needs_health_check(old) && !needs_health_check(object) {
         drop_unchanged(object, "healthCheckNodePort");

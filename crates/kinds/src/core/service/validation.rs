@@ -4,19 +4,24 @@ use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::validate_labels;
-use holdfast_resource::{Field, FieldError};
-use holdfast_value::Map;
+use holdfast_resource::{Field, FieldError, FieldErrorKind};
+use holdfast_value::Value;
 
-use crate::validation::addresses::{address, block, endpoint_address};
+use super::families;
+use crate::validation::addresses::{
+    address, block_text, endpoint_address, kept_or_address, lenient_address, stands_in,
+};
 use crate::validation::ports::{PROTOCOLS, port_number, port_number_or_name};
-use crate::validation::{Errors, immutable, numbers, one_of, optional_text, report, same};
+use crate::validation::{Errors, one_of, report, same, set_one_of};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const AFFINITY_SECONDS_MOST: i64 = 86400;
+const KUBELET_PORT: i64 = 10250;
 
-/// Checks a Service.
-pub(super) fn validate_service(service: &Field<'_, '_>, ipv4: bool, errors: &mut Errors) {
-    let spec = service.child("spec");
+/// Checks a Service that is to take the place of `old`, whose addresses may stay as they are.
+pub(super) fn validate_service(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    validate_topology(&service.child("metadata"), errors);
+    let (spec, old_spec) = (service.child("spec"), old.child("spec"));
     let (sort, ports) = (spec.child("type"), spec.child("ports"));
     let headless = spec.child("clusterIP").text() == "None";
     if ports.is_empty() && !headless && sort.text() != "ExternalName" {
@@ -29,10 +34,11 @@ pub(super) fn validate_service(service: &Field<'_, '_>, ipv4: bool, errors: &mut
     }
     validate_labels(&spec.child("selector"), errors);
     validate_affinity(&spec, errors);
-    validate_addresses(&spec, headless, ipv4, errors);
-    for external in spec.child("externalIPs").items() {
+    families::validate_addresses(&spec, &old_spec, errors);
+    let (external, old_external) = (spec.child("externalIPs"), old_spec.child("externalIPs"));
+    for external in external.items() {
         let before = errors.len();
-        address(&external, errors);
+        kept_or_address(&external, &old_external, errors);
         if errors.len() == before {
             endpoint_address(&external, None, errors);
         }
@@ -47,25 +53,56 @@ pub(super) fn validate_service(service: &Field<'_, '_>, ipv4: bool, errors: &mut
         }
     }
     validate_repeated_ports(&ports, errors);
+    validate_ranges(service, old, errors);
     validate_balancer(&spec, errors);
+    validate_class(&spec, errors);
     validate_traffic(&spec, errors);
+}
+
+/// Reports two annotations that say different things of the same.
+fn validate_topology(metadata: &Field<'_, '_>, errors: &mut Errors) {
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+    let annotations = metadata.child("annotations");
+    let (mode, hints) = (annotations.entry("service.kubernetes.io/topology-mode"), annotations.entry(HINTS));
+    if mode.is_set() && hints.is_set() && mode.text() != hints.text() {
+        errors.push(mode.invalid_text(format!("must match annotations[{HINTS}] when both are specified")));
+    }
 }
 
 fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
     let ips = spec.child("clusterIPs");
-    match spec.child("type").text() {
-        sort @ ("LoadBalancer" | "NodePort") if headless => {
+    let sort = spec.child("type").text();
+    if sort == "LoadBalancer" {
+        for port in spec.child("ports").items() {
+            if port.child("port").number() == Some(KUBELET_PORT) {
+                let why = format!("may not expose port {KUBELET_PORT} externally since it is used by kubelet");
+                errors.push(port.invalid_as(KUBELET_PORT, why));
+            }
+        }
+    }
+    match sort {
+        "LoadBalancer" | "NodePort" if headless => {
             let detail = format!("may not be set to 'None' for {sort} services");
             errors.push(FieldError::invalid(&ips.path().index(0), "None", detail));
         }
         "ExternalName" => {
-            if !ips.is_empty() {
-                errors.push(ips.forbidden("may not be set for ExternalName services"));
+            const NOT_HERE: &str = "may not be set for ExternalName services";
+            let (families, policy) = (spec.child("ipFamilies"), spec.child("ipFamilyPolicy"));
+            for (part, set) in [
+                (&ips, !ips.is_empty()),
+                (&families, !families.is_empty()),
+                (&policy, policy.is_set()),
+            ] {
+                if set {
+                    errors.push(part.forbidden(NOT_HERE));
+                }
             }
             let name = spec.child("externalName");
-            match name.text() {
-                "" => errors.push(name.required("")),
-                text => report(&name, dns_subdomain(text.strip_suffix('.').unwrap_or(text)), errors),
+            let text = name.text().strip_suffix('.').unwrap_or(name.text());
+            if text.is_empty() {
+                errors.push(name.required(""));
+            } else {
+                errors.extend(dns_subdomain(text).into_iter().map(|fault| name.invalid_as(text, fault)));
             }
         }
         _ => {}
@@ -87,7 +124,10 @@ fn validate_port<'v>(port: &Field<'v, '_>, needs_name: bool, names: &mut HashSet
     port_number(&port.child("port"), errors);
     one_of(&port.child("protocol"), &PROTOCOLS, errors);
     port_number_or_name(&port.child("targetPort"), errors);
-    optional_text(&port.child("appProtocol"), qualified_name, errors);
+    let protocol = port.child("appProtocol");
+    if protocol.is_set() {
+        report(&protocol, qualified_name(protocol.text()), errors);
+    }
 }
 
 fn validate_affinity(spec: &Field<'_, '_>, errors: &mut Errors) {
@@ -111,62 +151,6 @@ fn validate_affinity(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_addresses(spec: &Field<'_, '_>, headless: bool, ipv4: bool, errors: &mut Errors) {
-    let (ips, families, policy) = (
-        spec.child("clusterIPs"),
-        spec.child("ipFamilies"),
-        spec.child("ipFamilyPolicy"),
-    );
-    if spec.child("type").text() == "ExternalName" {
-        for part in [&families, &policy] {
-            if part.is_set() && !(part.is_empty() && part.text().is_empty()) {
-                errors.push(part.forbidden("may not be set for ExternalName services"));
-            }
-        }
-        return;
-    }
-    let ip = spec.child("clusterIP");
-    if ip.text().is_empty() && !ips.is_empty() {
-        errors.push(ips.invalid("must be empty when `clusterIP` is not specified"));
-    } else if ips
-        .slice()
-        .first()
-        .is_some_and(|first| first.as_str() != Some(ip.text()))
-    {
-        errors.push(ips.invalid("first value must match `clusterIP`"));
-    }
-    let policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-    crate::validation::optional_one_of(&policy, &policies, errors);
-    let any_family = headless && spec.child("selector").is_empty();
-    if policy.text() == "RequireDualStack" && !any_family {
-        errors.push(policy.invalid("this cluster is not configured for dual-stack services"));
-    }
-    let mut seen = HashSet::new();
-    for family in families.items() {
-        let served = if ipv4 { "IPv4" } else { "IPv6" };
-        match family.text() {
-            "IPv4" | "IPv6" => {
-                if !any_family && family.text() != served {
-                    errors.push(family.invalid("not configured on this cluster"));
-                }
-            }
-            _ => errors.push(family.not_supported(&["IPv4", "IPv6"])),
-        }
-        if !seen.insert(family.text()) {
-            errors.push(family.duplicate());
-        }
-    }
-    if ips.len() > 2 {
-        errors.push(ips.invalid("may only hold up to 2 values"));
-    }
-    if headless && ips.len() > 1 {
-        errors.push(ips.invalid("'None' must be the first and only value"));
-    }
-    for one in ips.items().filter(|one| one.text() != "None") {
-        address(&one, errors);
-    }
-}
-
 fn validate_repeated_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
     let mut node_ports = HashSet::new();
     for port in ports.items() {
@@ -181,43 +165,84 @@ fn validate_repeated_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
     for port in ports.items() {
         let (protocol, number) = (port.child("protocol").text(), port.child("port").number());
         if !seen.insert((protocol, number)) {
-            let shown = Map::from_unsorted(vec![
-                ("port".into(), number.unwrap_or_default().into()),
-                ("protocol".into(), protocol.into()),
-            ]);
-            errors.push(FieldError::duplicate(&port.path(), shown));
+            errors.push(repeated_port(&port, protocol, number.unwrap_or_default()));
         }
     }
 }
 
-fn validate_balancer(spec: &Field<'_, '_>, errors: &mut Errors) {
-    const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+/// A port that stands there twice, shown as the reference's own type has it.
+fn repeated_port(port: &Field<'_, '_>, protocol: &str, number: i64) -> FieldError {
+    let protocol = Value::from(protocol);
+    let shown = format!(
+        "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}"
+    );
+    FieldError {
+        kind: FieldErrorKind::Duplicate,
+        field: port.path(),
+        value: None,
+        detail: shown,
+    }
+}
+
+const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
+
+/// Checks who may reach a load balancer, be it said by the field or by the annotation from before it.
+fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+    let (spec, old_spec) = (service.child("spec"), old.child("spec"));
     let balancer = spec.child("type").text() == "LoadBalancer";
-    let ranges = spec.child("loadBalancerSourceRanges");
+    let (ranges, kept) = (
+        spec.child("loadBalancerSourceRanges"),
+        old_spec.child("loadBalancerSourceRanges"),
+    );
     if !ranges.is_empty() {
         // The reference writes this name with a capital letter.
         let place = spec.path().child("LoadBalancerSourceRanges");
         let ranges = Field::placed(ranges.value(), place.as_str());
         if !balancer {
-            errors.push(ranges.forbidden(ONLY));
+            errors.push(ranges.forbidden(ONLY_BALANCERS));
         }
-        for range in ranges.items() {
-            block(&range, errors);
+        for range in ranges.items().filter(|range| !stands_in(range.text().trim(), &kept)) {
+            block_text(&range, range.text().trim(), errors);
+        }
+        return;
+    }
+    let (metadata, old_metadata) = (service.child("metadata"), old.child("metadata"));
+    let (annotations, kept) = (metadata.child("annotations"), old_metadata.child("annotations"));
+    let (ranges, kept) = (annotations.entry(ANNOTATION), kept.entry(ANNOTATION));
+    if !ranges.is_set() {
+        return;
+    }
+    if !balancer {
+        errors.push(ranges.forbidden(ONLY_BALANCERS));
+    }
+    let unchanged = kept.is_set() && kept.text() == ranges.text();
+    if !unchanged && !ranges.text().trim().is_empty() {
+        for range in ranges.text().split(',') {
+            block_text(&ranges, range.trim(), errors);
         }
     }
+}
+
+fn validate_balancer(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let balancer = spec.child("type").text() == "LoadBalancer";
     let allocate = spec.child("allocateLoadBalancerNodePorts");
     if allocate.is_set() && !balancer {
-        errors.push(allocate.forbidden(ONLY));
+        errors.push(allocate.forbidden(ONLY_BALANCERS));
     }
     if !allocate.is_set() && balancer {
         errors.push(allocate.required(""));
     }
+}
+
+fn validate_class(spec: &Field<'_, '_>, errors: &mut Errors) {
     let class = spec.child("loadBalancerClass");
     if class.is_set() {
-        if !balancer {
-            errors.push(class.forbidden(ONLY));
+        if spec.child("type").text() == "LoadBalancer" {
+            report(&class, qualified_name(class.text()), errors);
+        } else {
+            errors.push(class.forbidden(ONLY_BALANCERS));
         }
-        report(&class, qualified_name(class.text()), errors);
     }
 }
 
@@ -232,89 +257,74 @@ fn validate_traffic(spec: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(policy.invalid("may only be set for externally-accessible services"));
     }
     let check = spec.child("healthCheckNodePort");
-    numbers::not_negative(&check, errors);
     let checked = sort == "LoadBalancer" && policy.text() == "Local";
-    if !checked && check.number().unwrap_or_default() != 0 {
+    let number = check.number().unwrap_or_default();
+    if checked && number == 0 {
+        errors.push(check.required(""));
+    } else if checked {
+        port_number(&check, errors);
+    } else if number != 0 {
         errors.push(
             check.invalid("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"),
         );
     }
     let internal = spec.child("internalTrafficPolicy");
-    if matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer") {
-        one_of(&internal, &["Cluster", "Local"], errors);
-    } else if sort == "ExternalName" && internal.is_set() {
-        errors.push(internal.forbidden("may not be set for ExternalName services"));
+    if internal.is_set() {
+        set_one_of(&internal, &["Cluster", "Local"], errors);
+    } else if matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer") {
+        errors.push(internal.required(""));
     }
     let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-    crate::validation::optional_one_of(&spec.child("trafficDistribution"), &distributions, errors);
+    set_one_of(&spec.child("trafficDistribution"), &distributions, errors);
 }
 
 /// Reports changes of what a Service keeps for its life.
 pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (new, old) = (new.child("spec"), old.child("spec"));
     let external = |spec: &Field<'_, '_>| spec.child("type").text() == "ExternalName";
-    if external(&new) || external(&old) {
-        return;
-    }
-    let headless_change = new.child("clusterIP").text() == "None";
-    let (ips, old_ips) = (new.child("clusterIPs"), old.child("clusterIPs"));
-    if !old_ips.is_empty() && ips.slice().first() != old_ips.slice().first() && !headless_change {
-        let shown = ips.value().cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(
-            &ips.path().index(0),
-            shown,
-            "may not change once set",
-        ));
-    }
-    let (families, old_families) = (new.child("ipFamilies"), old.child("ipFamilies"));
-    if !old_families.is_empty() && families.slice().first() != old_families.slice().first() {
-        let shown = families.value().cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(
-            &families.path().index(0),
-            shown,
-            "may not change once set",
-        ));
+    if !external(&new) && !external(&old) {
+        families::validate_kept_addresses(&new, &old, errors);
+        families::validate_kept_families(&new, &old, errors);
     }
     let balancer = |spec: &Field<'_, '_>| spec.child("type").text() == "LoadBalancer";
     let class = new.child("loadBalancerClass");
     if balancer(&new) && balancer(&old) && !same(class.value(), old.child("loadBalancerClass").value()) {
         errors.push(class.invalid("may not change once set"));
     }
+    // The reference checks the class here and once more with all else.
+    validate_class(&new, errors);
     let checked = |spec: &Field<'_, '_>| balancer(spec) && spec.child("externalTrafficPolicy").text() == "Local";
-    if checked(&new) && checked(&old) {
-        immutable(
-            &new.child("healthCheckNodePort"),
-            &old.child("healthCheckNodePort"),
-            errors,
-        );
+    let number = |spec: &Field<'_, '_>| spec.child("healthCheckNodePort").number().unwrap_or_default();
+    if checked(&new) && checked(&old) && number(&new) != number(&old) {
+        errors.push(new.child("healthCheckNodePort").forbidden("field is immutable"));
     }
 }
 
-/// Checks the status of a Service.
-pub(super) fn validate_status(service: &Field<'_, '_>, errors: &mut Errors) {
-    let status = service.child("status");
-    let balancer = status.child("loadBalancer");
-    let ingress = balancer.child("ingress");
+/// Checks the status of a Service that is to take the place of `old`.
+pub(super) fn validate_status(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (status, old_status) = (service.child("status"), old.child("status"));
+    let (balancer, old_balancer) = (status.child("loadBalancer"), old_status.child("loadBalancer"));
+    let (ingress, old_ingress) = (balancer.child("ingress"), old_balancer.child("ingress"));
     let spec = service.child("spec");
     if !ingress.is_empty() && spec.child("type").text() != "LoadBalancer" {
         errors.push(ingress.forbidden("may only be used when `spec.type` is 'LoadBalancer'"));
         return;
     }
+    let known: HashSet<&str> = old_ingress.items().map(|point| point.child("ip").text()).collect();
     for point in ingress.items() {
         let (ip, mode, name) = (point.child("ip"), point.child("ipMode"), point.child("hostname"));
-        if !ip.text().is_empty() {
+        let addressed = !ip.text().is_empty();
+        if addressed && !known.contains(ip.text()) {
             address(&ip, errors);
-            if mode.is_set() {
-                crate::validation::optional_one_of(&mode, &["Proxy", "VIP"], errors);
-            } else {
-                errors.push(mode.required(""));
-            }
-        } else if mode.is_set() {
-            errors.push(mode.forbidden("may not be specified when `ip` is not set"));
+        }
+        match (addressed, mode.is_set()) {
+            (true, false) => errors.push(mode.required("must be specified when `ip` is set")),
+            (false, true) => errors.push(mode.forbidden("may not be specified when `ip` is not set")),
+            _ => set_one_of(&mode, &["Proxy", "VIP"], errors),
         }
         if !name.text().is_empty() {
             report(&name, dns_subdomain(name.text()), errors);
-            if name.text().parse::<std::net::IpAddr>().is_ok() {
+            if lenient_address(name.text()).is_some() {
                 errors.push(name.invalid("must be a DNS name, not an IP address"));
             }
         }
