@@ -1,6 +1,6 @@
 //! Filling in fields without touching what has nothing to fill in: shared subtrees stay shared.
 
-use holdfast_value::Value;
+use holdfast_value::{Map, SmolStr, Value};
 
 /// Sets the member `key` of a map where it is missing. Says whether it was.
 pub(crate) fn set_missing(object: &mut Value, key: &str, value: impl FnOnce() -> Value) -> bool {
@@ -42,6 +42,21 @@ pub(crate) fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) 
     if let Some(list) = list {
         list.make_mut().iter_mut().filter(|item| asks(item)).for_each(change);
     }
+}
+
+/// Makes entries of a map of bytes that are `null` empty, which is all that protobuf knows of them.
+pub(crate) fn empty_for_null(object: &mut Value, key: &str) {
+    let entries = object.get(key).and_then(Value::as_map);
+    if !entries.is_some_and(|entries| entries.iter().any(|(_, value)| value.is_null())) {
+        return;
+    }
+    let filled = entries.into_iter().flat_map(|entries| entries.iter());
+    let filled = filled.map(|(name, value)| {
+        let value = if value.is_null() { "".into() } else { value.clone() };
+        (name.clone(), value)
+    });
+    let filled: Vec<(SmolStr, Value)> = filled.collect();
+    object.set_at(&[key], Map::from_unsorted(filled).into());
 }
 
 /// Makes an empty list `null`: protobuf, in which the reference keeps built-in kinds, cannot tell the two apart, and the

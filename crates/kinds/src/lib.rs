@@ -65,8 +65,8 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
     for mut resource in tables::resources(&|group, plural| strategy(group, plural, config))? {
         keep_in_served_version(&mut resource);
         if resource.plural == "ipaddresses" {
-            // Its names are addresses, which may hold colons; its strategy checks them.
-            resource.rules.name = NameRule::PathSegment;
+            // Its names are addresses.
+            resource.rules.name = NameRule::OfTheKind;
         }
         resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));

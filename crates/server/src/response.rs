@@ -158,6 +158,16 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
 const WARNING_CHARACTERS: usize = 4096;
 const CUT_WARNING: usize = 256;
 
+/// Puts a warning before those that are there: what is said of the whole resource stands first.
+pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
+    let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
+    headers.remove(WARNING);
+    add_warnings(headers, &[warning]);
+    for other in others {
+        headers.append(WARNING, other);
+    }
+}
+
 /// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. Where they are long together, each is cut
 /// short, and what is too much even then is left out.
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
@@ -240,6 +250,22 @@ mod tests {
         assert_eq!(told(&[text(0, 4000), text(1, 97), text(2, 300)]), [256, 97, 256]);
         let many: Vec<String> = (0..5000).map(|at| text(at, 1000)).collect();
         assert_eq!(told(&many), [256; 16]);
+    }
+
+    #[test]
+    fn a_warning_of_the_resource_stands_before_those_of_the_object() {
+        let mut headers = HeaderMap::new();
+        add_warnings(&mut headers, &["unknown field \"a\"".to_owned(), "b".to_owned()]);
+        put_warning_first(&mut headers, "deprecated".to_owned());
+        let all: Vec<_> = headers.get_all(WARNING).iter().collect();
+        assert_eq!(
+            all,
+            [
+                "299 - \"deprecated\"",
+                "299 - \"unknown field \\\"a\\\"\"",
+                "299 - \"b\""
+            ]
+        );
     }
 
     #[test]

@@ -8,12 +8,11 @@ use serde_json::Value;
 use super::facts::{Facts, texts};
 
 /// What names the objects of a resource may have, where that is not a DNS subdomain.
-const NAME_RULES: [(&str, &str); 13] = [
+const NAME_RULES: [(&str, &str); 12] = [
     ("/namespaces", "label"),
     ("/services", "label"),
     ("apps/statefulsets", "label"),
     ("/events", "path-segment"),
-    ("events.k8s.io/events", "path-segment"),
     ("apiregistration.k8s.io/apiservices", "path-segment"),
     ("certificates.k8s.io/certificatesigningrequests", "path-segment"),
     ("networking.k8s.io/ipaddresses", "own"),

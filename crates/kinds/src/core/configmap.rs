@@ -4,6 +4,7 @@ use holdfast_resource::metadata::formats::config_key;
 use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::defaults::empty_for_null;
 use crate::validation::{Errors, same};
 
 /// All values of a ConfigMap, or of a Secret, together may have this many bytes.
@@ -13,6 +14,10 @@ pub(crate) const DATA_SIZE: usize = 1024 * 1024;
 pub(crate) struct ConfigMap;
 
 impl Strategy for ConfigMap {
+    fn default_fields(&self, _version: &str, object: &mut Value) {
+        empty_for_null(object, "binaryData");
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::addresses::endpoint_address;
+use crate::validation::addresses::{address, address_warning, endpoint_address, lenient_address};
 use crate::validation::ports::{PROTOCOLS, port_number};
-use crate::validation::{Errors, one_of, optional_text, report};
+use crate::validation::{Errors, one_of, optional_text, report, same};
 
 /// What only Endpoints do.
 pub(crate) struct Endpoints {
@@ -68,6 +68,26 @@ impl Strategy for Endpoints {
         }
         errors
     }
+
+    /// What stands there wrong already does no harm.
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        if same(object.get("subsets"), old.get("subsets")) {
+            return Errors::new();
+        }
+        self.validate(context, object)
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        let root = Field::root(object);
+        let mut warnings = Vec::new();
+        for subset in root.child("subsets").items() {
+            let (ready, waiting) = (subset.child("addresses"), subset.child("notReadyAddresses"));
+            for address in ready.items().chain(waiting.items()) {
+                warnings.extend(address_warning(&address.child("ip")));
+            }
+        }
+        warnings
+    }
 }
 
 /// The port of the server, as what stands behind its service names it.
@@ -97,19 +117,19 @@ pub(crate) fn own_address(server: Option<SocketAddr>, context: &WriteContext<'_>
     server.filter(|_| own).map(|server| server.ip())
 }
 
-fn validate_address(address: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
-    let ip = address.child("ip");
-    if ip.text().parse::<std::net::IpAddr>().is_err() {
-        // Two checks of the reference find this, each in its own words.
-        crate::validation::addresses::address(&ip, errors);
-        errors.push(ip.invalid_text("must be a valid IP address"));
-    } else {
-        endpoint_address(&ip, own, errors);
-    }
-    optional_text(&address.child("hostname"), dns_label, errors);
-    let node = address.child("nodeName");
+fn validate_address(endpoint: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
+    let ip = endpoint.child("ip");
+    address(&ip, errors);
+    optional_text(&endpoint.child("hostname"), dns_label, errors);
+    let node = endpoint.child("nodeName");
     if node.is_set() {
         report(&node, dns_subdomain(node.text()), errors);
+    }
+    if lenient_address(ip.text()).is_some() {
+        endpoint_address(&ip, own, errors);
+    } else {
+        // Two checks of the reference find this, each in its own words.
+        errors.push(ip.invalid_text("must be a valid IP address"));
     }
 }
 
@@ -124,11 +144,10 @@ fn validate_port(port: &Field<'_, '_>, needs_name: bool, errors: &mut Errors) {
     }
     port_number(&port.child("port"), errors);
     one_of(&port.child("protocol"), &PROTOCOLS, errors);
-    optional_text(
-        &port.child("appProtocol"),
-        holdfast_resource::metadata::formats::qualified_name,
-        errors,
-    );
+    let protocol = port.child("appProtocol");
+    if protocol.is_set() {
+        report(&protocol, qualified_name(protocol.text()), errors);
+    }
 }
 
 #[cfg(test)]

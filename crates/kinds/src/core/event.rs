@@ -7,7 +7,7 @@ use holdfast_resource::{ConversionError, Field, FieldError, Strategy, WriteConte
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
-use crate::validation::{Errors, immutable, report};
+use crate::validation::{Errors, immutable, immutable_text, report, same};
 
 /// What only Events do.
 pub(crate) struct Event {
@@ -43,32 +43,24 @@ impl Strategy for Event {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
-        let timed = !is_zero(object.get("eventTime"));
-        validate_place(&root, context.namespace, timed, &mut errors);
-        if timed {
-            self.validate_report(&root, &mut errors);
-        }
-        if self.of_own_group && !timed {
-            errors.push(root.child("eventTime").required(""));
-        }
+        self.validate_event(&root, context.namespace, &mut errors);
         if self.of_own_group {
-            let (sort, note) = (root.child("type"), root.child("message"));
-            if !matches!(sort.text(), "Normal" | "Warning") {
-                errors.push(sort.invalid_as("", format!("has invalid value: {}", sort.text())));
-            }
-            if note.text().len() > NOTE_LENGTH {
-                errors.push(note.invalid_as("", format!("can have at most {NOTE_LENGTH} characters")));
-            }
+            validate_series(&root, &mut errors);
+            validate_new(&root, &mut errors);
         }
         errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        if !self.of_own_group {
-            return self.validate(context, object);
-        }
         let (root, old) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();
+        self.validate_event(&root, context.namespace, &mut errors);
+        if !self.of_own_group {
+            return errors;
+        }
+        if !same(root.child("series").value(), old.child("series").value()) {
+            validate_series(&root, &mut errors);
+        }
         // The reference looks at the reason twice.
         for part in [
             "involvedObject",
@@ -86,7 +78,15 @@ impl Strategy for Event {
             "reportingComponent",
             "reportingInstance",
         ] {
-            immutable(&root.child(part), &old.child(part), &mut errors);
+            // The own group shows its own name of the one field that the reference names so.
+            let shown = if part == "reportingComponent" { "reportingController" } else { part };
+            let (new, old) = (root.child(part), old.child(part));
+            match new.value().or(old.value()) {
+                Some(Value::String(_)) if !TIMES.contains(&part) => {
+                    immutable_text(&Field::placed(new.value(), shown), &old, &mut errors);
+                }
+                _ => immutable(&Field::placed(new.value(), shown), &old, &mut errors),
+            }
         }
         errors
     }
@@ -124,7 +124,55 @@ impl Strategy for Event {
     }
 }
 
+const TIMES: [&str; 3] = ["firstTimestamp", "lastTimestamp", "eventTime"];
+
+/// How often something happened, and when last (`validateV1EventSeries`).
+fn validate_series(event: &Field<'_, '_>, errors: &mut Errors) {
+    let series = event.child("series");
+    if !series.is_set() {
+        return;
+    }
+    let (count, last) = (series.child("count"), series.child("lastObservedTime"));
+    if count.number().unwrap_or_default() < 2 {
+        errors.push(count.invalid_as("", "should be at least 2"));
+    }
+    if is_zero(last.value()) {
+        errors.push(last.required(""));
+    }
+}
+
+/// What new events of the own group must have, and what only those of the core group have.
+fn validate_new(event: &Field<'_, '_>, errors: &mut Errors) {
+    let time = event.child("eventTime");
+    if is_zero(time.value()) {
+        errors.push(time.required(""));
+    }
+    let sort = event.child("type");
+    if !matches!(sort.text(), "Normal" | "Warning") {
+        errors.push(sort.invalid_as("", format!("has invalid value: {}", sort.text())));
+    }
+    for part in ["firstTimestamp", "lastTimestamp", "count"] {
+        let field = event.child(part);
+        if !is_zero(field.value()) {
+            errors.push(field.invalid_as("", "needs to be unset"));
+        }
+    }
+    let source = event.child("source");
+    if ["component", "host"].iter().any(|part| !source.child(part).text().is_empty()) {
+        errors.push(source.invalid_as("", "needs to be unset"));
+    }
+}
+
 impl Event {
+    /// What holds for the events of both groups, new and old (`legacyValidateEvent`).
+    fn validate_event(&self, event: &Field<'_, '_>, namespace: &str, errors: &mut Errors) {
+        let timed = !is_zero(event.child("eventTime").value());
+        validate_place(event, namespace, timed, errors);
+        if timed {
+            self.validate_report(event, errors);
+        }
+    }
+
     /// What a reporter has to say of itself since events have a time of their own.
     fn validate_report(&self, event: &Field<'_, '_>, errors: &mut Errors) {
         let reporter = event.child("reportingComponent");
@@ -152,6 +200,10 @@ impl Event {
             } else if field.text().len() > INSTANCE_LENGTH {
                 errors.push(field.invalid_as("", format!("can have at most {INSTANCE_LENGTH} characters")));
             }
+        }
+        let note = event.child("message");
+        if note.text().len() > NOTE_LENGTH {
+            errors.push(note.invalid_as("", format!("can have at most {NOTE_LENGTH} characters")));
         }
     }
 }

@@ -120,27 +120,21 @@ fn label_by_name(object: &mut Value) {
 fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     let place = finalizers.path();
     for finalizer in finalizers.items() {
-        let finalizer = Field::placed(finalizer.value(), place.as_str());
-        let faults = qualified_name(finalizer.text());
-        let malformed = !faults.is_empty();
-        errors.extend(faults.into_iter().map(|fault| finalizer.invalid_text(fault)));
-        if !malformed {
-            validate_finalizer_group(&finalizer, errors);
-        }
+        validate_finalizer(&Field::placed(finalizer.value(), place.as_str()), errors);
     }
 }
 
 /// The finalizers that the `finalize` subresource leaves, each at its index.
 fn validate_finalize_update(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     for finalizer in finalizers.items() {
-        let faults = qualified_name(finalizer.text());
-        errors.extend(faults.into_iter().map(|fault| finalizer.invalid_text(fault)));
-        validate_finalizer_group(&finalizer, errors);
+        validate_finalizer(&finalizer, errors);
     }
 }
 
-fn validate_finalizer_group(finalizer: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_finalizer(finalizer: &Field<'_, '_>, errors: &mut Errors) {
     let name = finalizer.text();
+    let faults = qualified_name(name);
+    errors.extend(faults.into_iter().map(|fault| finalizer.invalid_text(fault)));
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         errors.push(finalizer.invalid_text("name is neither a standard finalizer name nor is it fully qualified"));
     }
@@ -163,6 +157,14 @@ mod tests {
         assert_eq!(at(&created, "spec.finalizers"), r#"["kubernetes"]"#);
         assert_eq!(at(&created, "status.phase"), r#""Active""#);
         assert!(super::Namespace.holds_deletion(&created));
+    }
+
+    #[test]
+    fn a_finalizer_is_told_of_its_form_and_of_its_group() {
+        let errors = Harness::new().errors(&TEAM.replace("}}", "}, spec: {finalizers: ['-a']}}"));
+        assert!(errors[0].starts_with("spec.finalizers: Invalid value: \"-a\": name part must consist of"));
+        let group = r#"spec.finalizers: Invalid value: "-a": name is neither a standard finalizer name nor is it fully qualified"#;
+        assert_eq!(errors[1..], [group]);
     }
 
     #[test]

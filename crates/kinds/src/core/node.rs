@@ -12,7 +12,7 @@ use super::pod_spec::validate_taint_effect;
 use crate::defaults::{is_zero, set_missing_at};
 use crate::validation::addresses::{block, block_warning, lenient_block};
 use crate::validation::resources::validate_amount;
-use crate::validation::{Errors, read_json, same};
+use crate::validation::{Errors, read_json, repeated, same};
 
 /// What only Nodes do.
 pub(crate) struct Node;
@@ -134,7 +134,7 @@ fn validate_node(node: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// One block of each family, and none twice.
+/// One block of each family.
 fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
     let mut families = HashSet::new();
     let mut unreadable = false;
@@ -158,13 +158,6 @@ fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
     if unreadable || families.len() < 2 || blocks.len() > 2 {
         errors.push(blocks.invalid("may specify no more than one CIDR for each IP family"));
     }
-    let mut seen = HashSet::new();
-    errors.extend(
-        blocks
-            .items()
-            .filter(|one| !seen.insert(one.text()))
-            .map(|one| one.duplicate()),
-    );
 }
 
 /// `ValidateNodeUpdate`
@@ -175,8 +168,10 @@ fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     let status = node.child("status");
     let mut seen = HashSet::new();
     for address in status.child("addresses").items() {
-        if !seen.insert((address.child("type").text(), address.child("address").text())) {
-            errors.push(address.duplicate());
+        let [sort, text] = ["type", "address"].map(|part| address.child(part).text());
+        if !seen.insert((sort, text)) {
+            let [sort, text] = [sort, text].map(Value::from);
+            errors.push(repeated(&address, format!("{{\"Type\":{sort},\"Address\":{text}}}")));
         }
     }
     for (part, shown) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
@@ -299,8 +294,13 @@ fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
         }
         validate_taint_effect(&effect, errors);
         if !seen.insert((key.text(), effect.text())) {
-            let twice = taint.duplicate();
-            errors.push(twice.with_detail("taints must be unique by key and effect pair"));
+            let [key, value, effect] = [key, value, effect].map(|part| Value::from(part.text()));
+            let added = taint.child("timeAdded").value().cloned().unwrap_or_default();
+            let shown = format!("{{\"Key\":{key},\"Value\":{value},\"Effect\":{effect},\"TimeAdded\":{added}}}");
+            errors.push(repeated(
+                &taint,
+                format!("{shown}: taints must be unique by key and effect pair"),
+            ));
         }
     }
 }
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(
             errors,
             [
-                r#"metadata.taints[2]: Duplicate value: {"effect":"NoSchedule","key":"a","value":"x"}: taints must be unique by key and effect pair"#,
+                r#"metadata.taints[2]: Duplicate value: {"Key":"a","Value":"x","Effect":"NoSchedule","TimeAdded":null}: taints must be unique by key and effect pair"#,
                 r#"metadata.taints[3].effect: Unsupported value: "Odd": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute""#,
             ]
         );

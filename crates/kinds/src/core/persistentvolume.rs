@@ -114,7 +114,11 @@ impl Strategy for PersistentVolume {
         );
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
-        let changed = |part: &&str| !same(spec.child(part).value(), old_spec.child(part).value());
+        // A source of which nothing is said is another one than none.
+        let changed = |part: &&str| {
+            let (now, before) = (spec.child(part), old_spec.child(part));
+            now.is_set() != before.is_set() || !same(now.value(), before.value())
+        };
         if SOURCES.iter().any(changed) {
             // The reference makes this name of its own field's.
             let place = FieldPath::new("spec.persistentvolumesource");
@@ -127,9 +131,10 @@ impl Strategy for PersistentVolume {
             &old_spec.child("volumeMode"),
             &mut errors,
         );
-        let (affinity, before) = (spec.child("nodeAffinity"), old_spec.child("nodeAffinity"));
-        if before.is_set() && !same(affinity.value(), before.value()) {
-            errors.push(affinity.invalid("field is immutable"));
+        validate_kept_affinity(&spec, &old_spec, &mut errors);
+        let class = spec.child("volumeAttributesClassName");
+        if old_spec.child("volumeAttributesClassName").is_set() && !class.is_set() {
+            errors.push(class.forbidden("update from non-nil value to nil is forbidden"));
         }
         errors
     }
@@ -139,6 +144,68 @@ impl Strategy for PersistentVolume {
             return Vec::new();
         }
         volume_warnings(&Field::root(object))
+    }
+}
+
+/// The names of labels of nodes that have got others since, and these.
+const RENAMED_LABELS: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+];
+
+/// A volume stays on its nodes, be it that their labels are called by other names (`validatePvNodeAffinity`). This is reported
+/// without what the field stands in.
+fn validate_kept_affinity(spec: &Field<'_, '_>, old_spec: &Field<'_, '_>, errors: &mut Errors) {
+    let (affinity, before) = (spec.child("nodeAffinity"), old_spec.child("nodeAffinity"));
+    let Some(old) = before.value() else {
+        return;
+    };
+    let mut renamed = old.clone();
+    if let Some(new) = affinity.value() {
+        rename_labels(&mut renamed, new);
+    }
+    if !same(affinity.value(), Some(&renamed)) {
+        errors.push(
+            Field::placed(affinity.value(), "nodeAffinity")
+                .invalid("field is immutable, except for updating from beta label to GA"),
+        );
+    }
+}
+
+/// Gives the labels of `old` that `new` names otherwise the names that they have now; a label that has no other name has the
+/// empty one, so that taking a name away counts as no change.
+fn rename_labels(old: &mut Value, new: &Value) {
+    let terms = ["required", "nodeSelectorTerms"];
+    let (Some(olds), Some(news)) = (
+        old.at_mut(&terms).and_then(Value::as_list_mut),
+        new.at(&terms).and_then(Value::as_list),
+    ) else {
+        return;
+    };
+    for (old, new) in olds.make_mut().iter_mut().zip(news) {
+        for part in ["matchExpressions", "matchFields"] {
+            let (Some(olds), Some(news)) = (
+                old.at_mut(&[part]).and_then(Value::as_list_mut),
+                new.at(&[part]).and_then(Value::as_list),
+            ) else {
+                continue;
+            };
+            for (old, new) in olds.make_mut().iter_mut().zip(news) {
+                let (key, wanted) = (old.str_at(&["key"]).unwrap_or_default(), new.str_at(&["key"]));
+                if wanted.unwrap_or_default() == key {
+                    continue;
+                }
+                let renamed = RENAMED_LABELS.iter().find(|(beta, _)| *beta == key);
+                let renamed = renamed.map_or("", |(_, now)| now);
+                old.set_at(&["key"], renamed.into());
+            }
+        }
     }
 }
 
@@ -403,6 +470,33 @@ mod tests {
             harness.update_errors(&volume(DISK), &volume(&DISK.replace("/data", "/other"))),
             ["spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"]
         );
+    }
+
+    #[test]
+    fn a_volume_stays_on_its_nodes_whatever_their_labels_are_called() {
+        let on = |key: &str| {
+            volume(&format!(
+                "{DISK}, nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: {key}, operator: In, \
+                 values: [a]}}]}}]}}}}"
+            ))
+        };
+        let harness = Harness::new();
+        let beta = on("failure-domain.beta.kubernetes.io/zone");
+        assert!(
+            harness
+                .update_errors(&beta, &on("topology.kubernetes.io/zone"))
+                .is_empty()
+        );
+        let told = harness.update_errors(&beta, &on("topology.kubernetes.io/region"));
+        assert!(told[0].starts_with("nodeAffinity: Invalid value: "), "{told:?}");
+        assert!(told[0].ends_with(": field is immutable, except for updating from beta label to GA"));
+        assert_eq!(
+            harness.update_errors(&beta, &volume(DISK)),
+            ["nodeAffinity: Invalid value: null: field is immutable, except for updating from beta label to GA"]
+        );
+        let source = "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
+        let errors = harness.update_errors(&volume(DISK), &volume(&format!("{DISK}, flocker: {{}}")));
+        assert_eq!(errors.last().map(String::as_str), Some(source));
     }
 
     #[test]

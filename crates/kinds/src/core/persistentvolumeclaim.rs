@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_resource::metadata::formats::{dns_subdomain, qualified_name};
+use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::{validate_label_selector, validate_labels};
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::defaults::{is_zero, set_missing_at};
-use crate::validation::resources::{fractional_bytes, quantity};
-use crate::validation::{Errors, immutable, one_of, report, same};
+use crate::validation::resources::{fractional_bytes, is_native, quantity};
+use crate::validation::{Errors, immutable, one_of, optional_text, report, same};
 
 /// The ways in which a volume may be mounted, as messages list them.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -23,12 +23,16 @@ impl Strategy for PersistentVolumeClaim {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
         object.set_at(&["status"], status);
+        drop_unfit_source(object);
         normalize_source(object);
         Ok(())
     }
 
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_none() {
+            if source(old, "dataSource").is_none() && source(old, "dataSourceRef").is_none() {
+                drop_unfit_source(object);
+            }
             normalize_source(object);
         }
         Ok(())
@@ -64,34 +68,39 @@ impl Strategy for PersistentVolumeClaim {
     }
 }
 
-/// Keeps `dataSource` and `dataSourceRef` alike, and drops sources of kinds that claims cannot be filled from.
-fn normalize_source(object: &mut Value) {
-    let source = object
-        .at(&["spec", "dataSource"])
-        .filter(|source| !source.is_null())
-        .cloned();
-    let reference = object
-        .at(&["spec", "dataSourceRef"])
-        .filter(|source| !source.is_null())
-        .cloned();
-    if reference
-        .as_ref()
-        .is_some_and(|reference| !is_zero(reference.get("namespace")))
-    {
+fn source<'v>(object: &'v Value, part: &str) -> Option<&'v Value> {
+    object.at(&["spec", part]).filter(|source| !source.is_null())
+}
+
+/// Drops a source of a kind that claims cannot be filled from, as they did before they could be filled from any
+/// (`EnforceDataSourceBackwardsCompatibility`).
+fn drop_unfit_source(object: &mut Value) {
+    let Some(named) = source(object, "dataSource").filter(|_| source(object, "dataSourceRef").is_none()) else {
         return;
+    };
+    let text = |part: &str| named.str_at(&[part]).unwrap_or_default();
+    let fits = matches!(
+        (text("apiGroup"), text("kind")),
+        ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+    );
+    if !fits {
+        object.remove_at(&["spec", "dataSource"]);
     }
-    match (source, reference) {
-        (Some(source), None) => {
-            let group = source.str_at(&["apiGroup"]).unwrap_or_default();
-            let kind = source.str_at(&["kind"]).unwrap_or_default();
-            let claim = group.is_empty() && kind == "PersistentVolumeClaim";
-            if !claim && group.is_empty() && !kind.is_empty() {
-                object.remove_at(&["spec", "dataSource"]);
+}
+
+/// Keeps `dataSource` and `dataSourceRef` alike (`NormalizeDataSources`).
+fn normalize_source(object: &mut Value) {
+    let named = source(object, "dataSource").cloned();
+    let reference = source(object, "dataSourceRef").cloned();
+    match (named, reference) {
+        (Some(named), None) => object.set_at(&["spec", "dataSourceRef"], named),
+        (None, Some(mut reference)) => {
+            if !is_zero(reference.get("namespace")) {
                 return;
             }
-            object.set_at(&["spec", "dataSourceRef"], source);
+            reference.remove_at(&["namespace"]);
+            object.set_at(&["spec", "dataSource"], reference);
         }
-        (None, Some(reference)) => object.set_at(&["spec", "dataSource"], reference),
         _ => {}
     }
     for part in ["dataSource", "dataSourceRef"] {
@@ -137,15 +146,27 @@ pub(crate) fn validate_claim_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
     validate_source(&spec.child("dataSource"), errors);
     validate_source(&spec.child("dataSourceRef"), errors);
+    validate_sources_agree(spec, errors);
+}
+
+/// Reports two sources that are not the same, or one in another namespace beside one without any.
+fn validate_sources_agree(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (source, reference) = (spec.child("dataSource"), spec.child("dataSourceRef"));
-    if source.is_set() && reference.is_set() && reference.child("namespace").text().is_empty() {
-        let alike = ["apiGroup", "kind", "name"]
+    if !source.is_set() || !reference.is_set() {
+        return;
+    }
+    let group = |source: &Field<'_, '_>| source.child("apiGroup").value().cloned();
+    let alike = group(&source) == group(&reference)
+        && ["kind", "name"]
             .iter()
             .all(|part| source.child(part).text() == reference.child(part).text());
-        if !alike {
-            errors.push(spec.invalid("must match dataSourceRef"));
-        }
-    }
+    let detail = match reference.child("namespace").text() {
+        "" if alike => return,
+        "" => "must match dataSourceRef",
+        _ => "may not be specified when dataSourceRef.namespace is specified",
+    };
+    // The reference shows the path of the field here, which has no members to print.
+    errors.push(spec.invalid_as(Value::empty_map(), detail));
 }
 
 /// Checks ways of mounting: known ones, and the one that excludes all others alone.
@@ -183,6 +204,7 @@ fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
         let faults = dns_subdomain(group);
         errors.extend(faults.into_iter().map(|fault| source.child("apiGroup").invalid(fault)));
     }
+    optional_text(&source.child("namespace"), dns_label, errors);
 }
 
 const IMMUTABLE: &str =
@@ -271,22 +293,51 @@ fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     }
 }
 
+/// How far a claim has come in growing, as messages list it.
+const GROWTH: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+/// `ValidatePersistentVolumeClaimStatusUpdate`
 fn validate_status(claim: &Field<'_, '_>) -> Errors {
     let mut errors = Errors::new();
     let status = claim.child("status");
-    for list in ["capacity", "allocatedResources"] {
-        for (name, amount) in status.child(list).entries() {
-            crate::validation::resources::validate_amount(name, &amount, &mut errors);
+    for (_, amount) in status.child("capacity").entries() {
+        validate_size(&amount, &mut errors);
+    }
+    let states = status.child("allocatedResourceStatuses");
+    for (name, state) in states.entries() {
+        validate_own_name(name, &states, &mut errors);
+        if !GROWTH.contains(&state.text()) {
+            errors.push(FieldError::not_supported(&states.path(), name, &GROWTH));
         }
     }
-    for (name, state) in status.child("allocatedResourceStatuses").entries() {
-        errors.extend(
-            qualified_name(name)
-                .into_iter()
-                .map(|fault| state.invalid_as(name, fault)),
-        );
+    let allocated = status.child("allocatedResources");
+    for (name, amount) in allocated.entries() {
+        validate_own_name(name, &allocated, &mut errors);
+        validate_size(&amount, &mut errors);
     }
     errors
+}
+
+/// Reports the name of a resource that claims do not have, at the list that it stands in.
+fn validate_own_name(name: &str, list: &Field<'_, '_>, errors: &mut Errors) {
+    let faults = qualified_name(name);
+    if faults.is_empty() && is_native(name) && name != "storage" {
+        errors.push(FieldError::not_supported(&list.path(), name, &["storage"]));
+    }
+    errors.extend(faults.into_iter().map(|fault| list.invalid_as(name, fault)));
+}
+
+/// `validateBasicResource`
+fn validate_size(amount: &Field<'_, '_>, errors: &mut Errors) {
+    if let Some(size) = quantity(amount).filter(|size| size.is_negative()) {
+        errors.push(amount.invalid_as(size.units(), "must be a valid resource quantity"));
+    }
 }
 
 #[cfg(test)]
@@ -319,6 +370,55 @@ mod tests {
         )));
         assert_eq!(at(&created, "spec.dataSourceRef"), at(&created, "spec.dataSource"));
         assert_eq!(at(&created, "status"), r#"{"phase":"Pending"}"#);
+    }
+
+    #[test]
+    fn sources_agree_and_unfit_ones_are_dropped() {
+        let harness = Harness::new();
+        let created = harness.create(&claim(&format!("{ONE}, dataSource: {{apiGroup: x.io, kind: X, name: s}}")));
+        assert_eq!(at(&created, "spec.dataSource"), "nothing");
+        let snapshot = "apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s";
+        let created = harness.create(&claim(&format!("{ONE}, dataSourceRef: {{{snapshot}, namespace: ''}}")));
+        assert_eq!(at(&created, "spec.dataSource.namespace"), "nothing");
+        assert_eq!(
+            harness.errors(&claim(&format!(
+                "{ONE}, dataSource: {{kind: PersistentVolumeClaim, name: s}}, dataSourceRef: {{{snapshot}}}"
+            ))),
+            ["spec: Invalid value: {}: must match dataSourceRef"]
+        );
+        assert_eq!(
+            harness.errors(&claim(&format!(
+                "{ONE}, dataSource: {{{snapshot}}}, dataSourceRef: {{{snapshot}, namespace: a.b}}"
+            ))),
+            [
+                r#"spec.dataSourceRef.namespace: Invalid value: "a.b": must not contain dots"#,
+                "spec: Invalid value: {}: may not be specified when dataSourceRef.namespace is specified",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_status_names_storage_alone_among_what_kubernetes_has() {
+        let told = |status: &str| {
+            let with = claim(ONE).replace("kind: PersistentVolumeClaim,", &format!("kind: PersistentVolumeClaim, status: {status},"));
+            Harness::new().subresource_errors(Some("status"), &claim(ONE), &with)
+        };
+        assert_eq!(
+            told("{allocatedResources: {cpu: 1, storage: -1, example.com/x: 1}}"),
+            [
+                r#"status.allocatedResources: Unsupported value: "cpu": supported values: "storage""#,
+                "status.allocatedResources[storage]: Invalid value: -1: must be a valid resource quantity",
+            ]
+        );
+        assert_eq!(
+            told("{allocatedResourceStatuses: {storage: Odd, x: NodeResizePending}}"),
+            [
+                "status.allocatedResourceStatuses: Unsupported value: \"storage\": supported values: \
+                 \"ControllerResizeInProgress\", \"ControllerResizeInfeasible\", \"NodeResizeInProgress\", \
+                 \"NodeResizeInfeasible\", \"NodeResizePending\"",
+                r#"status.allocatedResourceStatuses: Unsupported value: "x": supported values: "storage""#,
+            ]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::resources::{is_extended, validate_amount, validate_name};
-use crate::validation::{Errors, immutable};
+use crate::validation::Errors;
 
 /// What only ResourceQuotas do.
 pub(crate) struct ResourceQuota;
@@ -76,20 +76,23 @@ impl Strategy for ResourceQuota {
             return errors;
         }
         let mut errors = self.validate(context, object);
-        immutable(
-            &root.child("spec").child("scopes"),
-            &old.child("spec").child("scopes"),
-            &mut errors,
-        );
+        let (spec, old_spec) = (root.child("spec"), old.child("spec"));
+        let (scopes, old_scopes) = (spec.child("scopes"), old_spec.child("scopes"));
+        if set_of(&scopes) != set_of(&old_scopes) {
+            errors.push(scopes.invalid("field is immutable"));
+        }
         errors
     }
 }
 
+fn set_of<'v>(scopes: &Field<'v, '_>) -> HashSet<&'v str> {
+    scopes.slice().iter().filter_map(Value::as_str).collect()
+}
+
 fn validate_amounts(list: &Field<'_, '_>, errors: &mut Errors) {
     for (name, amount) in list.entries() {
-        let well_formed = validate_name(name, &amount, errors);
-        let known = STANDARD.contains(&name) || STANDARD_TOO.contains(&name) || name.starts_with("requests.hugepages-");
-        if well_formed && !name.contains('/') && !known && !name.starts_with("hugepages-") {
+        validate_name(name, &amount, errors);
+        if !name.contains('/') && !is_standard(name) {
             errors.push(amount.invalid_as(name, "must be a standard resource for quota"));
         }
         let counted = name.starts_with("count/") || is_extended(name);
@@ -97,12 +100,20 @@ fn validate_amounts(list: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// `IsStandardQuotaResourceName`
+fn is_standard(name: &str) -> bool {
+    STANDARD.contains(&name)
+        || STANDARD_TOO.contains(&name)
+        || name.starts_with("hugepages-")
+        || name.starts_with("requests.hugepages-")
+}
+
 fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
     let scopes = spec.child("scopes");
     if scopes.is_empty() {
         return;
     }
-    let set: HashSet<&str> = scopes.slice().iter().filter_map(Value::as_str).collect();
+    let set = set_of(&scopes);
     for scope in scopes.items() {
         if !SCOPES.contains(&scope.text()) {
             errors.push(scopes.invalid("unsupported scope"));
@@ -121,15 +132,12 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
 /// How many of the amounts a scope does not fit: `IsResourceQuotaScopeValidForResource`.
 fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
     let hard = spec.child("hard");
-    let fits = |name: &str| {
-        let standard = STANDARD.contains(&name) || STANDARD_TOO.contains(&name);
-        match scope {
-            _ if !standard => true,
-            "BestEffort" => name == "pods",
-            "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
-            scope if SCOPES.contains(&scope) => OF_PODS.contains(&name),
-            _ => true,
-        }
+    let fits = |name: &str| match scope {
+        _ if !is_standard(name) => true,
+        "BestEffort" => name == "pods",
+        "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+        scope if SCOPES.contains(&scope) => OF_PODS.contains(&name),
+        _ => true,
     };
     hard.entries().filter(|(name, _)| !fits(name)).count()
 }
@@ -165,7 +173,7 @@ fn validate_selector(spec: &Field<'_, '_>, errors: &mut Errors) {
                 values.required("must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"),
             ),
             "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(
-                values.invalid("must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"),
+                values.invalid("must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"),
             ),
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             _ => errors.push(operator.invalid_text("not a valid selector operator")),
@@ -174,7 +182,8 @@ fn validate_selector(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
     for (one, other) in OPPOSITES {
         if set.contains(one) && set.contains(other) {
-            let shown: Vec<Value> = [one, other].into_iter().map(Value::from).collect();
+            // The reference shows the other list of scopes here.
+            let shown = spec.child("scopes").value().cloned().unwrap_or_default();
             errors.push(expressions.invalid_as(shown, "conflicting scopes"));
         }
     }

@@ -7,6 +7,7 @@ use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Limits, Value, json};
 
 use super::configmap::{DATA_SIZE, decoded_length, validate_frozen};
+use crate::defaults::empty_for_null;
 use crate::validation::{Errors, immutable};
 
 /// What only Secrets do.
@@ -14,6 +15,7 @@ pub(crate) struct Secret;
 
 impl Strategy for Secret {
     fn default_fields(&self, _version: &str, object: &mut Value) {
+        empty_for_null(object, "data");
         let Some(Value::Map(texts)) = object.as_map_mut().and_then(|object| object.remove("stringData")) else {
             return;
         };
@@ -119,6 +121,13 @@ fn require_json(data: &Field<'_, '_>, key: &str, errors: &mut Errors) {
 #[cfg(test)]
 mod tests {
     use crate::harness::{Harness, at};
+
+    #[test]
+    fn data_that_is_null_is_empty() {
+        let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, type: kubernetes.io/tls, data: {tls.crt: null, tls.key: YQ==}}";
+        assert_eq!(at(&Harness::new().create(secret), "data"), r#"{"tls.crt":"","tls.key":"YQ=="}"#);
+        assert!(Harness::new().errors(secret).is_empty());
+    }
 
     #[test]
     fn plain_text_is_written_over_the_encoded_data() {

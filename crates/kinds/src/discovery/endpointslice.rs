@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value, qualified_name};
 use holdfast_resource::metadata::labels::validate_labels;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
-use crate::defaults::none_if_empty;
-use crate::validation::addresses::endpoint_address;
+use crate::defaults::{change_items, none_if_empty};
+use crate::validation::addresses::{address_warning, canonical_address, endpoint_address};
 use crate::validation::ports::PROTOCOLS;
-use crate::validation::{Errors, immutable, one_of, optional_text, report};
+use crate::validation::{Errors, immutable, one_of, report, same};
 
 /// What only EndpointSlices do.
 pub(crate) struct EndpointSlice {
@@ -56,12 +56,16 @@ impl Strategy for EndpointSlice {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        drop_topology(object);
         none_if_empty(object, &["endpoints"]);
         none_if_empty(object, &["ports"]);
         Ok(())
     }
 
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if !same(object.get("endpoints"), old.get("endpoints")) {
+            drop_topology(object);
+        }
         none_if_empty(object, &["endpoints"]);
         none_if_empty(object, &["ports"]);
         Ok(())
@@ -83,20 +87,30 @@ impl Strategy for EndpointSlice {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
+        let mut errors = self.validate(context, object);
         immutable(&root.child("addressType"), &old_root.child("addressType"), &mut errors);
-        if errors.is_empty() {
-            errors = self.validate(context, object);
-        }
         errors
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
         if object.str_at(&["addressType"]) == Some("FQDN") {
-            return vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()];
+            warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
         }
-        Vec::new()
+        for endpoint in Field::root(object).child("endpoints").items() {
+            let addresses = endpoint.child("addresses");
+            warnings.extend(addresses.items().filter_map(|address| address_warning(&address)));
+        }
+        warnings
     }
+}
+
+/// Takes out what only an earlier version of the kind took.
+fn drop_topology(object: &mut Value) {
+    let has_one = |endpoint: &Value| endpoint.get("deprecatedTopology").is_some();
+    change_items(object, "endpoints", has_one, |endpoint| {
+        endpoint.remove_at(&["deprecatedTopology"]);
+    });
 }
 
 fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, own: Option<IpAddr>, errors: &mut Errors) {
@@ -128,8 +142,9 @@ fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, own: Option<IpAddr>
             report(&host, dns_label(host.text()), errors);
         }
         let hints = endpoint.child("hints");
-        validate_hints(&hints.child("forZones"), errors);
-        validate_hints(&hints.child("forNodes"), errors);
+        if validate_hints(&hints.child("forZones"), label_value, errors) {
+            validate_hints(&hints.child("forNodes"), dns_subdomain, errors);
+        }
     }
 }
 
@@ -141,7 +156,12 @@ fn validate_address(
     errors: &mut Errors,
 ) {
     if sort == "FQDN" {
-        report(address, dns_subdomain(address.text()), errors);
+        validate_domain(address, errors);
+        return;
+    }
+    let before = errors.len();
+    canonical_address(address, errors);
+    if errors.len() > before {
         return;
     }
     let parsed = address.text().parse::<IpAddr>();
@@ -153,10 +173,31 @@ fn validate_address(
     endpoint_address(address, own, errors);
 }
 
-fn validate_hints(hints: &Field<'_, '_>, errors: &mut Errors) {
+/// `IsFullyQualifiedDomainName`
+fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
+    let name = domain.text().strip_suffix('.').unwrap_or(domain.text());
+    let faults = dns_subdomain(name);
+    if domain.text().is_empty() {
+        errors.push(domain.required(""));
+    } else if !faults.is_empty() {
+        errors.push(domain.invalid_as(name, faults.join(",")));
+    } else if !name.contains('.') {
+        errors.push(domain.invalid_as(name, "should be a domain with at least two segments separated by dots"));
+    } else {
+        for label in name.split('.') {
+            let faults = dns_label(label);
+            if !faults.is_empty() {
+                errors.push(domain.invalid_as(label, faults.join(",")));
+            }
+        }
+    }
+}
+
+/// Checks hints of one sort. Says whether there are few enough of them to look further.
+fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) -> bool {
     if hints.len() > HINTS {
         errors.push(hints.too_many(HINTS));
-        return;
+        return false;
     }
     let mut names = HashSet::new();
     for hint in hints.items() {
@@ -164,10 +205,9 @@ fn validate_hints(hints: &Field<'_, '_>, errors: &mut Errors) {
         if !names.insert(name.text()) {
             errors.push(name.duplicate());
         }
-        if name.text().is_empty() {
-            errors.push(name.required(""));
-        }
+        report(&name, form(name.text()), errors);
     }
+    true
 }
 
 fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
@@ -185,13 +225,16 @@ fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(FieldError::duplicate(&name.path(), name.text()));
         }
         one_of(&port.child("protocol"), &PROTOCOLS, errors);
-        optional_text(&port.child("appProtocol"), qualified_name, errors);
+        let protocol = port.child("appProtocol");
+        if protocol.is_set() {
+            report(&protocol, qualified_name(protocol.text()), errors);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::harness::Harness;
+    use crate::harness::{Harness, at};
 
     fn slice(sort: &str, address: &str) -> String {
         format!(
@@ -219,5 +262,47 @@ mod tests {
             harness.update_errors(&slice("IPv4", "10.1.2.3"), &slice("IPv6", "2001:db8::1")),
             [r#"addressType: Invalid value: "IPv6": field is immutable"#]
         );
+        assert_eq!(
+            harness.errors(&slice("IPv6", "2001:DB8::1")),
+            [r#"endpoints[0].addresses[0]: Invalid value: "2001:DB8::1": must be in canonical form ("2001:db8::1")"#]
+        );
+        assert_eq!(
+            harness.errors(&slice("IPv4", "::ffff:1.2.3.4")),
+            [
+                r#"endpoints[0].addresses[0]: Invalid value: "::ffff:1.2.3.4": must not be an IPv4-mapped IPv6 address"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_domain_has_two_labels_at_least() {
+        let harness = Harness::new();
+        assert!(harness.errors(&slice("FQDN", "a.example.com.")).is_empty());
+        assert_eq!(harness.errors(&slice("FQDN", "")), ["endpoints[0].addresses[0]: Required value"]);
+        assert_eq!(
+            harness.errors(&slice("FQDN", "x")),
+            [
+                r#"endpoints[0].addresses[0]: Invalid value: "x": should be a domain with at least two segments separated by dots"#
+            ]
+        );
+        assert_eq!(
+            harness.warnings(&slice("FQDN", "010.1.2.3")),
+            [
+                "spec.addressType: FQDN endpoints are deprecated",
+                r#"endpoints[0].addresses[0]: non-standard IP address "010.1.2.3" is invalid: use "10.1.2.3""#
+            ]
+        );
+    }
+
+    #[test]
+    fn topology_of_an_earlier_version_is_dropped_and_hints_have_forms() {
+        let harness = Harness::new();
+        let with = |more: &str| slice("IPv4", "10.1.2.3").replace("'10.1.2.3']", &format!("'10.1.2.3'], {more}"));
+        let created = harness.create(&with("deprecatedTopology: {'a b': c}"));
+        assert_eq!(at(&created, "endpoints.0.deprecatedTopology"), "nothing");
+        assert!(harness.errors(&with("hints: {forZones: [{name: ''}]}")).is_empty());
+        let refused = harness.errors(&with("hints: {forZones: [{name: -a}], forNodes: [{name: ''}]}"));
+        assert!(refused[0].starts_with("endpoints[0].hints.forZones[0].name: Invalid value: \"-a\": a valid label"));
+        assert!(refused[1].starts_with("endpoints[0].hints.forNodes[0].name: Invalid value: \"\": a lowercase RFC 1123"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment, wildcard_subdomain};
+use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
 use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -50,7 +50,8 @@ impl Strategy for Ingress {
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        if old.is_none() && object.at(&["metadata", "annotations", CLASS]).is_some() {
+        let named_twice = object.at(&["spec", "ingressClassName"]).is_some();
+        if old.is_none() && !named_twice && object.at(&["metadata", "annotations", CLASS]).is_some() {
             return vec![format!(
                 "annotation \"{CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
             )];
@@ -110,7 +111,9 @@ fn validate_paths(paths: &Field<'_, '_>, errors: &mut Errors) {
         let (sort, path) = (one.child("pathType"), one.child("path"));
         if !sort.is_set() {
             errors.push(sort.required("pathType must be specified"));
-        } else if !PATH_TYPES.contains(&sort.text()) {
+            continue;
+        }
+        if !PATH_TYPES.contains(&sort.text()) {
             errors.push(sort.not_supported(&PATH_TYPES));
         }
         let text = path.text();
@@ -140,12 +143,10 @@ fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
     match (service.is_set(), resource.is_set()) {
         (true, true) => errors.push(backend.invalid_as("", "cannot set both resource and service backends")),
         (false, true) => {
-            for part in ["kind", "name"] {
-                required_text(&resource.child(part), path_segment, errors);
-            }
+            validate_reference(&resource, errors);
         }
         (true, false) => {
-            required_text(&service.child("name"), dns_label_1035, errors);
+            required_text(&service.child("name"), dns_label, errors);
             let port = service.child("port");
             let (name, number) = (port.child("name"), port.child("number"));
             match (!name.text().is_empty(), number.number().unwrap_or_default() != 0) {
@@ -156,6 +157,17 @@ fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
             }
         }
         (false, false) => errors.push(backend.invalid_as("", "resource or service backend is required")),
+    }
+}
+
+/// `validateIngressTypedLocalObjectReference`
+pub(super) fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
+    let group = reference.child("apiGroup");
+    if group.is_set() {
+        report(&group, dns_subdomain(group.text()), errors);
+    }
+    for part in ["kind", "name"] {
+        required_text(&reference.child(part), path_segment, errors);
     }
 }
 
@@ -205,6 +217,37 @@ mod tests {
                 "spec.defaultBackend: Required value: port name or number is required",
             ]
         );
+    }
+
+    #[test]
+    fn what_an_ingress_leads_to_has_a_form() {
+        let (name, resource) = (
+            ingress("defaultBackend: {service: {name: a.b, port: {number: 80}}}"),
+            ingress("defaultBackend: {resource: {apiGroup: '', kind: K, name: n}}"),
+        );
+        assert_eq!(
+            name,
+            [r#"spec.defaultBackend.service.name: Invalid value: "a.b": must not contain dots"#]
+        );
+        assert!(resource[0].starts_with("spec.defaultBackend.resource.apiGroup: Invalid value: \"\": a lowercase"));
+        assert!(ingress("defaultBackend: {service: {name: 1a, port: {number: 80}}}").is_empty());
+        // Nothing more is said of a path without a type.
+        assert_eq!(
+            ingress("rules: [{http: {paths: [{}]}}]"),
+            ["spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"]
+        );
+    }
+
+    #[test]
+    fn a_class_by_annotation_is_deprecated_where_the_field_names_none() {
+        let class = |spec: &str| {
+            Harness::new().warnings(&format!(
+                "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: i, annotations: \
+                 {{kubernetes.io/ingress.class: a}}}}, spec: {{{spec}}}}}"
+            ))
+        };
+        assert_eq!(class("").len(), 1);
+        assert!(class("ingressClassName: a").is_empty());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! IngressClasses: <https://kubernetes.io/docs/concepts/services-networking/ingress/#ingress-class>.
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path, path_segment};
+use holdfast_resource::metadata::formats::{dns_label, domain_prefixed_path};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::{Errors, immutable, optional_text, required_text};
+use super::ingress::validate_reference;
+use crate::validation::{Errors, immutable_text};
 
 /// What only IngressClasses do.
 pub(crate) struct IngressClass;
@@ -32,14 +33,12 @@ impl Strategy for IngressClass {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();
-        immutable(
+        immutable_text(
             &root.child("spec").child("controller"),
             &old.child("spec").child("controller"),
             &mut errors,
         );
-        if errors.is_empty() {
-            errors = self.validate(context, object);
-        }
+        errors.extend(self.validate(context, object));
         errors
     }
 }
@@ -48,13 +47,10 @@ fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     if !parameters.is_set() {
         return;
     }
-    optional_text(&parameters.child("apiGroup"), dns_subdomain, errors);
-    for part in ["kind", "name"] {
-        required_text(&parameters.child(part), path_segment, errors);
-    }
+    validate_reference(parameters, errors);
     let (scope, namespace) = (parameters.child("scope"), parameters.child("namespace"));
     match scope.text() {
-        "" => errors.push(scope.required("")),
+        "" if !scope.is_set() => errors.push(scope.required("")),
         "Namespace" if !namespace.is_set() => {
             errors.push(namespace.required("`parameters.scope` is set to 'Namespace'"));
         }
@@ -64,5 +60,39 @@ fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
         }
         "Cluster" => {}
         _ => errors.push(scope.not_supported(&["Cluster", "Namespace"])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn class(spec: &str) -> String {
+        format!("{{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {{name: c}}, spec: {{{spec}}}}}")
+    }
+
+    #[test]
+    fn a_controller_stays_and_is_checked_all_the_same() {
+        let harness = Harness::new();
+        assert_eq!(
+            harness.update_errors(&class("controller: acme.io/a"), &class("")),
+            [
+                r#"spec.controller: Invalid value: "": field is immutable"#,
+                "spec.controller: Required value"
+            ]
+        );
+    }
+
+    #[test]
+    fn parameters_name_a_scope_that_there_is() {
+        let parameters = |more: &str| {
+            Harness::new().errors(&class(&format!("controller: acme.io/a, parameters: {{kind: K, name: n{more}}}")))
+        };
+        assert!(parameters(", scope: Cluster").is_empty());
+        assert!(parameters("").is_empty(), "the scope has a default");
+        assert_eq!(
+            parameters(", scope: ''"),
+            [r#"spec.parameters.scope: Unsupported value: "": supported values: "Cluster", "Namespace""#]
+        );
     }
 }

@@ -6,6 +6,7 @@ use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::validation::addresses::canonical_address;
 use crate::validation::{Errors, immutable, optional_text, required_text};
 
 /// What only IPAddresses do.
@@ -44,7 +45,10 @@ impl Strategy for IpAddress {
         let (metadata, spec) = (root.child("metadata"), root.child("spec"));
         let mut errors = Errors::new();
         for name in ["generateName", "name"] {
-            validate_name(&metadata.child(name), &mut errors);
+            let name = metadata.child(name);
+            if !name.text().is_empty() {
+                canonical_address(&name, &mut errors);
+            }
         }
         validate_parent(&spec.child("parentRef"), &mut errors);
         errors
@@ -59,22 +63,6 @@ impl Strategy for IpAddress {
             &mut errors,
         );
         errors
-    }
-}
-
-/// Reports a name that is no address in its canonical form.
-fn validate_name(name: &Field<'_, '_>, errors: &mut Errors) {
-    let text = name.text();
-    match text.parse::<Address>() {
-        _ if text.is_empty() => {}
-        Err(_) => crate::validation::addresses::address(name, errors),
-        Ok(Address::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
-            errors.push(name.invalid("must not be an IPv4-mapped IPv6 address"));
-        }
-        Ok(address) if address.to_string() != text => {
-            errors.push(name.invalid(format!("must be in canonical form (\"{address}\")")));
-        }
-        Ok(_) => {}
     }
 }
 

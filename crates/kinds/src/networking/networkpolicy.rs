@@ -71,13 +71,15 @@ fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
             report(&first, port_name(name), errors);
         }
         Some(_) => {
+            port_number(&first, errors);
             if last.is_set() {
                 if last.number() < first.number() {
-                    errors.push(last.invalid("must be greater than or equal to `port`"));
+                    // The reference shows the first port here.
+                    let shown = first.number().unwrap_or_default();
+                    errors.push(last.invalid_as(shown, "must be greater than or equal to `port`"));
                 }
                 port_number(&last, errors);
             }
-            port_number(&first, errors);
         }
     }
 }
@@ -112,8 +114,10 @@ fn validate_addresses(addresses: &Field<'_, '_>, errors: &mut Errors) {
         return;
     };
     for except in addresses.child("except").items() {
+        let before = errors.len();
         block(&except, errors);
-        if let Some(inner) = Block::read(except.text())
+        if errors.len() == before
+            && let Some(inner) = Block::read(except.text())
             && !inner.is_strictly_within(&outer)
         {
             errors.push(except.invalid("must be a strict subset of `cidr`"));
@@ -138,6 +142,22 @@ mod tests {
         assert_eq!(
             at(&harness.read(&policy(", egress: [{}]")), "spec.policyTypes"),
             r#"["Ingress","Egress"]"#
+        );
+    }
+
+    #[test]
+    fn the_last_port_is_not_before_the_first() {
+        let ports = |ports: &str| Harness::new().errors(&policy(&format!(", ingress: [{{ports: [{{{ports}}}]}}]")));
+        assert_eq!(
+            ports("port: 80, endPort: 1"),
+            ["spec.ingress[0].ports[0].endPort: Invalid value: 80: must be greater than or equal to `port`"]
+        );
+        assert_eq!(
+            ports("port: 65536, endPort: 200"),
+            [
+                "spec.ingress[0].ports[0].port: Invalid value: 65536: must be between 1 and 65535, inclusive",
+                "spec.ingress[0].ports[0].endPort: Invalid value: 65536: must be greater than or equal to `port`",
+            ]
         );
     }
 

@@ -3,7 +3,7 @@
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::addresses::{Block, block};
+use crate::validation::addresses::{Block, canonical_block, lenient_block};
 use crate::validation::{Errors, immutable};
 
 /// What only ServiceCIDRs do.
@@ -35,11 +35,11 @@ impl Strategy for ServiceCidr {
             return errors;
         }
         for one in cidrs.items() {
-            block(&one, &mut errors);
+            canonical_block(&one, &mut errors);
         }
         let families: Vec<bool> = cidrs
             .items()
-            .filter_map(|one| Some(Block::read(one.text())?.is_ipv4()))
+            .filter_map(|one| Some(lenient_block(one.text())?.is_ipv4_or_mapped()))
             .collect();
         if families.len() == 2 && families[0] == families[1] {
             errors.push(
@@ -67,5 +67,29 @@ impl Strategy for ServiceCidr {
             errors = self.validate(context, object);
         }
         errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn errors(blocks: &str) -> Vec<String> {
+        Harness::new().errors(&format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {{name: c}}, spec: {{cidrs: [{blocks}]}}}}"
+        ))
+    }
+
+    #[test]
+    fn blocks_are_written_as_all_write_them() {
+        assert!(errors("'2001:db8::/64', '10.1.0.0/16'").is_empty());
+        assert_eq!(
+            errors("'2001:DB8::/64'"),
+            [r#"spec.cidrs[0]: Invalid value: "2001:DB8::/64": must be in canonical form ("2001:db8::/64")"#]
+        );
+        assert_eq!(
+            errors("'::ffff:10.0.0.0/104', '2001:db8:1::/64'"),
+            [r#"spec.cidrs[0]: Invalid value: "::ffff:10.0.0.0/104": must not have an IPv4-mapped IPv6 address"#]
+        );
     }
 }

@@ -25,6 +25,26 @@ pub(crate) fn address(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// As [`address`], and reports an address that is not written as all programs write it (`IsValidIP`).
+pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
+    let before = errors.len();
+    address(field, errors);
+    let canonical = field.text().parse::<IpAddr>().map(|address| address.to_string());
+    if errors.len() == before && canonical.as_deref() != Ok(field.text()) {
+        errors.push(field.invalid_text(format!("must be in canonical form ({:?})", canonical.unwrap_or_default())));
+    }
+}
+
+/// As [`block`], and reports a block that is not written as all programs write it (`IsValidCIDR`).
+pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
+    let before = errors.len();
+    block(field, errors);
+    let canonical = Block::read(field.text()).map(|block| block.to_string());
+    if errors.len() == before && canonical.as_deref() != Some(field.text()) {
+        errors.push(field.invalid_text(format!("must be in canonical form ({:?})", canonical.unwrap_or_default())));
+    }
+}
+
 /// As [`address`], but for an address that stands in the list `old` already: what was stored may stay.
 pub(crate) fn kept_or_address(field: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if !stands_in(field.text(), old) {
@@ -269,6 +289,11 @@ impl Block {
     /// Whether the block is of IPv4 addresses.
     pub(crate) fn is_ipv4(&self) -> bool {
         self.address.is_ipv4()
+    }
+
+    /// Whether the block is of IPv4 addresses, be they dressed as IPv6.
+    pub(crate) fn is_ipv4_or_mapped(&self) -> bool {
+        self.address.to_canonical().is_ipv4()
     }
 
     fn mask(&self) -> u128 {

@@ -9,7 +9,7 @@ pub(crate) mod resources;
 pub(crate) mod template_metadata;
 
 use holdfast_resource::metadata::formats::Faults;
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::{Limits, Value, json};
 
 /// What is wrong with an object, in the order of the checks.
@@ -77,6 +77,16 @@ pub(crate) fn optional_one_of(field: &Field<'_, '_>, supported: &[&str], errors:
 pub(crate) fn set_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
     if field.is_set() && !supported.contains(&field.text()) {
         errors.push(field.not_supported(supported));
+    }
+}
+
+/// That an item stands in its list twice; `shown` is what the reference's own type of it prints, member by member.
+pub(crate) fn repeated(field: &Field<'_, '_>, shown: String) -> FieldError {
+    FieldError {
+        kind: FieldErrorKind::Duplicate,
+        field: field.path(),
+        value: None,
+        detail: shown,
     }
 }
 

@@ -68,7 +68,7 @@ fn is_hugepages(name: &str) -> bool {
 }
 
 /// Whether the name belongs to Kubernetes itself.
-fn is_native(name: &str) -> bool {
+pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 

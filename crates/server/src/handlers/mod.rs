@@ -51,7 +51,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     let errors = Representation::of_errors(&request.headers, &request.query);
     let answer = dispatch(context, request).await;
     let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
-    response::add_warnings(answer.headers_mut(), &[deprecation]);
+    response::put_warning_first(answer.headers_mut(), deprecation);
     Ok(answer)
 }
 

@@ -1,5 +1,6 @@
 //! Bindings: a scheduler says which node a Pod is to run on.
 
+use holdfast_resource::metadata::formats::path_segment;
 use holdfast_resource::{Action, Field, FieldError, Refusal, Step, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -28,6 +29,7 @@ impl Action for Binding {
             ));
         }
         validate(request)?;
+        check_key(name)?;
         let pods = of_core("pods");
         let Some(pod) = context.lookup.get(&pods, context.namespace, name) else {
             return Err(Refusal::NotFound {
@@ -68,6 +70,19 @@ fn validate(request: &Value) -> Result<(), Refusal> {
         [one] => Err(Refusal::Failed(one.clone())),
         several => Err(Refusal::Failed(format!("[{}]", several.join(", ")))),
     }
+}
+
+/// A Pod is looked for under a name that can stand in a path.
+fn check_key(name: &str) -> Result<(), Refusal> {
+    let faults = path_segment(name);
+    if name.is_empty() {
+        return Err(Refusal::BadRequest("Name parameter required.".to_owned()));
+    }
+    if !faults.is_empty() {
+        let why = faults.join(";");
+        return Err(Refusal::BadRequest(format!("Name parameter invalid: {name:?}: {why}")));
+    }
+    Ok(())
 }
 
 fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value) -> Result<(), Refusal> {
@@ -174,6 +189,17 @@ mod tests {
 
     fn plan(pod: &str, binding: &str) -> Result<Vec<Step>, String> {
         Harness::new().with(pod).plan("pods", "binding", "a", binding)
+    }
+
+    #[test]
+    fn a_pod_is_looked_for_under_a_name_that_can_stand_in_a_path() {
+        let told = |name: &str| {
+            let body = format!("{{apiVersion: v1, kind: Binding, metadata: {{name: '{name}'}}, target: {{name: n}}}}");
+            Harness::new().plan("bindings", "", "", &body).err()
+        };
+        assert_eq!(told("").as_deref(), Some(r#"BadRequest("Name parameter required.")"#));
+        let slash = told("a/b").unwrap_or_default();
+        assert!(slash.contains("Name parameter invalid: ") && slash.contains("may not contain '/'"), "{slash}");
     }
 
     #[test]

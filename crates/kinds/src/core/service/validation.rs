@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::validate_labels;
-use holdfast_resource::{Field, FieldError, FieldErrorKind};
+use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;
 
 use super::families;
@@ -12,7 +12,7 @@ use crate::validation::addresses::{
     address, block_text, endpoint_address, kept_or_address, lenient_address, stands_in,
 };
 use crate::validation::ports::{PROTOCOLS, port_number, port_number_or_name};
-use crate::validation::{Errors, one_of, report, same, set_one_of};
+use crate::validation::{Errors, one_of, repeated, report, same, set_one_of};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const AFFINITY_SECONDS_MOST: i64 = 86400;
@@ -176,12 +176,7 @@ fn repeated_port(port: &Field<'_, '_>, protocol: &str, number: i64) -> FieldErro
     let shown = format!(
         "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}"
     );
-    FieldError {
-        kind: FieldErrorKind::Duplicate,
-        field: port.path(),
-        value: None,
-        detail: shown,
-    }
+    repeated(port, shown)
 }
 
 const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
