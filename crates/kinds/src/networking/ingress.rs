@@ -223,7 +223,7 @@ mod tests {
     fn what_an_ingress_leads_to_has_a_form() {
         let (name, resource) = (
             ingress("defaultBackend: {service: {name: a.b, port: {number: 80}}}"),
-            ingress("defaultBackend: {resource: {apiGroup: '', kind: K, name: n}}"),
+            ingress("defaultBackend: {resource: {apiGroup: '', kind: K, name: r}}"),
         );
         assert_eq!(
             name,

@@ -502,9 +502,19 @@ mod tests {
     #[test]
     fn the_address_stays() {
         let errors = Harness::new().update_errors(FRONT, &of("{clusterIP: 10.0.0.99, ports: [{port: 80}]}"));
+        assert_eq!(errors, ["spec.clusterIPs: Required value"]);
+        let named = |ip: &str, ips: &str| of(&format!("{{clusterIP: {ip}, clusterIPs: [{ips}], ports: [{{port: 80}}]}}"));
+        let harness = Harness::new();
         assert_eq!(
-            errors,
+            harness.update_errors(&named("10.0.0.98", "10.0.0.98"), &named("10.0.0.99", "10.0.0.98")),
             [r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.99"]: may not change once set"#]
+        );
+        // The forms of the addresses are looked at before what became of them.
+        assert_eq!(
+            harness.update_errors(&named("10.0.0.97", "10.0.0.97"), &named("x", "10.0.0.97")),
+            [
+                "spec.clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            ]
         );
     }
 }
