@@ -47,7 +47,7 @@ mod workload;
 
 use std::sync::Arc;
 
-use holdfast_resource::{NameRule, Registry, Resource, Strategy};
+use holdfast_resource::{Registry, Resource, Strategy};
 
 pub use config::{Config, random};
 pub use descriptions::Descriptions;
@@ -64,10 +64,6 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
     }
     for mut resource in tables::resources(&|group, plural| strategy(group, plural, config))? {
         keep_in_served_version(&mut resource);
-        if resource.plural == "ipaddresses" {
-            // Its names are addresses.
-            resource.rules.name = NameRule::OfTheKind;
-        }
         resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));
     }

@@ -79,7 +79,11 @@ impl Strategy for Event {
             "reportingInstance",
         ] {
             // The own group shows its own name of the one field that the reference names so.
-            let shown = if part == "reportingComponent" { "reportingController" } else { part };
+            let shown = if part == "reportingComponent" {
+                "reportingController"
+            } else {
+                part
+            };
             let (new, old) = (root.child(part), old.child(part));
             match new.value().or(old.value()) {
                 Some(Value::String(_)) if !TIMES.contains(&part) => {
@@ -158,7 +162,10 @@ fn validate_new(event: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
     let source = event.child("source");
-    if ["component", "host"].iter().any(|part| !source.child(part).text().is_empty()) {
+    if ["component", "host"]
+        .iter()
+        .any(|part| !source.child(part).text().is_empty())
+    {
         errors.push(source.invalid_as("", "needs to be unset"));
     }
 }

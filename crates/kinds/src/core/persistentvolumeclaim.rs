@@ -375,7 +375,9 @@ mod tests {
     #[test]
     fn sources_agree_and_unfit_ones_are_dropped() {
         let harness = Harness::new();
-        let created = harness.create(&claim(&format!("{ONE}, dataSource: {{apiGroup: x.io, kind: X, name: s}}")));
+        let created = harness.create(&claim(&format!(
+            "{ONE}, dataSource: {{apiGroup: x.io, kind: X, name: s}}"
+        )));
         assert_eq!(at(&created, "spec.dataSource"), "nothing");
         let snapshot = "apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s";
         let created = harness.create(&claim(&format!("{ONE}, dataSourceRef: {{{snapshot}, namespace: ''}}")));
@@ -400,7 +402,10 @@ mod tests {
     #[test]
     fn a_status_names_storage_alone_among_what_kubernetes_has() {
         let told = |status: &str| {
-            let with = claim(ONE).replace("kind: PersistentVolumeClaim,", &format!("kind: PersistentVolumeClaim, status: {status},"));
+            let with = claim(ONE).replace(
+                "kind: PersistentVolumeClaim,",
+                &format!("kind: PersistentVolumeClaim, status: {status},"),
+            );
             Harness::new().subresource_errors(Some("status"), &claim(ONE), &with)
         };
         assert_eq!(

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::resources::{is_extended, validate_amount, validate_name};
 use crate::validation::Errors;
+use crate::validation::resources::{is_extended, validate_amount, validate_name};
 
 /// What only ResourceQuotas do.
 pub(crate) struct ResourceQuota;

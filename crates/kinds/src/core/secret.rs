@@ -125,7 +125,10 @@ mod tests {
     #[test]
     fn data_that_is_null_is_empty() {
         let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, type: kubernetes.io/tls, data: {tls.crt: null, tls.key: YQ==}}";
-        assert_eq!(at(&Harness::new().create(secret), "data"), r#"{"tls.crt":"","tls.key":"YQ=="}"#);
+        assert_eq!(
+            at(&Harness::new().create(secret), "data"),
+            r#"{"tls.crt":"","tls.key":"YQ=="}"#
+        );
         assert!(Harness::new().errors(secret).is_empty());
     }
 

@@ -268,9 +268,7 @@ mod tests {
         );
         assert_eq!(
             harness.errors(&slice("IPv4", "::ffff:1.2.3.4")),
-            [
-                r#"endpoints[0].addresses[0]: Invalid value: "::ffff:1.2.3.4": must not be an IPv4-mapped IPv6 address"#
-            ]
+            [r#"endpoints[0].addresses[0]: Invalid value: "::ffff:1.2.3.4": must not be an IPv4-mapped IPv6 address"#]
         );
     }
 
@@ -278,7 +276,10 @@ mod tests {
     fn a_domain_has_two_labels_at_least() {
         let harness = Harness::new();
         assert!(harness.errors(&slice("FQDN", "a.example.com.")).is_empty());
-        assert_eq!(harness.errors(&slice("FQDN", "")), ["endpoints[0].addresses[0]: Required value"]);
+        assert_eq!(
+            harness.errors(&slice("FQDN", "")),
+            ["endpoints[0].addresses[0]: Required value"]
+        );
         assert_eq!(
             harness.errors(&slice("FQDN", "x")),
             [
@@ -303,6 +304,8 @@ mod tests {
         assert!(harness.errors(&with("hints: {forZones: [{name: ''}]}")).is_empty());
         let refused = harness.errors(&with("hints: {forZones: [{name: -a}], forNodes: [{name: ''}]}"));
         assert!(refused[0].starts_with("endpoints[0].hints.forZones[0].name: Invalid value: \"-a\": a valid label"));
-        assert!(refused[1].starts_with("endpoints[0].hints.forNodes[0].name: Invalid value: \"\": a lowercase RFC 1123"));
+        assert!(
+            refused[1].starts_with("endpoints[0].hints.forNodes[0].name: Invalid value: \"\": a lowercase RFC 1123")
+        );
     }
 }

@@ -86,7 +86,9 @@ mod tests {
     #[test]
     fn parameters_name_a_scope_that_there_is() {
         let parameters = |more: &str| {
-            Harness::new().errors(&class(&format!("controller: acme.io/a, parameters: {{kind: K, name: p{more}}}")))
+            Harness::new().errors(&class(&format!(
+                "controller: acme.io/a, parameters: {{kind: K, name: p{more}}}"
+            )))
         };
         assert!(parameters(", scope: Cluster").is_empty());
         assert!(parameters("").is_empty(), "the scope has a default");

@@ -31,7 +31,10 @@ pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
     address(field, errors);
     let canonical = field.text().parse::<IpAddr>().map(|address| address.to_string());
     if errors.len() == before && canonical.as_deref() != Ok(field.text()) {
-        errors.push(field.invalid_text(format!("must be in canonical form ({:?})", canonical.unwrap_or_default())));
+        errors.push(field.invalid_text(format!(
+            "must be in canonical form ({:?})",
+            canonical.unwrap_or_default()
+        )));
     }
 }
 
@@ -41,7 +44,10 @@ pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     block(field, errors);
     let canonical = Block::read(field.text()).map(|block| block.to_string());
     if errors.len() == before && canonical.as_deref() != Some(field.text()) {
-        errors.push(field.invalid_text(format!("must be in canonical form ({:?})", canonical.unwrap_or_default())));
+        errors.push(field.invalid_text(format!(
+            "must be in canonical form ({:?})",
+            canonical.unwrap_or_default()
+        )));
     }
 }
 

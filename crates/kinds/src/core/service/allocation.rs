@@ -626,7 +626,12 @@ mod tests {
             let list = vec![port("UDP", node_ports[0]), port("TCP", node_ports[1])];
             object.set_at(&["spec", "ports"], list.into());
             let result = allocations.allocate(&mut object, old, true);
-            result.map(|_| numbers_of(&object).into_iter().map(|(_, port)| port).collect::<Vec<_>>())
+            result.map(|_| {
+                numbers_of(&object)
+                    .into_iter()
+                    .map(|(_, port)| port)
+                    .collect::<Vec<_>>()
+            })
         };
         assert_eq!(ports([0, 30001], None).unwrap(), [30001, 30001]);
         assert_eq!(ports([0, 0], None).unwrap(), [32769, 32769]);

@@ -22,7 +22,11 @@ pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, erro
     if spec.child("type").text() == "ExternalName" {
         return;
     }
-    let (ip, ips, families) = (spec.child("clusterIP"), spec.child("clusterIPs"), spec.child("ipFamilies"));
+    let (ip, ips, families) = (
+        spec.child("clusterIP"),
+        spec.child("clusterIPs"),
+        spec.child("ipFamilies"),
+    );
     validate_first(&ip, &ips, errors);
     let mut seen = HashSet::new();
     for family in families.items() {

@@ -503,7 +503,11 @@ mod tests {
     fn the_address_stays() {
         let errors = Harness::new().update_errors(FRONT, &of("{clusterIP: 10.0.0.99, ports: [{port: 80}]}"));
         assert_eq!(errors, ["spec.clusterIPs: Required value"]);
-        let named = |ip: &str, ips: &str| of(&format!("{{clusterIP: {ip}, clusterIPs: [{ips}], ports: [{{port: 80}}]}}"));
+        let named = |ip: &str, ips: &str| {
+            of(&format!(
+                "{{clusterIP: {ip}, clusterIPs: [{ips}], ports: [{{port: 80}}]}}"
+            ))
+        };
         let harness = Harness::new();
         assert_eq!(
             harness.update_errors(&named("10.0.0.98", "10.0.0.98"), &named("10.0.0.99", "10.0.0.98")),
@@ -512,9 +516,7 @@ mod tests {
         // The forms of the addresses are looked at before what became of them.
         assert_eq!(
             harness.update_errors(&named("10.0.0.97", "10.0.0.97"), &named("x", "10.0.0.97")),
-            [
-                "spec.clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            ]
+            ["spec.clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
         );
     }
 }

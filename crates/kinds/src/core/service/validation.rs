@@ -63,7 +63,10 @@ pub(super) fn validate_service(service: &Field<'_, '_>, old: &Field<'_, '_>, err
 fn validate_topology(metadata: &Field<'_, '_>, errors: &mut Errors) {
     const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
     let annotations = metadata.child("annotations");
-    let (mode, hints) = (annotations.entry("service.kubernetes.io/topology-mode"), annotations.entry(HINTS));
+    let (mode, hints) = (
+        annotations.entry("service.kubernetes.io/topology-mode"),
+        annotations.entry(HINTS),
+    );
     if mode.is_set() && hints.is_set() && mode.text() != hints.text() {
         errors.push(mode.invalid_text(format!("must match annotations[{HINTS}] when both are specified")));
     }
@@ -102,7 +105,11 @@ fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
             if text.is_empty() {
                 errors.push(name.required(""));
             } else {
-                errors.extend(dns_subdomain(text).into_iter().map(|fault| name.invalid_as(text, fault)));
+                errors.extend(
+                    dns_subdomain(text)
+                        .into_iter()
+                        .map(|fault| name.invalid_as(text, fault)),
+                );
             }
         }
         _ => {}
