@@ -29,7 +29,7 @@ pub use finding::{Duplicates, Finding, Parsed};
 pub use growth::Growth;
 pub use limits::Limits;
 pub use list::List;
-pub use map::{Entry, Map};
+pub use map::{Entry, Map, order_of_names};
 pub use members::Members;
 pub use seen::Seen;
 pub use smol_str::SmolStr;

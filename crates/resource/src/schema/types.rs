@@ -1,6 +1,6 @@
 use std::sync::OnceLock;
 
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::{SmolStr, Value, order_of_names};
 
 use crate::GroupVersionKind;
 use crate::schema::{Field, MapType};
@@ -53,7 +53,9 @@ impl Type {
     /// The field `name` of a struct.
     pub fn field(&self, name: &str) -> Option<&Field> {
         let fields = self.fields();
-        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
+        let at = fields
+            .binary_search_by(|field| order_of_names(&field.name, name))
+            .ok()?;
         Some(&fields[at])
     }
 

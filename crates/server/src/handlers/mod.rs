@@ -16,6 +16,7 @@ mod update;
 mod virtual_resource;
 mod watch;
 
+use std::future::ready;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -55,7 +56,9 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     Ok(answer)
 }
 
-async fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+/// The work of the request's verb. Each verb has a box of its own: one future for all would have the size of the largest,
+/// and every read would move it.
+fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, Result<Response, ApiError>> {
     if request
         .served
         .resource
@@ -63,17 +66,17 @@ async fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> Result<Re
         .virtual_resource(&request.subresource)
         .is_some()
     {
-        return virtual_resource::handle(context, request).await;
+        return Box::pin(virtual_resource::handle(context, request));
     }
     let strategy = &request.served.resource.strategy;
     if request.verb == Verb::Create && strategy.action(&request.subresource).is_some() {
-        return action::handle(context, request).await;
+        return Box::pin(action::handle(context, request));
     }
     if strategy.connecter(&request.subresource).is_some() {
-        return connect::connect(context, &request).await;
+        return Box::pin(async move { connect::connect(context, &request).await });
     }
     if request.served.resource.storage.is_none() {
-        return Err(unsupported(&request));
+        return Box::pin(ready(Err(unsupported(&request))));
     }
     let of_object = request.subresource.is_empty();
     let of_parent = request
@@ -83,18 +86,18 @@ async fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> Result<Re
         .subresource()
         .is_some_and(|subresource| subresource.scale.is_some());
     match request.verb {
-        Verb::Get if of_scale => scale::get(context, request).await,
-        Verb::Update if of_scale => scale::update(context, request).await,
-        Verb::Patch if of_scale => scale::patch(context, request).await,
-        Verb::Get if of_object || of_parent => get::get(context, request).await,
-        Verb::Update if of_object || of_parent => update::update(context, request).await,
-        Verb::Patch if of_object || of_parent => patch::patch(context, request).await,
-        Verb::Create if of_object => create::create(context, request).await,
-        Verb::Delete if of_object => delete::delete(context, request).await,
-        Verb::DeleteCollection if of_object => delete::delete_collection(context, request).await,
-        Verb::List if of_object => list::list(context, request).await,
-        Verb::Watch if of_object => watch::watch(context, request).await,
-        _ => Err(unsupported(&request)),
+        Verb::Get if of_scale => Box::pin(scale::get(context, request)),
+        Verb::Update if of_scale => Box::pin(scale::update(context, request)),
+        Verb::Patch if of_scale => Box::pin(scale::patch(context, request)),
+        Verb::Get if of_object || of_parent => Box::pin(get::get(context, request)),
+        Verb::Update if of_object || of_parent => Box::pin(update::update(context, request)),
+        Verb::Patch if of_object || of_parent => Box::pin(patch::patch(context, request)),
+        Verb::Create if of_object => Box::pin(create::create(context, request)),
+        Verb::Delete if of_object => Box::pin(delete::delete(context, request)),
+        Verb::DeleteCollection if of_object => Box::pin(delete::delete_collection(context, request)),
+        Verb::List if of_object => Box::pin(list::list(context, request)),
+        Verb::Watch if of_object => Box::pin(watch::watch(context, request)),
+        _ => Box::pin(ready(Err(unsupported(&request)))),
     }
 }
 

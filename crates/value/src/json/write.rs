@@ -128,7 +128,7 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The length of the compact form of `value` in bytes.
+/// The length of the compact form of `value` in bytes, without what escapes add.
 pub fn length(value: &Value) -> usize {
     let mut room = Growth::new(usize::MAX);
     // Nothing in memory is as large as this.
@@ -136,17 +136,9 @@ pub fn length(value: &Value) -> usize {
     usize::MAX - room.left()
 }
 
-/// The length of a string as [`write_string`] writes it, in bytes.
+/// The length of a string as [`write_string`] writes it, in bytes, without what escapes add.
 pub fn string_length(text: &str) -> usize {
-    let bytes = text.as_bytes();
-    match first_special(bytes) {
-        None => bytes.len() + 2,
-        Some(_) => {
-            let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 8);
-            write_escaped(bytes, &mut out);
-            out.len() + 2
-        }
-    }
+    text.len() + 2
 }
 
 /// The length of a number.
