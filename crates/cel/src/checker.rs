@@ -556,7 +556,7 @@ impl Checker<'_> {
         }
         match self.resolved(&ty) {
             Type::Optional(inner) => (*inner).clone(),
-            other if other.is_dyn() => Type::Dyn,
+            Type::Dyn => Type::Dyn,
             other => self.mismatch(element.id, &Type::optional(other.clone()), &other),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::escaping::escape;
+use crate::escaping::{escape, is_reserved};
 use crate::limits::MAX_REQUEST_SIZE;
 
 /// What a schema declares, for CEL. Built by the functions here and shared as `Arc`.
@@ -262,7 +262,10 @@ impl DeclType {
         let DeclKind::Object(fields) = &self.kind else {
             return None;
         };
-        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
+        let find = |name: &str| fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok();
+        // A reserved word is a name where a field is selected.
+        let wrapped = || is_reserved(name).then(|| format!("__{name}__"));
+        let at = find(name).or_else(|| find(&wrapped()?))?;
         Some(&fields[at])
     }
 

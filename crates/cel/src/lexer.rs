@@ -283,6 +283,8 @@ impl Lexer<'_> {
         let mut at = prefix + if triple { 3 } else { 1 };
         loop {
             match bytes.get(at) {
+                // Three quotes that nothing closes are an empty text and the beginning of another.
+                None if triple => return self.push(kind, prefix + 2),
                 None => return self.skip(bytes.len()),
                 Some(&byte) if byte == quote && (!triple || bytes[at..].starts_with(&[quote; 3])) => {
                     return self.push(kind, at + if triple { 3 } else { 1 });
@@ -290,6 +292,7 @@ impl Lexer<'_> {
                 Some(b'\n' | b'\r') if !triple => return self.skip(at),
                 Some(b'\\') if !raw => match escape_length(&bytes[at..]) {
                     Ok(length) => at += length,
+                    Err(_) if triple => return self.push(kind, prefix + 2),
                     Err(good) => return self.skip(at + good),
                 },
                 Some(_) => at += 1,

@@ -49,13 +49,18 @@ pub(crate) fn expand(
         return Ok(Err((function, None, args)));
     };
     if parser.bindings && function == "bind" && args.len() == 3 && is_name(&target, "cel") {
-        let bind = bind(parser, &args[0].clone(), args.remove(1), args.remove(1))?;
+        let (why, name) = (SIMPLE, args[0].clone());
+        let bind = bind(parser, &name, args.remove(1), args.remove(1), why)?;
         return parser.node(offset, ExprKind::Bind(Box::new(bind))).map(Ok);
     }
     if matches!(function.as_str(), "optMap" | "optFlatMap") && args.len() == 2 {
         let flat = function == "optFlatMap";
         let body = args.remove(1);
-        let bind = Box::new(bind(parser, &args.remove(0), target, body)?);
+        let why = match flat {
+            true => "optFlatMap() variable name must be a simple identifier",
+            false => "optMap() variable name must be a simple identifier",
+        };
+        let bind = Box::new(bind(parser, &args.remove(0), target, body, why)?);
         return parser.node(offset, ExprKind::OptionalMap { flat, bind }).map(Ok);
     }
     let found = FOLDS
@@ -84,9 +89,9 @@ fn has(parser: &mut Parser<'_>, offset: usize, argument: Expr) -> Result<Expr, G
     }
 }
 
-fn bind(parser: &mut Parser<'_>, name: &Expr, value: Expr, body: Expr) -> Result<Bind, GaveUp> {
+fn bind(parser: &mut Parser<'_>, name: &Expr, value: Expr, body: Expr, why: &str) -> Result<Bind, GaveUp> {
     Ok(Bind {
-        name: simple_name(parser, name)?,
+        name: simple_name(parser, name, why)?,
         value,
         body,
     })
@@ -103,11 +108,15 @@ fn fold(
     let mut args = args.into_iter();
     let mut take = || args.next().ok_or(GaveUp);
     let first = take()?;
-    let var = simple_name(parser, &first)?;
+    let why = match (kind, variables) {
+        (FoldKind::Map | FoldKind::Filter, 1) => "argument is not an identifier",
+        _ => SIMPLE,
+    };
+    let var = simple_name(parser, &first, why)?;
     let var2 = match variables {
         2 => {
             let second = take()?;
-            let name = simple_name(parser, &second)?;
+            let name = simple_name(parser, &second, why)?;
             if name == var {
                 return Err(parser.report_at(second.id, format!("duplicate variable name: {name}")));
             }
@@ -130,13 +139,16 @@ fn fold(
     )
 }
 
-fn simple_name(parser: &mut Parser<'_>, argument: &Expr) -> Result<SmolStr, GaveUp> {
+/// What most macros say of a variable that is no name.
+const SIMPLE: &str = "argument must be a simple name";
+
+fn simple_name(parser: &mut Parser<'_>, argument: &Expr, why: &str) -> Result<SmolStr, GaveUp> {
     match &argument.kind {
         ExprKind::Ident(name) if name == ACCUMULATOR => {
             Err(parser.report_at(argument.id, "iteration variable overwrites accumulator variable"))
         }
         ExprKind::Ident(name) if !name.starts_with('.') => Ok(name.clone()),
-        _ => Err(parser.report_at(argument.id, "argument must be a simple name")),
+        _ => Err(parser.report_at(argument.id, why)),
     }
 }
 

@@ -242,6 +242,10 @@ impl Parser<'_> {
             self.at += 1;
             return Ok(self.next());
         }
+        if kind == Kind::Colon && OPERAND.contains(&token.kind) {
+            let message = format!("missing ':' at '{}'", self.text_of(token));
+            return Err(self.syntax(message));
+        }
         if others.is_empty() && matches!(kind, Kind::CloseParen | Kind::CloseBracket) && token.kind == Kind::End {
             let message = format!("missing {} at '<EOF>'", kind.shown());
             return Err(self.syntax(message));
@@ -315,9 +319,7 @@ impl Parser<'_> {
             None => condition,
             Some(question) => {
                 let yes = self.binary(1, &[])?;
-                let mut following: Vec<Kind> = BINARY.iter().map(|(kind, ..)| *kind).collect();
-                following.extend([Kind::OpenBracket, Kind::Dot]);
-                self.expect(Kind::Colon, &following)?;
+                self.expect(Kind::Colon, &[])?;
                 let no = self.expression(&[])?;
                 self.call(question.start, operators::CONDITIONAL, vec![condition, yes, no])?
             }
@@ -393,7 +395,7 @@ impl Parser<'_> {
                 expr = self.selection(expr, dot)?;
             } else if let Some(bracket) = self.eat(Kind::OpenBracket) {
                 let optional = self.eat(Kind::Question).is_some();
-                let index = self.expression(&[])?;
+                let index = self.expression(if optional { &[] } else { &[Kind::Question] })?;
                 self.expect(Kind::CloseBracket, &[])?;
                 let name = if optional {
                     operators::OPTIONAL_INDEX
@@ -415,7 +417,8 @@ impl Parser<'_> {
             // Backticks are a syntax that the environment of Kubernetes has not turned on.
             Kind::EscapedIdentifier => return Err(self.report(name.start, "unsupported syntax: '`'")),
             Kind::End => return Err(self.mismatched_name(optional)),
-            // `in` and literals cannot be fields.
+            Kind::True | Kind::False | Kind::Null if !optional => return Err(self.mismatched(vec![Kind::Identifier])),
+            // `in` and other literals cannot be fields.
             _ => {
                 let shown = format!("{}{}", &self.text[dot.start..name.start], self.text_of(name));
                 let message = format!("no viable alternative at input '{shown}'");
@@ -470,9 +473,11 @@ impl Parser<'_> {
         target: Option<Expr>,
         args: Vec<Expr>,
     ) -> Result<Expr, GaveUp> {
-        let (function, target, args) = match expand(self, offset, function, target, args)? {
-            Ok(expanded) => return Ok(expanded),
-            Err(call) => call,
+        let (function, target, args) = match expand(self, offset, function, target, args) {
+            Ok(Ok(expanded)) => return Ok(expanded),
+            Ok(Err(call)) => call,
+            // What is wrong with a macro is told, and what follows it too.
+            Err(GaveUp) => return self.unknown(offset),
         };
         self.node(
             offset,
@@ -482,6 +487,15 @@ impl Parser<'_> {
                 args,
             },
         )
+    }
+
+    /// What stands in the tree for a part that is wrong, so that more may be found wrong behind it.
+    fn unknown(&mut self, offset: usize) -> Result<Expr, GaveUp> {
+        const MOST_ISSUES: usize = 100;
+        match self.issues.len() < MOST_ISSUES {
+            true => self.node(offset, ExprKind::Literal(CelValue::Null)),
+            false => Err(GaveUp),
+        }
     }
 
     fn primary(&mut self, closing: &[Kind]) -> Result<Expr, GaveUp> {
@@ -500,7 +514,6 @@ impl Parser<'_> {
                 self.at += 1;
                 self.literal(Some(token.start))
             }
-            Kind::EscapedIdentifier => Err(self.report(token.start, "unsupported syntax: '`'")),
             kind if LITERAL.contains(&kind) => self.literal(None),
             _ => {
                 let expected: Vec<Kind> = OPERAND.iter().chain(closing).copied().collect();
@@ -572,7 +585,8 @@ impl Parser<'_> {
             return self.message(brace, name);
         }
         if is_reserved(&word) {
-            return Err(self.report(token.start, format!("reserved identifier: {word}")));
+            self.report(token.start, format!("reserved identifier: {word}"));
+            return self.unknown(token.start);
         }
         let name = if leading_dot.is_some() {
             SmolStr::from(format!(".{word}"))
@@ -655,6 +669,10 @@ impl Parser<'_> {
             if self.eat(Kind::Comma).is_none() {
                 break;
             }
+        }
+        if !elements.is_empty() && self.peek().kind == Kind::End {
+            // Another element might follow.
+            return Err(self.mismatched(vec![Kind::CloseBracket, Kind::Comma]));
         }
         self.expect(Kind::CloseBracket, &[])?;
         self.node(bracket.start, ExprKind::List(elements))

@@ -42,7 +42,8 @@ const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
 
 /// The fields whose struct takes no defaults of its own: a CronJob does not default the spec of its jobs, only their pods, and
 /// a volume that is described where it is attached is no PersistentVolume.
-const UNDEFAULTED: [(&str, &str); 2] = [
+const UNDEFAULTED: [(&str, &str); 3] = [
+    ("io.k8s.api.apps.v1.StatefulSetSpec", "updateStrategy"),
     ("io.k8s.api.batch.v1.JobTemplateSpec", "spec"),
     ("io.k8s.api.storage.v1.VolumeAttachmentSource", "inlineVolumeSpec"),
 ];

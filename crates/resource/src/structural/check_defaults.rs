@@ -4,6 +4,7 @@ use holdfast_value::Value;
 
 use super::Node;
 use super::embedded::identity;
+use super::node::Additional;
 use super::prune::Dropped;
 use super::{RuleBudget, Rules};
 use crate::{FieldError, FieldPath};
@@ -51,6 +52,11 @@ impl Walk<'_> {
         if let Some(default) = &node.default {
             self.default(node, rules, place, default, &field.child("default"), depth == 0);
         }
+        if let Additional::Schema(of) = &node.additional
+            && place.is_some_and(Place::is_metadata)
+        {
+            self.forbid_defaults(of, &field.child("additionalProperties"), depth + 1);
+        }
         if let Some(items) = &node.items {
             let rules = rules.and_then(Rules::items);
             let place = place.map(Place::Item);
@@ -66,6 +72,26 @@ impl Walk<'_> {
                 &field.child("properties").key(name),
                 depth + 1,
             );
+        }
+    }
+
+    /// Reports the defaults of entries in metadata: nobody knows the names under which they would stand.
+    fn forbid_defaults(&mut self, node: &Node, field: &FieldPath, depth: usize) {
+        if !node.within.defaults || depth > MAX_DEPTH {
+            return;
+        }
+        if node.default.is_some() {
+            let why = "must not be set inside additionalProperties applying to object metadata";
+            self.errors.push(FieldError::forbidden(&field.child("default"), why));
+        }
+        if let Some(items) = &node.items {
+            self.forbid_defaults(items, &field.child("items"), depth + 1);
+        }
+        for (name, below) in &node.properties {
+            self.forbid_defaults(below, &field.child("properties").key(name), depth + 1);
+        }
+        if let Additional::Schema(of) = &node.additional {
+            self.forbid_defaults(of, &field.child("additionalProperties"), depth + 1);
         }
     }
 
@@ -168,6 +194,23 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
+
+    #[test]
+    fn entries_of_metadata_have_no_defaults() {
+        let schema = r#"{"type":"object","properties":{"e":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{
+            "metadata":{"type":"object","properties":{"annotations":{"type":"object","additionalProperties":{"type":"string","default":"x"}}}},
+            "spec":{"type":"object","additionalProperties":{"type":"string","default":"x"}}}}}}"#;
+        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        let mut errors = Vec::new();
+        Node::read(&schema).validate_defaults(&FieldPath::new("s"), &mut errors);
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            errors,
+            [
+                "s.properties[e].properties[metadata].properties[annotations].additionalProperties.default: Forbidden: must not be set inside additionalProperties applying to object metadata"
+            ]
+        );
+    }
 
     #[test]
     fn defaults_are_values_of_their_schema() {

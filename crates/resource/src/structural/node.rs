@@ -29,6 +29,8 @@ pub struct Node {
     pub list_map_keys: Vec<SmolStr>,
     /// How server-side apply sees the fields of a map.
     pub map_type: Option<MapType>,
+    /// Whether a type of maps is named that there is not.
+    pub unknown_map_type: bool,
     /// The specified fields, sorted by name.
     pub properties: Vec<(SmolStr, Node)>,
     /// The schema of all other fields.
@@ -191,6 +193,9 @@ impl Node {
             list_type: schema.str_at(&["x-kubernetes-list-type"]).and_then(list_type),
             list_map_keys: texts(schema.get("x-kubernetes-list-map-keys")),
             map_type: schema.str_at(&["x-kubernetes-map-type"]).and_then(map_type),
+            unknown_map_type: schema
+                .str_at(&["x-kubernetes-map-type"])
+                .is_some_and(|name| map_type(name).is_none()),
             properties,
             additional: match schema.get("additionalProperties") {
                 Some(Value::Bool(allowed)) => Additional::Allowed(*allowed),

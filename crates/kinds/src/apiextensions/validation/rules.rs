@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_cel::limits::{ESTIMATED_RULE, ESTIMATED_SCHEMA, excess};
 use holdfast_cel::{DeclType, Environment, Program};
-use holdfast_resource::schema::{ListType, MapType};
+use holdfast_resource::schema::ListType;
 use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment};
 use holdfast_resource::{FieldError, FieldErrorKind, FieldPath};
 
@@ -171,9 +171,11 @@ impl Walk<'_> {
         }
         for (name, of) in &node.properties {
             if of.leads_to_rules() {
+                // Where there are other entries too, which is refused, the declaration is that of those.
+                let decl = decl.filter(|_| !matches!(node.additional, Additional::Schema(_)));
                 let decl = decl.and_then(|decl| decl.property(name)).cloned();
                 let mut below = level.below(of, decl);
-                if node.map_type == Some(MapType::Atomic) && below.uncorrelatable.is_none() {
+                if node.unknown_map_type && below.uncorrelatable.is_none() {
                     below.uncorrelatable = Some(field.clone());
                 }
                 self.level(&below, &field.child("properties").key(name));

@@ -414,8 +414,11 @@ impl Walk<'_> {
             let atomic = found.and_then(Value::as_str) == Some("atomic") || found.is_none() && unmarked;
             if !atomic {
                 let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
-                let found = found.cloned().unwrap_or_default();
-                self.errors.push(FieldError::invalid(&field.child(mark), found, why));
+                // The reference shows the mark of the list.
+                let shown = schema.get(mark).filter(|_| !unmarked).cloned();
+                let shown = if unmarked { found.cloned() } else { shown };
+                self.errors
+                    .push(FieldError::invalid(&field.child(mark), shown.unwrap_or_default(), why));
             }
             return;
         }

@@ -320,6 +320,21 @@ fn a_rule_about_changes_needs_to_know_what_was_there() {
     );
 }
 
+#[test]
+fn parts_of_a_map_are_told_apart_unless_its_type_is_unknown() {
+    let map = |kind: &str| {
+        format!(
+            r#"{{"type":"object","properties":{{"m":{{"type":"object","x-kubernetes-map-type":"{kind}","properties":{{"n":{{
+            "type":"integer","x-kubernetes-validations":[{{"rule":"self >= oldSelf"}}]}}}}}}}}}}"#
+        )
+    };
+    for known in ["atomic", "granular"] {
+        assert!(told_of_rules(&map(known)).is_empty(), "{known}");
+    }
+    let unknown = told_of_rules(&map("future"));
+    assert!(unknown.last().is_some_and(|told| told.contains("uncorrelatable")), "{unknown:?}");
+}
+
 /// The schema of a spec with a list whose items and length have these bounds, and a rule that compares all with all.
 fn quadratic(bounds: [&str; 2]) -> String {
     let [length, items] = bounds;

@@ -337,6 +337,8 @@ fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &
         }
     }
     if !same(Some(&left), before.value()) {
-        errors.push(template.invalid("field is immutable"));
+        // Where only parts of the template may change, the reference compares and reports its specification.
+        let compared = template.child("spec");
+        errors.push(if idle { compared } else { template }.invalid("field is immutable"));
     }
 }
