@@ -296,12 +296,12 @@ impl<'a, 'b> Frame<'a, 'b> {
         };
         if let CelValue::Map(MapValue::Data(map, decl)) = variable {
             if way.is_empty() {
-                return Ok(step(map, decl.as_ref(), last).is_some());
+                return Ok(is_there(decl.as_ref(), step(map, decl.as_ref(), last)));
             }
             if let Some(found) = follow(map, decl.as_ref(), way) {
                 let (value, decl) = found?;
                 if let Value::Map(map) = value {
-                    return Ok(step(map, decl, last).is_some());
+                    return Ok(is_there(decl, step(map, decl, last)));
                 }
                 return self.has(&CelValue::taken(value, decl)?, last);
             }
@@ -328,7 +328,7 @@ impl<'a, 'b> Frame<'a, 'b> {
     fn has(&mut self, operand: &CelValue, field: &str) -> Outcome<bool> {
         match operand {
             CelValue::Map(map) => Ok(match map {
-                MapValue::Data(map, decl) => step(map, decl.as_ref(), field).is_some(),
+                MapValue::Data(map, decl) => is_there(decl.as_ref(), step(map, decl.as_ref(), field)),
                 MapValue::Built(map) => map.contains_key(&MapKey::String(SmolStr::new(field))),
             }),
             CelValue::Struct(object) => Ok(object.fields.contains_key(field)),
@@ -472,6 +472,12 @@ fn negative(operand: &CelValue) -> Outcome {
 
 /// A value of the object tree and its declaration.
 type Place<'v> = (&'v Value, Option<&'v Arc<DeclType>>);
+
+/// Whether a member that was found counts as there: a declared field that may be null does not where it is.
+fn is_there(decl: Option<&Arc<DeclType>>, found: Option<Place<'_>>) -> bool {
+    let declared = decl.is_some_and(|decl| matches!(decl.kind, DeclKind::Object(_)));
+    found.is_some_and(|(value, _)| !(declared && value.is_null()))
+}
 
 /// The member of `map` that CEL calls `field`.
 fn step<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Option<Place<'v>> {

@@ -3,6 +3,7 @@
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
+use crate::time::Timestamp;
 use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -135,6 +136,8 @@ fn is_zero(value: &CelValue) -> bool {
         CelValue::String(text) => text.is_empty(),
         CelValue::Bytes(bytes) => bytes.is_empty(),
         CelValue::Duration(nanoseconds) => *nanoseconds == 0,
+        // The zero of Go.
+        CelValue::Timestamp(at) => Some(*at) == Timestamp::parse("0001-01-01T00:00:00Z"),
         CelValue::List(list) => list.len() == 0,
         CelValue::Map(map) => map.len() == 0,
         CelValue::Struct(object) => object.fields.is_empty(),

@@ -197,7 +197,7 @@ fn objects_are_read_as_their_schema_says() {
         "self.span < duration('1h')",
         "self.raw.size() == 2 && self.raw == b'ab'",
         "type(self.port) == string && self.port.endsWith('%')",
-        "self.x__dash__y == 3 && self.__namespace__ == 'ns'",
+        "self.x__dash__y == 3 && self.__namespace__ == 'ns' && self.namespace == 'ns'",
         "self.labels['a/b'] == 'c' && self.labels.all(k, self.labels[k] == 'c')",
         "self.maybe != 'x'",
         "has(self.inner.a) && self.inner.a == 1 && self == self",
@@ -209,6 +209,11 @@ fn objects_are_read_as_their_schema_says() {
     assert_eq!(outcome.err().as_deref(), Some("no such key: inner"));
     assert_eq!(
         evaluate_on(&schema, "{}", "has(self.inner)").map(|value| value.as_bool()),
+        Ok(Some(false))
+    );
+    // What is null is as good as absent.
+    assert_eq!(
+        evaluate_on(&schema, r#"{"maybe":null}"#, "has(self.maybe)").map(|value| value.as_bool()),
         Ok(Some(false))
     );
 }
