@@ -36,13 +36,21 @@ impl Strategy for StatefulSet {
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_template(object, &["spec", "template"]);
         let strategy = ["spec", "updateStrategy"];
-        if object.str_at(&["spec", "updateStrategy", "type"]).unwrap_or_default().is_empty() {
+        if object
+            .str_at(&["spec", "updateStrategy", "type"])
+            .unwrap_or_default()
+            .is_empty()
+        {
             object.set_at(&["spec", "updateStrategy", "type"], "RollingUpdate".into());
             set_missing_at(object, &strategy, "rollingUpdate", Value::empty_map);
         }
         // Who names the strategy alone gets no more.
         let is_rolling = object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate");
-        if is_rolling && object.at(&["spec", "updateStrategy", "rollingUpdate"]).is_some_and(|rolling| !rolling.is_null()) {
+        if is_rolling
+            && object
+                .at(&["spec", "updateStrategy", "rollingUpdate"])
+                .is_some_and(|rolling| !rolling.is_null())
+        {
             set_missing_at(
                 object,
                 &["spec", "updateStrategy", "rollingUpdate"],
@@ -305,9 +313,14 @@ spec:
 
     #[test]
     fn a_strategy_that_is_named_gets_nothing_more() {
-        let named = DB.replace("serviceName: db", "serviceName: db, updateStrategy: {type: RollingUpdate}");
-        let named = named.replace("spec:\n  serviceName: db, updateStrategy: {type: RollingUpdate}", "spec:\n  serviceName: db\n  updateStrategy: {type: RollingUpdate}");
-        assert_eq!(at(&Harness::new().create(&named), "spec.updateStrategy"), r#"{"type":"RollingUpdate"}"#);
+        let named = DB.replace(
+            "serviceName: db\n",
+            "serviceName: db\n  updateStrategy: {type: RollingUpdate}\n",
+        );
+        assert_eq!(
+            at(&Harness::new().create(&named), "spec.updateStrategy"),
+            r#"{"type":"RollingUpdate"}"#
+        );
         let begun = named.replace("{type: RollingUpdate}", "{type: RollingUpdate, rollingUpdate: {}}");
         assert_eq!(
             at(&Harness::new().create(&begun), "spec.updateStrategy"),

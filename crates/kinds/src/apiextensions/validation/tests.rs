@@ -332,7 +332,10 @@ fn parts_of_a_map_are_told_apart_unless_its_type_is_unknown() {
         assert!(told_of_rules(&map(known)).is_empty(), "{known}");
     }
     let unknown = told_of_rules(&map("future"));
-    assert!(unknown.last().is_some_and(|told| told.contains("uncorrelatable")), "{unknown:?}");
+    assert!(
+        unknown.last().is_some_and(|told| told.contains("uncorrelatable")),
+        "{unknown:?}"
+    );
 }
 
 /// The schema of a spec with a list whose items and length have these bounds, and a rule that compares all with all.
