@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::{validate_label_selector, validate_labels};
+use holdfast_resource::schema::quantity::Quantity;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
@@ -254,7 +255,12 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
         take_over(&mut left, &["storageClassName"]);
     }
     if bound {
-        take_over(&mut left, &["resources", "requests", "storage"]);
+        if left
+            .at(&["resources", "requests"])
+            .is_some_and(|requests| !is_zero(Some(requests)))
+        {
+            take_over(&mut left, &["resources", "requests", "storage"]);
+        }
         take_over(&mut left, &["volumeAttributesClassName"]);
     }
     // A selector that says nothing is not the same as none.
@@ -265,6 +271,7 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
         errors.push(spec.forbidden(text));
     }
     validate_growth(new, old, errors);
+    validate_kept_class(new, old, errors);
     // The reference reports this field without what it stands in.
     let mode = spec.child("volumeMode");
     immutable(
@@ -274,16 +281,32 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     );
 }
 
+/// A claim whose volume has attributes of a class keeps some class.
+fn validate_kept_class(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (spec, old_spec, status) = (new.child("spec"), old.child("spec"), old.child("status"));
+    let (class, before) = (
+        spec.child("volumeAttributesClassName"),
+        old_spec.child("volumeAttributesClassName"),
+    );
+    let current = status.child("currentVolumeAttributesClassName");
+    if !current.is_set() || !class.text().is_empty() || class.value() == before.value() {
+        return;
+    }
+    let to = if class.is_set() { "empty string" } else { "nil" };
+    errors.push(class.forbidden(format!(
+        "update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    )));
+}
+
 /// Reports a request for less than before that does not leave more than there is; an amount that is missing is zero.
 fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let amount = |object: &Field<'_, '_>, path: &[&str]| {
         let value = object.value().and_then(|object| object.at(path));
-        quantity(&Field::placed(value, "")).filter(|amount| !amount.is_zero())
+        quantity(&Field::placed(value, "")).unwrap_or(Quantity::of_units(0))
     };
     const REQUEST: [&str; 4] = ["spec", "resources", "requests", "storage"];
     let (now, before) = (amount(new, &REQUEST), amount(old, &REQUEST));
     let capacity = amount(old, &["status", "capacity", "storage"]);
-    // What is missing is less than all that is there, as zero is: amounts here are not negative.
     if now < before && now <= capacity {
         let place = holdfast_resource::FieldPath::new("spec.resources.requests.storage");
         errors.push(FieldError::forbidden(

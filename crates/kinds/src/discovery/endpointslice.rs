@@ -72,29 +72,19 @@ impl Strategy for EndpointSlice {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        let sort = root.child("addressType");
-        one_of(&sort, &["FQDN", "IPv4", "IPv6"], &mut errors);
-        if !errors.is_empty() {
-            return errors;
-        }
-        let own = own_address(self.server, context);
-        validate_endpoints(&root.child("endpoints"), sort.text(), own, &mut errors);
-        validate_ports(&root.child("ports"), &mut errors);
-        errors
+        self.validate_slice(context, object, &HashSet::new())
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
-        let mut errors = self.validate(context, object);
+        let mut errors = self.validate_slice(context, object, &addresses_of(old));
         immutable(&root.child("addressType"), &old_root.child("addressType"), &mut errors);
         errors
     }
 
-    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if object.str_at(&["addressType"]) == Some("FQDN") {
+        if old.is_none() && object.str_at(&["addressType"]) == Some("FQDN") {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
         }
         for endpoint in Field::root(object).child("endpoints").items() {
@@ -105,6 +95,35 @@ impl Strategy for EndpointSlice {
     }
 }
 
+impl EndpointSlice {
+    /// Checks a slice; the addresses in `kept` stood there before and may stay.
+    fn validate_slice(&self, context: &WriteContext<'_>, object: &Value, kept: &HashSet<&str>) -> Errors {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        let sort = root.child("addressType");
+        one_of(&sort, &["FQDN", "IPv4", "IPv6"], &mut errors);
+        if !errors.is_empty() {
+            return errors;
+        }
+        let own = own_address(self.server, context);
+        validate_endpoints(&root.child("endpoints"), sort.text(), kept, own, &mut errors);
+        validate_ports(&root.child("ports"), &mut errors);
+        errors
+    }
+}
+
+/// All addresses of a slice.
+fn addresses_of(slice: &Value) -> HashSet<&str> {
+    let endpoints = slice.get("endpoints").and_then(Value::as_list).into_iter();
+    let addresses = endpoints
+        .flat_map(|endpoints| endpoints.iter())
+        .filter_map(|endpoint| endpoint.get("addresses")?.as_list());
+    addresses
+        .flat_map(|addresses| addresses.iter())
+        .filter_map(Value::as_str)
+        .collect()
+}
+
 /// Takes out what only an earlier version of the kind took.
 fn drop_topology(object: &mut Value) {
     let has_one = |endpoint: &Value| endpoint.get("deprecatedTopology").is_some();
@@ -113,7 +132,13 @@ fn drop_topology(object: &mut Value) {
     });
 }
 
-fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, own: Option<IpAddr>, errors: &mut Errors) {
+fn validate_endpoints(
+    endpoints: &Field<'_, '_>,
+    sort: &str,
+    kept: &HashSet<&str>,
+    own: Option<IpAddr>,
+    errors: &mut Errors,
+) {
     if endpoints.len() > ENDPOINTS {
         errors.push(endpoints.too_many(ENDPOINTS));
         return;
@@ -125,7 +150,7 @@ fn validate_endpoints(endpoints: &Field<'_, '_>, sort: &str, own: Option<IpAddr>
         } else if addresses.len() > ADDRESSES {
             errors.push(addresses.too_many(ADDRESSES));
         }
-        for address in addresses.items() {
+        for address in addresses.items().filter(|address| !kept.contains(address.text())) {
             validate_address(&addresses, &address, sort, own, errors);
         }
         let node = endpoint.child("nodeName");
@@ -159,16 +184,17 @@ fn validate_address(
         validate_domain(address, errors);
         return;
     }
-    let before = errors.len();
-    canonical_address(address, errors);
-    if errors.len() > before {
-        return;
-    }
-    let parsed = address.text().parse::<IpAddr>();
-    let other_family = parsed.is_ok_and(|parsed| parsed.is_ipv4() != (sort == "IPv4"));
-    if other_family {
+    // An IPv4 address dressed as IPv6 is of no family.
+    let of_family = |parsed: IpAddr| parsed.to_canonical() == parsed && parsed.is_ipv4() != (sort == "IPv4");
+    if address.text().parse().is_ok_and(of_family) {
         // The reference reports the list rather than the item.
         errors.push(all.invalid_as(address.text(), format!("must be an {sort} address")));
+    } else {
+        let before = errors.len();
+        canonical_address(address, errors);
+        if errors.len() > before {
+            return;
+        }
     }
     endpoint_address(address, own, errors);
 }
@@ -261,6 +287,15 @@ mod tests {
         assert_eq!(
             harness.update_errors(&slice("IPv4", "10.1.2.3"), &slice("IPv6", "2001:db8::1")),
             [r#"addressType: Invalid value: "IPv6": field is immutable"#]
+        );
+        // What stood there before is not looked at again.
+        assert_eq!(
+            harness.update_errors(&slice("IPv4", "10.1.2.3"), &slice("IPv6", "10.1.2.3")),
+            [r#"addressType: Invalid value: "IPv6": field is immutable"#]
+        );
+        assert_eq!(
+            harness.errors(&slice("IPv4", "2001:DB8::1")),
+            [r#"endpoints[0].addresses: Invalid value: "2001:DB8::1": must be an IPv4 address"#]
         );
         assert_eq!(
             harness.errors(&slice("IPv6", "2001:DB8::1")),

@@ -6,7 +6,7 @@ use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, pat
 use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::addresses::address;
+use crate::validation::addresses::{address, address_warning};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report, required_text};
 
@@ -49,7 +49,10 @@ impl Strategy for Ingress {
         errors
     }
 
-    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if context.subresource == Some("status") {
+            return status_warnings(&Field::root(object));
+        }
         let named_twice = object.at(&["spec", "ingressClassName"]).is_some();
         if old.is_none() && !named_twice && object.at(&["metadata", "annotations", CLASS]).is_some() {
             return vec![format!(
@@ -58,6 +61,18 @@ impl Strategy for Ingress {
         }
         Vec::new()
     }
+}
+
+/// What is to be said of the addresses of load balancers, each at its item.
+fn status_warnings(ingress: &Field<'_, '_>) -> Vec<String> {
+    let status = ingress.child("status");
+    let balancer = status.child("loadBalancer");
+    let points = balancer.child("ingress");
+    let of_point = |point: Field<'_, '_>| {
+        let (place, ip) = (point.path(), point.child("ip"));
+        address_warning(&Field::placed(ip.value(), place.as_str()))
+    };
+    points.items().filter_map(of_point).collect()
 }
 
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {

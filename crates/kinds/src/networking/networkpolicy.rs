@@ -5,7 +5,7 @@ use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
-use crate::validation::addresses::{Block, block};
+use crate::validation::addresses::{block, block_warning, lenient_block};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report};
 
@@ -49,6 +49,22 @@ impl Strategy for NetworkPolicy {
             }
         }
         errors
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        let mut warnings = Vec::new();
+        for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+            for rule in spec.child(direction).items() {
+                for peer in rule.child(peers).items() {
+                    let addresses = peer.child("ipBlock");
+                    warnings.extend(block_warning(&addresses.child("cidr")));
+                    warnings.extend(addresses.child("except").items().filter_map(|one| block_warning(&one)));
+                }
+            }
+        }
+        warnings
     }
 }
 
@@ -110,14 +126,12 @@ fn validate_addresses(addresses: &Field<'_, '_>, errors: &mut Errors) {
         return;
     }
     block(&whole, errors);
-    let Some(outer) = Block::read(whole.text()) else {
+    let Some(outer) = lenient_block(whole.text()) else {
         return;
     };
     for except in addresses.child("except").items() {
-        let before = errors.len();
         block(&except, errors);
-        if errors.len() == before
-            && let Some(inner) = Block::read(except.text())
+        if let Some(inner) = lenient_block(except.text())
             && !inner.is_strictly_within(&outer)
         {
             errors.push(except.invalid("must be a strict subset of `cidr`"));
@@ -157,6 +171,31 @@ mod tests {
             [
                 "spec.ingress[0].ports[0].port: Invalid value: 65536: must be between 1 and 65535, inclusive",
                 "spec.ingress[0].ports[0].endPort: Invalid value: 65536: must be greater than or equal to `port`",
+            ]
+        );
+    }
+
+    #[test]
+    fn blocks_are_written_as_all_write_them() {
+        let peer = |cidr: &str, except: &str| {
+            policy(&format!(
+                ", egress: [{{to: [{{ipBlock: {{cidr: '{cidr}', except: ['{except}']}}}}]}}]"
+            ))
+        };
+        let harness = Harness::new();
+        let place = "spec.egress[0].to[0].ipBlock";
+        assert_eq!(
+            harness.warnings(&peer("2001:DB8::/64", "2001:db8::/65")),
+            [format!(
+                "{place}.cidr: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format (\"2001:db8::/64\")"
+            )]
+        );
+        let except = format!("{place}.except[0]: Invalid value: \"10.1.2.3/8\": must");
+        assert_eq!(
+            harness.errors(&peer("10.0.0.0/8", "10.1.2.3/8")),
+            [
+                format!("{except} not have bits set beyond the prefix length"),
+                format!("{except} be a strict subset of `cidr`")
             ]
         );
     }

@@ -268,7 +268,7 @@ impl Block {
 
     /// Whether all addresses of the block are in `outer`, which has others besides.
     pub(crate) fn is_strictly_within(&self, outer: &Self) -> bool {
-        outer.contains(self.address) && self.prefix > outer.prefix
+        outer.contains(self.address.to_canonical()) && self.prefix > outer.prefix
     }
 
     /// How many addresses there are; `u128::MAX` for all of IPv6.
