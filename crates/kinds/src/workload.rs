@@ -6,7 +6,7 @@ use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::pod_spec::{Template, template_warnings, validate_template_of_replicas};
-use crate::validation::{Errors, numbers, same};
+use crate::validation::{Errors, numbers};
 
 /// How a workload's selector and template are checked.
 pub(crate) struct SelectorRules<'a> {
@@ -98,7 +98,7 @@ pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings:
     }
 }
 
-/// What is said of a workload: of its name when it is new, of its template when it is new or changed.
+/// What is said of a workload: of its name when it is new, of its template when it is new or of another generation.
 pub(crate) fn workload_warnings(
     context: &WriteContext<'_>,
     object: &Value,
@@ -106,13 +106,15 @@ pub(crate) fn workload_warnings(
     template: &[&str],
     names_pods: bool,
 ) -> Vec<String> {
-    if context.subresource.is_some() {
+    // A write to the Scale is one to the object itself, in other words.
+    if context.subresource.is_some_and(|subresource| subresource != "scale") {
         return Vec::new();
     }
     let mut warnings = Vec::new();
+    let generation = |object: &Value| object.at(&["metadata", "generation"]).cloned();
     match old {
         None if names_pods => name_warnings(context, "Pod names and hostnames", &mut warnings),
-        Some(old) if same(object.get("spec"), old.get("spec")) => return warnings,
+        Some(old) if generation(object) == generation(old) => return warnings,
         _ => {}
     }
     warnings.extend(template_warnings(object, template));

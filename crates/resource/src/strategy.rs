@@ -146,6 +146,12 @@ pub trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether the kind itself looks at the preconditions of a deletion, ahead of the check for all kinds and in words of its
+    /// own.
+    fn checks_preconditions(&self) -> bool {
+        false
+    }
+
     /// What a client is to be warned of that deletes an object and does not say what is to become of its dependents.
     fn deletion_warning(&self) -> Option<&'static str> {
         None

@@ -202,3 +202,87 @@ async fn names_are_quoted_in_refusals() {
     let begin = "ConfigMap \"a\\nb\" is invalid: metadata.name: Invalid value: \"a\\nb\":";
     assert!(answer.message().starts_with(begin), "{}", answer.message());
 }
+
+#[tokio::test]
+async fn a_number_beyond_floats_is_told_where_its_field_is_read() {
+    let server = Server::start().await;
+    let body = |spec: &str| format!(r#"{{"kind":"Pod","metadata":{{"name":"a"}},"spec":{{{spec}}}}}"#);
+    let pods = "/api/v1/namespaces/default/pods";
+    let wrong = server.post(pods, &body(r#""hostNetwork":1e400"#)).await;
+    assert_eq!(
+        wrong.message(),
+        "Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field PodSpec.spec.hostNetwork of type bool"
+    );
+    let unread = server.post(pods, &body(r#""nobody":1e400"#)).await;
+    assert!(
+        unread
+            .message()
+            .starts_with("the object provided is unrecognized (must be of type Pod)")
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_checks_the_preconditions_of_its_deletion_itself() {
+    let server = Server::start().await;
+    let namespace = r#"{"kind":"Namespace","metadata":{"name":"a"}}"#;
+    let made = server.post("/api/v1/namespaces", namespace).await;
+    let options = r#"{"preconditions":{"uid":"x"}}"#;
+    let refused = server.send("DELETE", "/api/v1/namespaces/a", JSON, options).await;
+    let uid = made.at("/metadata/uid").as_str().unwrap();
+    assert_eq!(
+        refused.message(),
+        format!(
+            "Operation cannot be fulfilled on namespaces \"a\": Precondition failed: UID in precondition: x, UID in object meta: {uid}"
+        )
+    );
+}
+
+#[tokio::test]
+async fn warnings_come_with_refusals_too() {
+    let server = Server::start().await;
+    let missing = "/apis/batch/v1/namespaces/default/jobs/none";
+    let (warnings, message) = warned(&server, "DELETE", missing, JSON, "{}").await;
+    assert_eq!(message, "jobs.batch \"none\" not found");
+    assert!(
+        warnings[0].contains("child pods are preserved by default"),
+        "{warnings:?}"
+    );
+
+    let endpoints = r#"{"metadata":{"name":"a"},"nope":1,"apiVersion":"v1/"}"#;
+    let path = "/api/v1/namespaces/default/endpoints";
+    let (warnings, _) = warned(&server, "POST", path, JSON, endpoints).await;
+    assert!(warnings[0].contains("v1 Endpoints is deprecated"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_is_given_leaves_the_other_unread() {
+    let server = Server::start().await;
+    let body = |metadata: &str| format!(r#"{{"kind":"ConfigMap","metadata":{{{metadata}}}}}"#);
+    let given = server
+        .post(CONFIG_MAPS, &body(r#""name":"fresh","generateName":"G-""#))
+        .await;
+    assert_eq!(given.code, 201);
+    let generated = server.post(CONFIG_MAPS, &body(r#""generateName":"a.""#)).await;
+    assert_eq!(
+        (generated.code, generated.at("/details/causes/0/field")),
+        (422, &json!("metadata.generateName"))
+    );
+}
+
+#[tokio::test]
+async fn an_apply_may_write_the_core_group_with_its_empty_name() {
+    let server = Server::start().await;
+    let path = format!("{CONFIG_MAPS}/a?fieldManager=m");
+    let body = r#"{"apiVersion":"/v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+    let made = server.patch(&path, support::APPLY, body).await;
+    assert_eq!((made.code, made.at("/apiVersion")), (201, &json!("v1")));
+}
+
+#[tokio::test]
+async fn amounts_that_are_numbers_stay_as_they_are_written() {
+    let server = Server::start().await;
+    let body = r#"{"kind":"ResourceQuota","metadata":{"name":"a"},"spec":{"hard":{"cpu":3e0,"m\u0065mory":18446744073709551616}}}"#;
+    let made = server.post("/api/v1/namespaces/default/resourcequotas", body).await;
+    assert_eq!(made.at("/spec/hard/cpu"), "3e0", "{}", made.message());
+    assert_eq!(made.at("/spec/hard/memory"), "18446744073709551616");
+}

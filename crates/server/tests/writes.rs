@@ -300,7 +300,7 @@ async fn repeated_owners_are_written_once_and_told() {
     let owners = json!([owner, other, owner]);
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "ownerReferences": owners}});
     let once = json!([owner, other]);
-    const SAID: &str = "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: [u]\"";
+    const SAID: &str = "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: u\"";
     let made = server.post(CONFIG_MAPS, &body.to_string()).await;
     assert_eq!(made.at("/metadata/ownerReferences"), &once);
     let said = format!("299 - \".metadata.ownerReferences contains duplicate entries; {SAID}");

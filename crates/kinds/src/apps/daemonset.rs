@@ -77,7 +77,11 @@ impl Strategy for DaemonSet {
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        workload_warnings(context, object, old, &["spec", "template"], false)
+        const TEMPLATE: [&str; 2] = ["spec", "template"];
+        if old.is_some_and(|old| old.at(&TEMPLATE) == object.at(&TEMPLATE)) {
+            return Vec::new();
+        }
+        workload_warnings(context, object, old, &TEMPLATE, false)
     }
 }
 

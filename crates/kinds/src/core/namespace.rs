@@ -21,6 +21,10 @@ pub(crate) struct Namespace;
 const FROM_THE_START: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Strategy for Namespace {
+    fn checks_preconditions(&self) -> bool {
+        true
+    }
+
     fn initial_objects(&self) -> Vec<Value> {
         let namespace = |name: &str| {
             let mut object = Value::empty_map();

@@ -24,7 +24,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     let mut errors = Vec::new();
 
     let (name, generate_name) = (text("name"), text("generateName"));
-    if !generate_name.is_empty() {
+    if !generate_name.is_empty() && is_generated(name, generate_name) {
         let field = root.child("generateName");
         let wrong = resource.rules.name.check_prefix(generate_name);
         errors.extend(
@@ -78,6 +78,12 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
         finalizer_names(&root, metadata, &mut errors);
     }
     errors
+}
+
+/// Whether `name` was made of `generate_name`: its beginning and five letters. Where a name is given, the other is not looked at.
+fn is_generated(name: &str, generate_name: &str) -> bool {
+    let base = name.len().checked_sub(5).and_then(|base| name.get(..base));
+    name.is_empty() || base.is_some_and(|base| !base.is_empty() && generate_name.starts_with(base))
 }
 
 /// What is wrong with the metadata of an object within another, at `root`. It needs no name, and any that can stand in a
@@ -136,7 +142,8 @@ pub fn validate_metadata_update(
         finalizer_names(&root, metadata, &mut update);
     }
     let own = checks.of(subresource);
-    for (errors_of_check, times) in [(&whole, own.whole), (&update, own.update)] {
+    // Most kinds look at the change first.
+    for (errors_of_check, times) in [(&update, own.update), (&whole, own.whole)] {
         for _ in 0..times {
             errors.extend(errors_of_check.iter().cloned());
         }

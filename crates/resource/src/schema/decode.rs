@@ -7,11 +7,11 @@
 use std::fmt;
 
 use holdfast_gotext::time::{self, Precision, TimeError, Timestamp};
-use holdfast_value::{List, Map, Value};
+use holdfast_value::{List, Map, Value, pointer};
 use smol_str::format_smolstr;
 
 use crate::schema::base64;
-use crate::schema::quantity::{QuantityError, text_of};
+use crate::schema::quantity::{QuantityError, text_of, up_to_thousandths};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
 
@@ -22,6 +22,20 @@ pub struct Decoded {
     pub value: Value,
     /// The fields that the type has not, at most 100 of them.
     pub unknown: Vec<UnknownField>,
+    /// The amounts that were written as numbers which trees hold as floats, at most 100 of them: what the text says may be
+    /// more exact.
+    pub floats: Vec<FloatAmount>,
+}
+
+/// An amount that was read from a float.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FloatAmount {
+    /// Where it stands: names joined by dots, indices in brackets.
+    pub path: String,
+    /// The same as a JSON pointer.
+    pub pointer: String,
+    /// Whether it is among the amounts of resources, which count no less than thousandths.
+    pub of_resources: bool,
 }
 
 /// A field that the type has not; it is dropped. Strict field validation refuses the object for it.
@@ -86,27 +100,38 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
     let mut decoder = Decoder {
         table,
         unknown: Vec::new(),
+        floats: Vec::new(),
         silent: 0,
         from_tree,
+        in_order: false,
     };
     let root = Place {
         above: None,
         step: Step::Root,
     };
-    let changed = decoder.reference(of, value, &root)?;
+    let changed = decoder.reference(of, value, &root).map_err(|error| {
+        decoder.in_order = from_tree;
+        let first = decoder.in_order.then(|| decoder.reference(of, value, &root).err());
+        first.flatten().unwrap_or(error)
+    })?;
     Ok(Decoded {
         value: changed.unwrap_or_else(|| value.clone()),
         unknown: decoder.unknown,
+        floats: decoder.floats,
     })
 }
 
 struct Decoder<'t> {
     table: &'t TypeTable,
     unknown: Vec<UnknownField>,
+    floats: Vec<FloatAmount>,
     /// How many types are around us that read their JSON themselves, and report no unknown fields.
     silent: u32,
     /// Whether a tree is read rather than JSON.
     from_tree: bool,
+    /// Whether nothing but the first error is asked for, in the order of the fields in the reference's structs: it reads trees
+    /// field by field, and stops there.
+    in_order: bool,
 }
 
 /// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
@@ -148,6 +173,14 @@ impl Decoder<'_> {
             (Shape::Ref(id), _) => return self.reference(*id, value, place),
             (Shape::List(item), Value::List(list)) => return self.list(item, list, place),
             (Shape::Map(of), Value::Map(map)) => return self.map(of, map, place),
+            // Bytes may be written as a list of numbers as well.
+            (Shape::Bytes, Value::List(list)) => {
+                let bytes = list
+                    .iter()
+                    .map(|item| self.byte(item, place))
+                    .collect::<Result<Vec<u8>, _>>()?;
+                return Ok(Some(Value::from(base64::encode(&bytes))));
+            }
             (Shape::Bytes, Value::String(text)) => {
                 if base64::is_canonical(text) {
                     return Ok(None);
@@ -177,17 +210,35 @@ impl Decoder<'_> {
 
     fn map(&mut self, of: &Shape, map: &Map, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
         let mut rebuild = MapRebuild::new(map);
+        let is_resources = place.is_resources(self.table, of);
         for (at, (key, value)) in map.iter().enumerate() {
             let place = Place {
                 above: Some(place),
                 step: Step::Key(key),
             };
-            match self.value(of, value, &place)? {
+            let changed = self.value(of, value, &place)?;
+            let rounded = is_resources.then(|| up_to_thousandths(changed.as_ref().unwrap_or(value).as_str()?));
+            match rounded.flatten().map(Value::String).or(changed) {
                 Some(value) => rebuild.replace(at, value),
+                // No bytes are stored as none, and come back as an empty text.
+                None if value.is_null() && matches!(of, Shape::Bytes) => rebuild.replace(at, Value::from("")),
                 None => rebuild.keep(at),
             }
         }
         Ok(rebuild.finish())
+    }
+
+    /// A number of a list that stands for bytes.
+    fn byte(&self, item: &Value, place: &Place<'_>) -> Result<u8, DecodeError> {
+        match item {
+            Value::Null => Ok(0),
+            Value::Int(number) if self.from_tree => Ok(*number as u8),
+            Value::Int(number) if u8::try_from(*number).is_ok() => Ok(*number as u8),
+            other if self.from_tree => Err(DecodeError::Tree(
+                not_restored(other, &Shape::Int32).replace("int32", "uint8"),
+            )),
+            other => Err(self.unfit(found(other, true), "uint8".to_owned(), place)),
+        }
     }
 
     fn reference(&mut self, id: TypeId, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
@@ -208,6 +259,9 @@ impl Decoder<'_> {
         map: &Map,
         place: &Place<'_>,
     ) -> Result<Option<Value>, DecodeError> {
+        if self.in_order {
+            return self.fields_in_order(of, fields, map, place);
+        }
         let mut rebuild = MapRebuild::new(map);
         let mut always = of.always_written.iter().map(|at| usize::from(*at)).peekable();
         let mut ahead = 0;
@@ -241,6 +295,28 @@ impl Decoder<'_> {
         Ok(rebuild.finish())
     }
 
+    /// Looks for the first error in the order of the reference's struct, which is that of the numbers in protobuf.
+    fn fields_in_order(
+        &mut self,
+        of: &Type,
+        fields: &[Field],
+        map: &Map,
+        place: &Place<'_>,
+    ) -> Result<Option<Value>, DecodeError> {
+        let mut fields: Vec<&Field> = fields.iter().filter(|field| map.contains_key(&field.name)).collect();
+        fields.sort_by(|a, b| a.proto.numbers().cmp(b.proto.numbers()));
+        for field in fields {
+            let place = Place {
+                above: Some(place),
+                step: Step::Field(of, &field.name),
+            };
+            if let Some(value) = map.get(&field.name) {
+                self.field(field, value, &place)?;
+            }
+        }
+        Ok(None)
+    }
+
     fn write_unset(&self, field: &Field, at: usize, rebuild: &mut MapRebuild<'_>) {
         if let Some(value) = self.table.unset(field) {
             rebuild.insert_before(at, field.name.clone(), value);
@@ -266,7 +342,20 @@ impl Decoder<'_> {
 
     fn scalar(&mut self, scalar: Scalar, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
         match (scalar, value) {
-            (Scalar::Quantity, _) => quantity(value),
+            (Scalar::Quantity, _) => {
+                if matches!(value, Value::Float(_)) && self.floats.len() < MAX_UNKNOWN {
+                    let (mut path, mut pointer) = (String::new(), String::new());
+                    place.write_path(&mut path);
+                    place.write_pointer(&mut pointer);
+                    let map = place.above.filter(|map| map.is_resources_of_core());
+                    self.floats.push(FloatAmount {
+                        path,
+                        pointer,
+                        of_resources: map.is_some(),
+                    });
+                }
+                quantity(value)
+            }
             (Scalar::Time, Value::String(text)) if time::is_canonical(text) => Ok(None),
             (Scalar::Time, Value::String(text)) => time(text, Precision::Seconds),
             (Scalar::MicroTime, Value::String(text)) => time(text, Precision::Micros),
@@ -274,6 +363,10 @@ impl Decoder<'_> {
             (Scalar::Time | Scalar::MicroTime, _) => Err(wrong_value(value, "string")),
             (Scalar::IntOrString, Value::String(_)) => Ok(None),
             (Scalar::IntOrString, Value::Int(number)) if i32::try_from(*number).is_ok() => Ok(None),
+            // A tree is written as JSON again for what reads its JSON itself, where whole numbers have no fraction.
+            (Scalar::IntOrString, Value::Float(number)) if self.from_tree && whole_32(*number).is_some() => {
+                Ok(whole_32(*number).map(Value::from))
+            }
             (Scalar::IntOrString, _) => Err(wrong_value(value, "int32")),
             (Scalar::JsonSchemaOrBool, Value::Bool(_)) => Ok(None),
             (Scalar::JsonSchemaOrBool, Value::Map(_)) => self.inner_schema(value, place),
@@ -330,6 +423,12 @@ impl Decoder<'_> {
         if self.from_tree {
             return DecodeError::Tree(not_restored(value, shape));
         }
+        let found = found(value, matches!(shape, Shape::Int32 | Shape::Int64));
+        self.unfit(found, self.go_type(shape), place)
+    }
+
+    /// The error of something `found` where something else is `expected`.
+    fn unfit(&self, found: String, expected: String, place: &Place<'_>) -> DecodeError {
         let mut fields = Vec::new();
         let mut last_struct = None;
         let mut at = Some(place);
@@ -342,12 +441,12 @@ impl Decoder<'_> {
         }
         fields.reverse();
         DecodeError::Type {
-            found: found(value, matches!(shape, Shape::Int32 | Shape::Int64)),
+            found,
             place: match last_struct {
                 Some(name) => format!("struct field {name}.{}", fields.join(".")),
                 None => "value".to_owned(),
             },
-            expected: self.go_type(shape),
+            expected,
         }
     }
 
@@ -373,6 +472,32 @@ impl Decoder<'_> {
 }
 
 impl Place<'_> {
+    /// Whether a map of `of` at this place holds amounts of resources by their names.
+    fn is_resources(&self, table: &TypeTable, of: &Shape) -> bool {
+        let is_amount =
+            matches!(of, Shape::Ref(id) if matches!(table.get(*id).kind, TypeKind::Scalar(Scalar::Quantity)));
+        is_amount && self.is_resources_of_core()
+    }
+
+    /// Whether this is a field of the core group, all of whose maps of amounts are of resources.
+    fn is_resources_of_core(&self) -> bool {
+        matches!(self.step, Step::Field(of, _) if of.name.starts_with("io.k8s.api.core.v1."))
+    }
+
+    fn write_pointer(&self, out: &mut String) {
+        if let Some(above) = self.above {
+            above.write_pointer(out);
+        }
+        match self.step {
+            Step::Root => {}
+            Step::Item(at) => out.push_str(&format_smolstr!("/{at}")),
+            Step::Field(_, name) | Step::Key(name) => {
+                out.push('/');
+                out.push_str(&pointer::escape(name));
+            }
+        }
+    }
+
     fn write_path(&self, out: &mut String) {
         if let Some(above) = self.above {
             above.write_path(out);
@@ -396,12 +521,18 @@ fn quantity(value: &Value) -> Result<Option<Value>, DecodeError> {
         Value::Int(_) | Value::UInt(_) | Value::Float(_) => &value.to_string(),
         _ => return Err(QuantityError::Form.into()),
     };
-    if is_plain_quantity(text) && matches!(value, Value::String(_)) {
+    if is_plain_quantity(text) && matches!(value, Value::String(whole) if whole.len() == text.len()) {
         return Ok(None);
     }
     let canonical = text_of(text)?;
     let same = matches!(value, Value::String(text) if *text == canonical);
     Ok((!same).then_some(Value::String(canonical)))
+}
+
+/// The whole number of 32 bits that `number` is.
+fn whole_32(number: f64) -> Option<i32> {
+    let whole = number as i32;
+    (f64::from(whole) == number).then_some(whole)
 }
 
 /// Whether the text is a quantity of the commonest canonical forms: up to three digits, without a leading zero, and a

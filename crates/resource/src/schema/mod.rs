@@ -24,7 +24,7 @@ mod visit;
 mod write;
 
 pub use declare::decl_type;
-pub use decode::{DecodeError, Decoded, UnknownField, decode, decode_tree};
+pub use decode::{DecodeError, Decoded, FloatAmount, UnknownField, decode, decode_tree};
 pub use defaults::with_defaults;
 pub use field::{Field, ListType, MapType, MergeKey, Omission, PatchMarks, ProtoPath, Shape};
 pub use merge::{merge_schema, stated_default};

@@ -181,6 +181,15 @@ impl Quantity {
     }
 }
 
+/// The text of an amount of resources that counts less than thousandths, rounded up to these as the reference's defaults do;
+/// `None` for any other. `text` is the text of a quantity as [`text_of`] gives it.
+pub fn up_to_thousandths(text: &str) -> Option<SmolStr> {
+    let may_be_finer = text.ends_with(['n', 'u']) || text.contains("e-") || text.contains("E-");
+    let quantity = may_be_finer.then(|| Quantity::parse(text).ok()).flatten()?;
+    let rounded = quantity.round_up_to_milli();
+    (rounded != quantity).then(|| format_smolstr!("{rounded}"))
+}
+
 /// The text of a quantity as the reference writes it: as it came where it takes that for the canonical form, which it judges
 /// by the digits alone, and else the canonical form. `ParseQuantity` keeps the one and `String` makes the other.
 ///
@@ -435,6 +444,15 @@ mod tests {
         assert!(of("-1").is_negative() && !of("-1").is_positive());
         assert!(of("1500m").units() == 2 && !of("1500m").is_whole());
         assert_eq!(of("1.0001").round_up_to_milli().to_string(), "1001m");
+        for (text, rounded) in [
+            ("1n", Some("1m")),
+            ("1000001u", Some("1001m")),
+            ("1e-9", Some("1e-3")),
+            ("5m", None),
+            ("1E", None),
+        ] {
+            assert_eq!(up_to_thousandths(text).as_deref(), rounded, "{text}");
+        }
         assert_eq!(of("900m").plus(of("0.2")).to_string(), "1100m");
         assert_eq!(of("0").plus(of("1Mi")).to_string(), "1Mi");
         assert_eq!(of("2Gi").minus(of("1Gi")).to_string(), "1Gi");

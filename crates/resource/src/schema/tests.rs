@@ -191,6 +191,29 @@ fn amounts_times_and_bytes_are_brought_into_their_form() {
 }
 
 #[test]
+fn bytes_may_be_written_as_numbers_or_left_out() {
+    let read = |text: &str| {
+        decoded(CONFIG_MAP, text)
+            .map(|(text, _)| text)
+            .map_err(|error| error.to_string())
+    };
+    let binary = |data: &str| format!(r#"{{"binaryData":{{"k":{data}}}}}"#);
+    assert_eq!(read(&binary("[104,105]")).unwrap(), read(&binary(r#""aGk=""#)).unwrap());
+    assert!(read(&binary("null")).unwrap().contains(r#""k":"""#));
+    assert_eq!(
+        read(&binary("[256]")).unwrap_err(),
+        "json: cannot unmarshal number 256 into Go struct field ConfigMap.binaryData of type uint8"
+    );
+    let overhead = |cpu: &str| {
+        decoded(POD, &format!(r#"{{"spec":{{"overhead":{{"cpu":{cpu}}}}}}}"#))
+            .unwrap()
+            .0
+    };
+    assert!(overhead(r#""1 ""#).contains(r#""cpu":"1""#));
+    assert!(overhead(r#""0.5m""#).contains(r#""cpu":"1m""#));
+}
+
+#[test]
 fn what_has_its_form_is_shared() {
     let table = builtin();
     let value = object(r#"{"metadata":{},"spec":{"containers":[{"name":"a","resources":{}}]},"status":{}}"#);
@@ -374,9 +397,31 @@ fn a_tree_is_made_a_struct_with_the_words_and_the_leniency_of_that_conversion() 
             "cannot convert float64 to int32",
         ),
         (DEPLOYMENT, r#"{"spec":{"replicas":true}}"#, "unrecognized type: int32"),
+        // The first error counts, in the order of the struct and not of the names.
+        (
+            CONFIG_MAP,
+            r#"{"binaryData":{"a":1},"data":{"a":1},"metadata":{"finalizers":1,"name":1}}"#,
+            "cannot convert int64 to string",
+        ),
+        (
+            CONFIG_MAP,
+            r#"{"binaryData":{"a":1},"metadata":{"finalizers":true}}"#,
+            "cannot restore slice from bool",
+        ),
+        (
+            DEPLOYMENT,
+            r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1.5}}}}"#,
+            "json: cannot unmarshal number 1.5 into Go value of type int32",
+        ),
     ] {
         assert_eq!(decode(of, text), outcome, "{text}");
     }
     assert!(decode(DEPLOYMENT, r#"{"spec":{"replicas":3.0}}"#).contains(r#""replicas":3"#));
     assert!(decode(DEPLOYMENT, r#"{"spec":{"replicas":4294967299}}"#).contains(r#""replicas":3"#));
+    let surge = decode(
+        DEPLOYMENT,
+        r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":3.0}}}}"#,
+    );
+    assert!(surge.contains(r#""maxSurge":3}"#), "{surge}");
+    assert!(decode(CONFIG_MAP, r#"{"binaryData":{"a":[1],"b":[]}}"#).contains(r#""binaryData":{"a":"AQ==","b":""}"#));
 }

@@ -24,7 +24,10 @@ use crate::write::{self, Target, Written, decode};
 /// What the client is to be told of a refusal.
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = read_options(context, &mut request).await?;
-    let result = write::delete(context, target(&request, &options), options.clone()).await?;
+    let told = warnings(&request, &options);
+    let result = write::delete(context, target(&request, &options), options.clone()).await;
+    // Refusals warn too.
+    let result = result.map_err(|error| error.with_warnings(told.clone()))?;
     let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
         let status = success(&request, &result);
         let mut answer = response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?;
@@ -37,7 +40,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     if !result.removed && options.orphan_dependents == Some(false) {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
-    warn(&request, &options, &mut answer);
+    response::add_warnings(answer.headers_mut(), &told);
     Ok(answer)
 }
 
@@ -76,7 +79,7 @@ pub(super) async fn delete_collection(
     let shown = Shown::of_request(&request);
     let mut answer = representation::list(context, &shown, &request.query, &request.representation, page).await?;
     response::add_warnings(answer.headers_mut(), &warnings);
-    warn(&request, &options, &mut answer);
+    response::add_warnings(answer.headers_mut(), &self::warnings(&request, &options));
     Ok(answer)
 }
 
@@ -101,13 +104,11 @@ async fn check_can_be_shown(
 /// How many objects of a collection are deleted at a time: they share the wait for the disk.
 const DELETED_TOGETHER: usize = 16;
 
-/// Warns of what the kind does with dependents where the client does not say what is to be done.
-fn warn(request: &ResourceRequest, options: &DeleteOptions, answer: &mut Response) {
+/// What the client is warned of that does not say what is to be done with dependents.
+fn warnings(request: &ResourceRequest, options: &DeleteOptions) -> Vec<String> {
     let said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     let warning = request.served.resource.strategy.deletion_warning();
-    if let Some(warning) = warning.filter(|_| !said) {
-        response::add_warnings(answer.headers_mut(), &[warning.to_owned()]);
-    }
+    warning.filter(|_| !said).map(str::to_owned).into_iter().collect()
 }
 
 fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {

@@ -23,6 +23,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let told = decoded.warnings.clone();
     // What was left out of the object is told even where the rest is refused.
     let warned = |error: ApiError| error.with_warnings(told.clone());
+    write::check_namespace(&mut object, &request.namespace).map_err(warned)?;
     write::check_place(&mut object, &request.name, &request.namespace).map_err(warned)?;
     let change = Change::Replace {
         object,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use holdfast_resource::{FieldError, FieldPath, GroupKind, Resource, Verb};
 use holdfast_resource::{PatchError, PatchErrorKind};
 use holdfast_value::text::Plain;
-use holdfast_value::{Error as ValueError, Limits, Parsed, Value, json, json_patch, merge_patch, yaml};
+use holdfast_value::{Error as ValueError, Limits, Parsed, SmolStr, Value, json, json_patch, merge_patch, yaml};
 use http::StatusCode;
 
 use super::decode::{self, Patched, Source};
@@ -83,7 +83,7 @@ impl Change {
         let Parsed { value, findings } = parsed.map_err(|error| {
             ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
         })?;
-        let configuration = match value {
+        let mut configuration = match value {
             Value::Map(_) => value,
             Value::Null => Value::empty_map(),
             other => {
@@ -93,6 +93,14 @@ impl Change {
                 )));
             }
         };
+        // The core group may be written with its empty name.
+        if let Some(version) = configuration
+            .str_at(&["apiVersion"])
+            .and_then(|version| version.strip_prefix('/'))
+        {
+            let version = SmolStr::new(version);
+            configuration.set_at(&["apiVersion"], Value::String(version));
+        }
         Ok(Self::Apply {
             configuration,
             findings: findings.iter().map(ToString::to_string).collect(),

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use holdfast_gotext::quote::quote;
 use holdfast_proto::Envelope;
+use holdfast_resource::schema::quantity::{text_of, up_to_thousandths};
+use holdfast_value::pointer::Pointer;
 use holdfast_value::{Limits, List, Parsed, Value, json, yaml};
 
 use super::identity::{INTERNAL, Known, Stated};
@@ -52,51 +54,89 @@ pub(crate) fn object_of(
     validation: FieldValidation,
     other_versions: &[&str],
 ) -> Result<Decoded, ApiError> {
-    let kind = kind_type.kind();
-    let unrecognised = |why: String| {
-        let shown = beginning(bytes);
+    let address = Address {
+        types,
+        kind_type,
+        validation,
+        other_versions,
+    };
+    match open(bytes, format) {
+        Ok((stated, content)) => address.read(bytes, format, stated, content),
+        Err(why) => {
+            let found = misplaced_number(bytes, format, &address);
+            Err(found.unwrap_or_else(|| address.unrecognised(bytes, &why)))
+        }
+    }
+}
+
+/// What is wrong with JSON that cannot be read for a number beyond floats alone: the reference finds that where it reads the
+/// number's field, if this is of another type.
+fn misplaced_number(bytes: &Bytes, format: Format, address: &Address<'_>) -> Option<ApiError> {
+    let value = (format == Format::Json).then(|| json::parse_with_infinities(bytes, &Limits::REQUEST).ok())??;
+    let stated = Stated::of(&value).ok()?;
+    let content = Content::Tree(Parsed {
+        value,
+        findings: Vec::new(),
+    });
+    address.read(bytes, format, stated, content).err()
+}
+
+/// What an address takes.
+struct Address<'a> {
+    types: &'a Types,
+    kind_type: &'a KindType,
+    validation: FieldValidation,
+    other_versions: &'a [&'a str],
+}
+
+impl Address<'_> {
+    fn unrecognised(&self, bytes: &[u8], why: &str) -> ApiError {
+        let (kind, shown) = (self.kind_type.kind(), beginning(bytes));
         ApiError::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
         ))
-    };
-    let (stated, content) = open(bytes, format).map_err(unrecognised)?;
-    if kind_type.is_custom() {
-        return custom(content, bytes, format, kind_type, validation, unrecognised);
     }
-    let (group, version) = kind_type.group_version();
-    let mut stated = stated.or(group, version, kind);
-    if stated.kind == kind && other_versions.contains(&stated.api_version().as_str()) {
-        (stated.group, stated.version) = (group.into(), version.into());
-    }
-    let refuse = |why: String| {
-        ApiError::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {kind}: {why}",
-            stated.kind, stated.version
-        ))
-    };
-    if stated.version.is_empty() {
-        return Err(refuse(missing_version(&content, bytes)));
-    }
-    // YAML is read through a map sorted by key, JSON in the order of its text.
-    let source = match format {
-        Format::Json => Source::Text(bytes),
-        _ => Source::Json,
-    };
-    match read_as_stated(content, &stated, types, kind_type, source).map_err(refuse)? {
-        Reading::Own(typed) => judged(typed.findings, validation)
-            .map_err(refuse)
-            .map(|warnings| Decoded {
+
+    /// Reads a body that states to be of that kind and version.
+    fn read(&self, bytes: &Bytes, format: Format, stated: Stated, content: Content<'_>) -> Result<Decoded, ApiError> {
+        let (kind_type, kind) = (self.kind_type, self.kind_type.kind());
+        if kind_type.is_custom() {
+            let unrecognised = |why: String| self.unrecognised(bytes, &why);
+            return custom(content, bytes, format, kind_type, self.validation, unrecognised);
+        }
+        let (group, version) = kind_type.group_version();
+        let mut stated = stated.or(group, version, kind);
+        if stated.kind == kind && self.other_versions.contains(&stated.api_version().as_str()) {
+            (stated.group, stated.version) = (group.into(), version.into());
+        }
+        let refuse = |why: String| {
+            ApiError::bad_request(format!(
+                "{} in version \"{}\" cannot be handled as a {kind}: {why}",
+                stated.kind, stated.version
+            ))
+        };
+        if stated.version.is_empty() {
+            return Err(refuse(missing_version(&content, bytes)));
+        }
+        // YAML is read through a map sorted by key, JSON in the order of its text.
+        let source = match format {
+            Format::Json => Source::Text(bytes),
+            _ => Source::Json,
+        };
+        match read_as_stated(content, &stated, self.types, kind_type, source).map_err(refuse)? {
+            Reading::Own(typed) => Ok(Decoded {
                 object: typed.object,
-                warnings,
+                warnings: judged(typed.findings, self.validation).map_err(refuse)?,
             }),
-        Reading::Other(findings) => {
-            let warnings = judged(findings, validation).map_err(refuse)?;
-            let error = ApiError::bad_request(format!(
-                "the API version in the data ({}) does not match the expected API version ({})",
-                stated.api_version(),
-                kind_type.api_version()
-            ));
-            Err(error.with_warnings(warnings))
+            Reading::Other(findings) => {
+                let warnings = judged(findings, self.validation).map_err(refuse)?;
+                let error = ApiError::bad_request(format!(
+                    "the API version in the data ({}) does not match the expected API version ({})",
+                    stated.api_version(),
+                    kind_type.api_version()
+                ));
+                Err(error.with_warnings(warnings))
+            }
         }
     }
 }
@@ -339,11 +379,30 @@ pub(super) fn typed(
     findings.append(&mut typed.findings);
     if let Source::Text(text) = source {
         order_by_text(&mut findings, text);
+        take_as_written(&mut typed, text);
     }
-    Ok(TypedObject {
-        object: typed.object,
-        findings,
-    })
+    Ok(TypedObject { findings, ..typed })
+}
+
+/// Reads amounts that are written as numbers from their text: the reference does, whatever floats make of them.
+fn take_as_written(typed: &mut TypedObject, text: &[u8]) {
+    if typed.floats.is_empty() {
+        return;
+    }
+    let paths: Vec<(&str, bool)> = typed.floats.iter().map(|float| (float.path.as_str(), false)).collect();
+    for (place, float) in json::places(text, &paths).into_iter().zip(&typed.floats) {
+        let written = json::number_behind(text, place).and_then(|number| text_of(number).ok());
+        let rounded = written
+            .as_deref()
+            .filter(|_| float.of_resources)
+            .and_then(up_to_thousandths);
+        let written = rounded.or(written);
+        let amount = Pointer::parse(&float.pointer).ok();
+        let amount = amount.as_ref().and_then(|pointer| pointer.get_mut(&mut typed.object));
+        if let (Some(written), Some(amount)) = (written, amount) {
+            *amount = Value::String(written);
+        }
+    }
 }
 
 /// What clients are warned of where `findings` are no reason to refuse the object.

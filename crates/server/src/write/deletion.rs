@@ -33,25 +33,35 @@ pub(crate) fn check_preconditions(
     options: &DeleteOptions,
     object: &Value,
 ) -> Result<(), ApiError> {
-    // The reference names the kind here where other conflicts name the resource.
-    let named = || GroupResource {
-        group: resource.group.clone(),
-        resource: resource.kind.clone(),
-    };
-    let conflict = |why: String| ApiError::conflict(&named(), metadata::name(object), why);
     let uid = metadata::uid(object);
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
-        return Err(conflict(format!(
-            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
-        )));
+        let then = "deleted and then recreated";
+        return Err(unmet(resource, object, ("UID", wanted, uid), then));
     }
     let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
-        return Err(conflict(format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
-        )));
+        let then = "modified";
+        return Err(unmet(resource, object, ("ResourceVersion", wanted, version), then));
     }
     Ok(())
+}
+
+/// 409: a precondition names another value than that of the object, to which something may have happened since.
+fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str, &str), then: &str) -> ApiError {
+    let name = metadata::name(object);
+    if resource.strategy.checks_preconditions() {
+        let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        return ApiError::conflict(&resource.group_resource(), name, why);
+    }
+    // The reference names the kind here where other conflicts name the resource.
+    let named = GroupResource {
+        group: resource.group.clone(),
+        resource: resource.kind.clone(),
+    };
+    let why = format!(
+        "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {then}"
+    );
+    ApiError::conflict(&named, name, why)
 }
 
 /// What the DELETE of `object` comes to.

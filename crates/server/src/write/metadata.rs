@@ -218,8 +218,8 @@ pub(crate) fn drop_repeated_owners(object: &mut Value, after_admission: bool) ->
         ""
     };
     let warning = format!(
-        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: [{}]",
-        uids.join(" ")
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        uids.join(", ")
     );
     object.set_at(&["metadata", "ownerReferences"], once.into());
     vec![warning]

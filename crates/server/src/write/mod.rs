@@ -40,7 +40,7 @@ pub(crate) use act::act;
 pub(crate) use change::Change;
 pub(crate) use commit::{Shape, Written, answer, ask, create, delete, update};
 pub(crate) use connect::connect;
-pub(crate) use pipeline::check_place;
+pub(crate) use pipeline::{check_namespace, check_place};
 pub use start::start;
 pub use tracking::FieldManagers;
 pub use trees::Trees;

@@ -594,7 +594,7 @@ pub(super) fn check_has_no_version(object: &Value) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// 400.
-pub(super) fn check_namespace(object: &mut Value, namespace: &str) -> Result<(), ApiError> {
+pub(crate) fn check_namespace(object: &mut Value, namespace: &str) -> Result<(), ApiError> {
     let found = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
     if !found.is_empty() && !namespace.is_empty() && found != namespace {
         return Err(ApiError::bad_request(

@@ -52,6 +52,8 @@ pub(super) struct TypedObject {
     pub(super) object: Value,
     /// Fields that the type does not know, in the words of warnings.
     pub(super) findings: Vec<String>,
+    /// Amounts that were read from floats.
+    pub(super) floats: Vec<schema::FloatAmount>,
 }
 
 impl Types {
@@ -241,6 +243,7 @@ impl KindType {
                 Ok(TypedObject {
                     object: decoded.value,
                     findings: decoded.unknown.iter().map(ToString::to_string).collect(),
+                    floats: decoded.floats,
                 })
             }
             Form::Custom(of) => {
@@ -249,6 +252,7 @@ impl KindType {
                 Ok(TypedObject {
                     object: read.value,
                     findings: unknown.collect(),
+                    floats: Vec::new(),
                 })
             }
         }

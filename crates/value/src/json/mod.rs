@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
 
 pub use indent::Indenter;
-pub use places::places;
+pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
 pub(crate) use write::number_length;
 pub use write::{html_safe, length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};
@@ -42,6 +42,14 @@ pub fn parse_with(bytes: &[u8], limits: &Limits, duplicates: Duplicates) -> Resu
         false => Vec::new(),
     };
     Ok(Parsed { value, findings })
+}
+
+/// Reads one JSON value for those who want to know only what is wrong with it: numbers beyond 64-bit floats become infinite, so
+/// that it is found what their fields should hold. Repeated keys are merged.
+pub fn parse_with_infinities(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
+    let text = checked_text(bytes, limits)?;
+    let reader = Reader::new(&text, limits, Dialect::Json, Duplicates::Merge);
+    Ok(reader.with_infinities().read()?.0)
 }
 
 /// The input as text, each byte that is no UTF-8 replaced by U+FFFD as Go does.

@@ -27,6 +27,28 @@ pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {
     scan.places
 }
 
+/// The number that stands behind the key at byte `place` of the JSON `text`, as it is written.
+pub fn number_behind(text: &[u8], place: usize) -> Option<&str> {
+    let mut rest = text.get(place..)?.strip_prefix(b"\"")?;
+    loop {
+        match rest {
+            [b'\\', _, after @ ..] => rest = after,
+            [b'"', after @ ..] => {
+                rest = after;
+                break;
+            }
+            [_, after @ ..] => rest = after,
+            [] => return None,
+        }
+    }
+    let rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+    std::str::from_utf8(&rest[..end])
+        .ok()
+        .filter(|number| !number.is_empty())
+}
+
 /// The hash (FNV-1a) of the empty path.
 const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -142,6 +164,14 @@ mod tests {
             places(text, &[("a", true), ("b", false), ("b", true)]),
             [17, 9, usize::MAX]
         );
+    }
+
+    #[test]
+    fn numbers_are_given_as_they_are_written() {
+        let text = br#"{"a": [{"b\"" : -3.50e0 }], "c": "1", "d":7}"#;
+        let found = places(text, &[("a[0].b\"", false), ("c", false), ("d", false), ("e", false)]);
+        let numbers: Vec<Option<&str>> = found.iter().map(|place| number_behind(text, *place)).collect();
+        assert_eq!(numbers, [Some("-3.50e0"), None, Some("7"), None]);
     }
 
     #[test]

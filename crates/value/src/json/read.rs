@@ -55,6 +55,8 @@ pub(crate) struct Reader<'a> {
     entries: Vec<Entry>,
     unescaped: String,
     tracker: Option<Tracker>,
+    /// Whether numbers beyond 64-bit floats are infinite rather than errors.
+    takes_infinities: bool,
 }
 
 /// Finds repeated keys in the order of the text.
@@ -82,7 +84,14 @@ impl<'a> Reader<'a> {
             entries: Vec::with_capacity(64),
             unescaped: String::new(),
             tracker: None,
+            takes_infinities: false,
         }
+    }
+
+    /// The same, where numbers beyond 64-bit floats become infinite.
+    pub(crate) fn with_infinities(mut self) -> Self {
+        self.takes_infinities = true;
+        self
     }
 
     /// The value that the text holds, and whether a map had a key twice.
@@ -415,7 +424,7 @@ impl<'a> Reader<'a> {
         }
         let text = &self.text[start..self.at];
         match text.parse::<f64>() {
-            Ok(float) if float.is_finite() => Ok(match self.dialect {
+            Ok(float) if float.is_finite() || self.takes_infinities => Ok(match self.dialect {
                 Dialect::Json => Value::Float(float),
                 Dialect::Yaml => crate::number::whole_as_integer(float),
             }),

@@ -283,6 +283,11 @@ impl<'a> Syntax<'a> {
                 let position = Position::of(self.text.as_bytes(), tab);
                 return self.scanner_error("found a tab character that violates indentation", position);
             }
+            // libyaml does not look at how far the lines of a quoted scalar are indented.
+            ErrorKind::InvalidQuotedScalarIndent if !self.text[offset..].contains(['"', '\'']) => {
+                let position = Position::of(self.text.as_bytes(), self.text.len());
+                return self.scanner_error("found unexpected end of stream", position);
+            }
             ErrorKind::UnclosedQuotedScalar => (Source::Scanner, "found unexpected end of stream".to_owned()),
             kind => match words(kind) {
                 Some((source, message)) => (source, message.to_owned()),

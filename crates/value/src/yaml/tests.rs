@@ -280,6 +280,7 @@ fn what_libyaml_refuses_is_refused_in_its_words() {
             b"{\"a\":1}  \n\t",
             "yaml: line 2: found character that cannot start any token",
         ),
+        (b"a: \"v\nb: c\n", "yaml: line 3: found unexpected end of stream"),
         (b"{[a]: x}", "yaml: invalid map key: []interface {}{\"a\"}"),
     ];
     for (bytes, expected) in cases {

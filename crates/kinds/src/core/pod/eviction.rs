@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Action, Field, GroupResource, Refusal, Step, WriteContext};
+use holdfast_resource::{Action, Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, Step, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
 use super::super::of_core;
@@ -35,6 +35,7 @@ impl Action for Eviction {
             ));
         }
         let options = options(context, request)?;
+        check_options(&options, name)?;
         let Some(pod) = context.lookup.get(&of_core("pods"), context.namespace, name) else {
             return Err(Refusal::NotFound {
                 resource: of_core("pods"),
@@ -88,6 +89,24 @@ fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal
         options.set_at(&["dryRun"], vec!["All".into()].into());
     }
     Ok(options)
+}
+
+/// Refuses an option that is for objects that cannot be read.
+fn check_options(options: &Value, name: &str) -> Result<(), Refusal> {
+    const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if options.get(UNSAFE).and_then(Value::as_bool) != Some(true) {
+        return Ok(());
+    }
+    let field = FieldPath::new("deleteOptions").child(UNSAFE);
+    let why = "can not be set for pod eviction, try after removing the option";
+    Err(Refusal::InvalidAs {
+        kind: GroupKind {
+            group: SmolStr::new_static("policy"),
+            kind: SmolStr::new_static("Eviction"),
+        },
+        name: name.to_owned(),
+        errors: vec![FieldError::invalid(&field, true, why)],
+    })
 }
 
 fn is_dry(options: &Value) -> bool {
@@ -349,6 +368,19 @@ mod tests {
         let harness = Harness::new().with(&pod("Running", true)).with(&budget("p", 1));
         let dry = "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}, deleteOptions: {dryRun: [All]}}";
         assert!(matches!(evict(harness, dry).unwrap().as_slice(), [Step::Delete { .. }]));
+    }
+
+    #[test]
+    fn the_option_for_objects_that_cannot_be_read_is_refused() {
+        let harness = Harness::new().with(&pod("Running", true));
+        let option = "{ignoreStoreReadErrorWithClusterBreakingPotential: true}";
+        let eviction =
+            format!("{{apiVersion: policy/v1, kind: Eviction, metadata: {{name: a}}, deleteOptions: {option}}}");
+        let refused = evict(harness, &eviction).unwrap_err();
+        assert!(
+            refused.contains("can not be set for pod eviction, try after removing the option"),
+            "{refused}"
+        );
     }
 
     #[test]
