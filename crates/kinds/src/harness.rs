@@ -191,7 +191,8 @@ impl Harness {
         let resource = self.core_resource(plural);
         let mut options = Value::empty_map();
         if let Some((option, value)) = option {
-            options.set_at(&[option], value.into());
+            let number = value.parse().map(Value::Int);
+            options.set_at(&[option], number.unwrap_or_else(|_| value.into()));
         }
         let named = named(resource, name);
         let connection = self.call(&named, None, Some(subresource), |resource, context| {

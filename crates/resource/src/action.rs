@@ -111,6 +111,8 @@ pub enum ParameterForm {
     Text,
     /// Texts, one each time that it is given; `null` in the options where it never is.
     Texts,
+    /// A time. OpenAPI has no word for such a parameter and leaves it out.
+    Time,
 }
 
 impl ConnectParameter {

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use holdfast_value::Value;
+use holdfast_value::text::quote;
 
 /// Where a field stands in an object, in the form of the reference: `spec.containers[0].ports[1].name`, and
 /// `data[key]` for the key of a map. The empty path is the object itself and is shown as `<nil>`.
@@ -222,9 +223,8 @@ impl FieldError {
     pub fn message(&self) -> String {
         let mut message = String::from(self.kind.texts().1);
         match &self.value {
-            // JSON hides what means something in HTML; the reference quotes texts as Go does, which does not.
-            Some(Value::String(text)) if text.contains(['<', '>', '&']) => {
-                let _ = write!(message, ": {:?}", text.as_str());
+            Some(Value::String(text)) => {
+                let _ = write!(message, ": {}", quote(text));
             }
             Some(value) => {
                 let _ = write!(message, ": {value}");
@@ -275,6 +275,10 @@ mod tests {
             (
                 FieldError::invalid(&field, "<a>", "odd"),
                 r#"spec.type: Invalid value: "<a>": odd"#,
+            ),
+            (
+                FieldError::invalid(&field, "\u{7}\n\0", "odd"),
+                r#"spec.type: Invalid value: "\a\n\x00": odd"#,
             ),
             (FieldError::duplicate(&field, "x"), r#"spec.type: Duplicate value: "x""#),
             (

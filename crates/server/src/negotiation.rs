@@ -59,6 +59,9 @@ pub const NAMED_WATCH_TYPES: [&str; 5] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
+/// The media types that the routes of logs name.
+pub const LOG_TYPES: [&str; 4] = ["text/plain", JSON, YAML, PROTOBUF];
+
 /// What is shown of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum View {
@@ -115,20 +118,14 @@ pub struct Representation {
 }
 
 impl Representation {
-    /// The form in which errors are told: that of the answer that was asked for as far as it can be read, else JSON.
+    /// The form in which errors are told: that of the first clause that asks for nothing but a format, since a `Status` is
+    /// only shown whole. Where there is none, what went wrong is told all the same, as JSON for people.
     pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
-        let clauses = clauses(headers);
-        // There is no protobuf of what a clause asks to be shown that nobody can show.
-        let accepted = clauses.iter().find_map(|clause| {
-            let format = clause.format()?;
-            (format != Format::Protobuf || clause.view(format).is_some()).then_some(format)
-        });
-        Self {
-            format: accepted.unwrap_or_default(),
-            view: View::Whole,
-            pretty: pretty(headers, query),
-            drops_managed_fields: false,
-        }
+        let told = Self::of_document(headers, query);
+        told.unwrap_or(Self {
+            pretty: true,
+            ..Self::default()
+        })
     }
 
     /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their metadata
@@ -163,7 +160,7 @@ impl Representation {
             return Ok(Self {
                 format,
                 view,
-                pretty,
+                pretty: pretty || clause.parameter("pretty") == Some("1"),
                 drops_managed_fields: clause.drops(MANAGED_FIELDS),
             });
         }
@@ -194,15 +191,20 @@ pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), Ap
     }
 }
 
-/// The clauses of the Accept header, best first.
+/// The clauses of the Accept header, best first. Those that name no media type are left out, and only where there is no
+/// header at all anything will do.
 pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let accept = accept_text(headers);
-    if accept.trim().is_empty() {
-        return vec![Clause::parse("*/*")];
+    let text = if accept.is_empty() { "*/*" } else { &accept };
+    let mut clauses: Vec<Clause> = text.split(',').take(MAX_CLAUSES).filter_map(Clause::parse).collect();
+    // The rule is no order of all clauses, so that how they are sorted counts: one by one into those before it.
+    for next in 1..clauses.len() {
+        let mut at = next;
+        while at > 0 && clauses[at].goes_before(&clauses[at - 1]) {
+            clauses.swap(at, at - 1);
+            at -= 1;
+        }
     }
-    let mut clauses: Vec<Clause> = accept.split(',').take(MAX_CLAUSES).map(Clause::parse).collect();
-    // The sort is stable: of equal clauses the first counts.
-    clauses.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
     clauses
 }
 
@@ -216,40 +218,49 @@ fn accept_text(headers: &HeaderMap) -> Cow<'_, str> {
 /// A media type with its parameters, as one clause of an Accept header.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Clause {
-    media_type: String,
-    quality: f64,
+    family: String,
+    subtype: String,
+    quality: f32,
     parameters: Vec<(String, String)>,
 }
 
 impl Clause {
-    fn parse(text: &str) -> Self {
-        let mut parts = text.split(';');
-        let media_type = parts.next().unwrap_or_default().trim().to_owned();
+    /// Reads a clause, if it is a media type or a wildcard. Parameters that are no pair of a name and a value do not count.
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.trim().split(';');
+        let mut names = parts.next().unwrap_or_default().split('/').map(str::trim);
+        let (family, subtype) = match (names.next()?, names.next(), names.next()) {
+            ("*", None | Some(""), None) => ("*", "*"),
+            (_, None | Some(""), None) => return None,
+            (family, Some(subtype), None) => (family, subtype),
+            _ => return None,
+        };
         let mut clause = Self {
-            media_type,
+            family: family.to_owned(),
+            subtype: subtype.to_owned(),
             quality: 1.0,
             parameters: Vec::new(),
         };
         for part in parts {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            let (key, value) = (key.trim(), value.trim());
-            if key == "q" {
-                clause.quality = value.parse().unwrap_or(1.0);
-            } else {
-                clause.parameters.push((key.to_owned(), value.to_owned()));
+            let Some((key, value)) = part.split_once('=').filter(|(_, value)| !value.is_empty()) else {
+                continue;
+            };
+            if value.contains('=') {
+                continue;
+            }
+            match key.trim() {
+                "q" => clause.quality = value.parse().unwrap_or_default(),
+                key => clause.parameters.push((key.to_owned(), value.trim().to_owned())),
             }
         }
-        clause
+        Some(clause)
     }
 
-    /// Quality first; of equal quality wildcards come last.
-    fn rank(&self) -> f64 {
-        let wildcard = match self.media_type.as_str() {
-            "*/*" => 2.0,
-            other if other.ends_with("/*") => 1.0,
-            _ => 0.0,
-        };
-        self.quality * 8.0 - wildcard
+    /// Whether it goes before another that stands before it: for more quality, and a type before a wildcard.
+    fn goes_before(&self, other: &Self) -> bool {
+        self.quality > other.quality
+            || self.family != "*" && other.family == "*"
+            || self.subtype != "*" && other.subtype == "*"
     }
 
     /// The value of the parameter `name`.
@@ -264,27 +275,35 @@ impl Clause {
         dropped.split('+').any(|dropped| dropped == field)
     }
 
-    /// Whether it accepts a media type, by name or by a wildcard.
+    /// Whether it accepts a media type, by name or by wildcards in the place of either part.
     pub(crate) fn accepts(&self, media_type: &str) -> bool {
-        match self.media_type.strip_suffix('*') {
-            Some("*/") => true,
-            Some(family) => media_type.starts_with(family),
-            None => self.media_type == media_type,
-        }
+        media_type.split_once('/').is_some_and(|(family, subtype)| {
+            [(&self.family, family), (&self.subtype, subtype)]
+                .iter()
+                .all(|(asked, served)| *asked == "*" || asked == served)
+        })
     }
 
-    /// The format that this clause accepts, if it is one that is served.
+    /// The format that this clause accepts, if it is one that is served. A part that is a wildcard is so alone, or last.
     pub(crate) fn format(&self) -> Option<Format> {
-        match self.media_type.as_str() {
-            JSON | "*/*" | "application/*" => Some(Format::Json),
-            YAML => Some(Format::Yaml),
-            PROTOBUF => Some(Format::Protobuf),
-            _ => None,
-        }
+        let wild_before_a_name = self.family == "*" && self.subtype != "*";
+        let formats = [Format::Json, Format::Yaml, Format::Protobuf];
+        let mut accepted = formats.into_iter().filter(|format| self.accepts(format.media_type()));
+        accepted.next().filter(|_| !wild_before_a_name)
+    }
+
+    /// Whether the clause asks for a stream, or for a version of the server, that nobody has.
+    fn asks_too_much(&self, format: Format) -> bool {
+        let stream = self.parameter("stream").unwrap_or_default();
+        let streamed = stream.is_empty() || stream == "watch" && format != Format::Yaml;
+        !streamed || self.parameter("sv").is_some_and(|version| !version.is_empty())
     }
 
     /// What the clause asks to be shown; `None` where nobody can show that.
     fn view(&self, format: Format) -> Option<View> {
+        if self.asks_too_much(format) {
+            return None;
+        }
         let [kind, group, version] = ["as", "g", "v"].map(|name| self.parameter(name));
         if kind.is_none() && group.is_none() && version.is_none() {
             return Some(View::Whole);
@@ -321,8 +340,9 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
 /// # Errors
 /// 415 where it is none that objects are read in.
 pub fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
-    let bare = content_type(headers);
-    let bare = bare.as_deref().unwrap_or(JSON);
+    let bare = content_type(headers).filter(|_| has_parameters_to_read(headers));
+    let stated = headers.get(header::CONTENT_TYPE).is_some_and(|value| !value.is_empty());
+    let bare = bare.as_deref().unwrap_or(if stated { "" } else { JSON });
     // The names of media types are read in any case here, while the router's check of patches is exact.
     if bare.eq_ignore_ascii_case(JSON) {
         Ok(Format::Json)
@@ -376,6 +396,28 @@ fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
         Cow::Borrowed(text) => Cow::Borrowed(text[..bare(text)].trim()),
         Cow::Owned(text) => Cow::Owned(text[..bare(&text)].trim().to_owned()),
     })
+}
+
+/// Whether what stands behind the media type in Content-Type reads as parameters do: each a name and a value. Where it does
+/// not, whoever reads the whole of it knows no format.
+fn has_parameters_to_read(headers: &HeaderMap) -> bool {
+    let text = headers::text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    let mut parameters = text.split(';').skip(1).map(str::trim).peekable();
+    while let Some(parameter) = parameters.next() {
+        let last = parameters.peek().is_none();
+        let named = parameter
+            .split_once('=')
+            .is_some_and(|(name, value)| !name.is_empty() && !value.is_empty() && name.bytes().all(is_token_byte));
+        if !(named || last && parameter.is_empty()) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a byte may stand in the name of a parameter (RFC 9110).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

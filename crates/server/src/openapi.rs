@@ -193,7 +193,7 @@ impl OpenApi {
                 let document = self.document(name, fingerprint, content_type, headers);
                 document.await.map(Some)
             }
-            "/openapi/v3" | "/openapi/v3/" => Ok(Some(self.index())),
+            "/openapi/v3" => Ok(Some(self.index())),
             _ => {
                 let Some(name) = path.strip_prefix("/openapi/v3/").map(|name| name.trim_end_matches('/')) else {
                     return Ok(None);
@@ -201,6 +201,10 @@ impl OpenApi {
                 let Some(fingerprint) = self.source.fingerprint_3(name) else {
                     return Ok(Some(refused(StatusCode::NOT_FOUND)));
                 };
+                // Who accepts no media type at all is told nothing, and not even refused.
+                if negotiation::clauses(headers).is_empty() {
+                    return Ok(Some(refused(StatusCode::OK)));
+                }
                 let hash = hash(&fingerprint, name);
                 let asked = query.get("hash").filter(|asked| !asked.is_empty());
                 if asked.is_some_and(|asked| asked != hash) {

@@ -8,6 +8,7 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::Value;
+use holdfast_value::text::quote;
 
 use crate::ApiError;
 use crate::negotiation::PatchType;
@@ -283,7 +284,12 @@ impl DeleteOptions {
         let grace_period_seconds = integer(query, "gracePeriodSeconds")?;
         let orphan_dependents = query.get("orphanDependents").map(reads_as_true);
         let policy = query.get("propagationPolicy");
-        Self::check(query.all("dryRun"), grace_period_seconds, orphan_dependents, policy)
+        let precondition = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        Ok(Self {
+            uid: precondition("uid"),
+            resource_version: precondition("resourceVersion"),
+            ..Self::check(query.all("dryRun"), grace_period_seconds, orphan_dependents, policy)?
+        })
     }
 
     /// Reads the options of a DELETE from an object that has the form of its type.
@@ -504,12 +510,9 @@ fn check_field_manager(name: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The integer in the parameter `name`; an empty one counts as missing.
+/// The integer in the parameter `name`.
 fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
-    let Some(text) = query.get(name).filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    whole_number(text).map(Some)
+    query.get(name).map(whole_number).transpose()
 }
 
 /// The integer that `text` says.
@@ -519,7 +522,7 @@ fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
 pub(crate) fn whole_number(text: &str) -> Result<i64, ApiError> {
     text.parse().map_err(|error| {
         let why = number_fault(&error);
-        ApiError::bad_request(format!("strconv.ParseInt: parsing {}: {why}", Value::from(text)))
+        ApiError::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
     })
 }
 
@@ -562,6 +565,22 @@ mod tests {
         let text = format!("strconv.ParseInt: parsing \"{long}\": value out of range");
         assert_eq!(list(&format!("timeoutSeconds={long}")).unwrap_err(), text);
         assert_eq!(list("limit=-1").unwrap().limit, -1);
+        for query in ["limit=", "limit", "timeoutSeconds="] {
+            let text = "strconv.ParseInt: parsing \"\": invalid syntax";
+            assert_eq!(list(query).unwrap_err(), text, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_delete_may_state_in_its_query_what_the_object_must_be() {
+        let parse = |query| DeleteOptions::parse(&Query::parse(query)).unwrap();
+        let options = parse("resourceVersion=7&resourceVersion=8&uid=x");
+        assert_eq!(
+            (options.resource_version.as_deref(), options.uid.as_deref()),
+            (Some("7"), Some("x"))
+        );
+        let options = parse("resourceVersion=&uid=");
+        assert_eq!((options.resource_version, options.uid), (None, None));
     }
 
     #[test]

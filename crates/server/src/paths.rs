@@ -17,7 +17,7 @@ use crate::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersi
 use crate::health::Health;
 use crate::inflight::InFlight;
 use crate::metrics::{self, Metrics};
-use crate::negotiation::{self, NAMED_TYPES, Representation};
+use crate::negotiation::{self, Format, NAMED_TYPES, Representation};
 use crate::openapi::{self, OpenApi};
 use crate::response::{self, Response, page_not_found};
 use crate::router::Incoming;
@@ -117,7 +117,9 @@ impl Paths {
             let answer = openapi.respond(path, &info.query, &headers, self.clock.now()).await?;
             return Ok(answer.unwrap_or_else(page_not_found));
         }
-        if let Some((sort, text)) = self.issuer.as_ref().and_then(|issuer| issuer.get(path)) {
+        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        if let Some((sort, text)) = self.issuer.as_ref().and_then(|issuer| issuer.get(trimmed)) {
+            read_only(&method)?;
             negotiation::check_acceptable(&headers, &[sort])?;
             return Ok(issuer_document(sort, text));
         }
@@ -130,40 +132,55 @@ impl Paths {
             registry: &registry,
             path,
         };
-        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        if let Some(answer) = self.plain(&document) {
+            return answer;
+        }
         let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
         match parts.as_slice() {
-            [] | ["index.html"] => document.json_only(&PathList {
-                paths: self.list(&registry),
-            }),
-            ["metrics"] if let Some((metrics, in_flight)) = &self.metrics => metrics.respond(in_flight),
-            ["metrics", "slis"] if self.metrics.is_some() => Ok(metrics::service_levels(self.health.outcomes())),
-            ["version"] if method == Method::GET => document.json_only(&self.version),
-            ["version"] => Err(ApiError::method_not_allowed()),
-            ["version", ..] => Err(ApiError::unknown_resource()),
-            [root @ ("api" | "apis")] if aggregated::wanted(&headers).is_some() => {
-                let root = if *root == "api" { Root::Core } else { Root::Groups };
-                let format = aggregated::wanted(&headers).unwrap_or_default();
-                self.discovery
-                    .respond(messages, Arc::clone(&registry), root, format, &headers)
+            ["version"] => {
+                read_only(&method)?;
+                document.json_only(&self.version)
             }
-            ["api"] => document.any_format(&ApiVersions::new(&registry, &self.address)),
-            ["apis"] => document.any_format(&ApiGroupList::new(&registry)),
+            ["version", ..] => Err(ApiError::unknown_resource()),
+            ["api"] => {
+                read_only(&method)?;
+                negotiation::check_acceptable(&headers, &NAMED_TYPES)?;
+                match aggregated::wanted(&headers) {
+                    Some(format) => self.aggregated(&document, Root::Core, format),
+                    None => document.any_format(&ApiVersions::new(&registry, &self.address)),
+                }
+            }
+            ["apis"] => match aggregated::wanted(&headers) {
+                Some(format) => self.aggregated(&document, Root::Groups, format),
+                None => document.any_format(&ApiGroupList::new(&registry)),
+            },
             ["apis", group] => match ApiGroup::new(&registry, group) {
-                Some(group) => document.any(&group),
+                Some(group) => document.any_format(&group),
                 None => Ok(page_not_found()),
             },
-            ["api", version] => match ApiResourceList::new(&registry, "", version) {
-                Some(list) => document.any(&list),
-                None => Err(ApiError::unknown_resource()),
-            },
-            ["apis", group, version] if self.is_api(path) => match ApiResourceList::new(&registry, group, version) {
-                Some(list) => document.any(&list),
-                None if registry.is_built_in_group(group) => Err(ApiError::unknown_resource()),
-                None => Ok(page_not_found()),
-            },
+            ["api", version] => document.resources("", version, &method),
+            ["apis", group, version] if self.is_api(path) => document.resources(group, version, &method),
             _ => Ok(page_not_found()),
         }
+    }
+
+    /// The answer at a path that takes any method and no other spelling.
+    fn plain(&self, document: &Document<'_>) -> Option<Result<Response, ApiError>> {
+        let metrics = self.metrics.as_ref();
+        match (document.path, metrics) {
+            ("/" | "/index.html", _) => Some(document.json(&PathList {
+                paths: self.list(document.registry),
+            })),
+            ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight)),
+            ("/metrics/slis", Some(_)) => Some(Ok(metrics::service_levels(self.health.outcomes()))),
+            _ => None,
+        }
+    }
+
+    fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {
+        let registry = Arc::clone(document.registry);
+        self.discovery
+            .respond(document.messages, registry, root, format, document.headers)
     }
 
     /// All paths that can be asked for, in the order of the alphabet.
@@ -196,6 +213,15 @@ struct PathList {
     paths: Vec<String>,
 }
 
+/// Refuses every method but GET.
+fn read_only(method: &Method) -> Result<(), ApiError> {
+    if method == Method::GET {
+        Ok(())
+    } else {
+        Err(ApiError::method_not_allowed())
+    }
+}
+
 /// A document that seldom changes, which those who ask may keep for an hour.
 fn issuer_document(sort: &'static str, text: &[u8]) -> Response {
     let body = bytes::Bytes::copy_from_slice(text);
@@ -216,13 +242,24 @@ struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// The document in any form that objects are served in.
-    fn any(&self, document: &impl Serialize) -> Result<Response, ApiError> {
-        negotiation::check_acceptable(self.headers, &NAMED_TYPES)?;
-        self.any_format(document)
+    /// The resources of a version of a group. What definitions serve is told whatever the method is, and by negotiation alone.
+    fn resources(&self, group: &str, version: &str, method: &Method) -> Result<Response, ApiError> {
+        let built_in = self.registry.is_built_in_group(group);
+        let Some(list) = ApiResourceList::new(self.registry, group, version) else {
+            return if built_in {
+                Err(ApiError::unknown_resource())
+            } else {
+                Ok(page_not_found())
+            };
+        };
+        if built_in {
+            read_only(method)?;
+            negotiation::check_acceptable(self.headers, &NAMED_TYPES)?;
+        }
+        self.any_format(&list)
     }
 
-    /// The document at a path whose route takes any Accept header, so that negotiation alone refuses.
+    /// The document in any form that objects are served in.
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = Representation::of_document(self.headers, self.query)?;
         let make = || response::document_bytes(self.messages, &representation, document);
@@ -234,9 +271,14 @@ impl Document<'_> {
         ))
     }
 
-    /// The document, which has no form but JSON.
+    /// The document, which has no form but JSON, for those who take that.
     fn json_only(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         negotiation::check_acceptable(self.headers, &["application/json"])?;
+        self.json(document)
+    }
+
+    /// The document as JSON, whatever the client accepts.
+    fn json(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         response::document(
             self.messages,
             StatusCode::OK,

@@ -59,6 +59,17 @@ pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
     }
 }
 
+/// Decodes `%41`, with U+FFFD for what is no UTF-8. `None` where an escape is broken.
+pub(crate) fn decode_lossy(text: &str) -> Option<Cow<'_, str>> {
+    Some(match unescape(text, false)? {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        Cow::Owned(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Cow::Owned(text),
+            Err(error) => Cow::Owned(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        },
+    })
+}
+
 /// Decodes `%41` and, in queries, `+`. `None` where an escape is broken.
 fn unescape(text: &str, plus_is_blank: bool) -> Option<Cow<'_, [u8]>> {
     let special = |byte: u8| byte == b'%' || (plus_is_blank && byte == b'+');

@@ -9,7 +9,6 @@ use holdfast_resource::selector::FieldSelector;
 use http::Method;
 use smol_str::SmolStr;
 
-use crate::ApiError;
 use crate::query::{self, Query};
 
 /// What a request is about.
@@ -45,17 +44,54 @@ pub struct ResourcePath {
     pub subresource: SmolStr,
     /// What comes behind the subresource, as for `proxy`; empty for most.
     pub rest: String,
-    /// Whether the path begins with `watch/`, the old form of a watch.
-    pub legacy_watch: bool,
+    /// The old verb that stands before the resource, if one does.
+    pub path_verb: Option<PathVerb>,
     /// Whether the path is that of a namespace itself, so that `namespace` is its name rather than where it lives.
     pub of_namespace: bool,
+    /// Whether the path leads through a namespace, though its name may be empty.
+    pub in_namespace: bool,
+}
+
+/// The verbs that old paths carry in front of the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathVerb {
+    /// `proxy`, which leads nowhere any more.
+    Proxy,
+    /// `watch`, the old form of a watch.
+    Watch,
+}
+
+impl PathVerb {
+    fn named(segment: &str) -> Option<Self> {
+        match segment {
+            "proxy" => Some(Self::Proxy),
+            "watch" => Some(Self::Watch),
+            _ => None,
+        }
+    }
+
+    /// The verb as access rules name it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// Why a request is answered before anybody looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestInfoError {
+    /// The path is too long, or its escapes are broken.
+    #[error("400 Bad Request")]
+    Unreadable,
+    /// An old path names no resource.
+    #[error("unable to determine kind and namespace from url")]
+    NoResource,
 }
 
 /// The longest path that is read.
 const MAX_PATH: usize = 8 * 1024;
-
-/// Verbs that old paths carry in front of the resource.
-const PATH_VERBS: [&str; 2] = ["proxy", "watch"];
 
 /// What may stand behind the name of a namespace and is no resource within it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
@@ -64,14 +100,12 @@ impl RequestInfo {
     /// Reads the method and the path with its query.
     ///
     /// # Errors
-    /// 400 where the path is too long or its escapes are broken, 500 where an old path names no resource.
-    pub fn parse(method: &Method, uri: &http::Uri) -> Result<Self, ApiError> {
+    /// Where the path cannot be read, and where an old path names no resource.
+    pub fn parse(method: &Method, uri: &http::Uri) -> Result<Self, RequestInfoError> {
         if uri.path().len() > MAX_PATH {
-            return Err(ApiError::bad_request(format!(
-                "the path is longer than {MAX_PATH} bytes"
-            )));
+            return Err(RequestInfoError::Unreadable);
         }
-        let path = query::decode(uri.path()).map_err(|_| ApiError::bad_request("the path has an invalid escape"))?;
+        let path = query::decode_lossy(uri.path()).ok_or(RequestInfoError::Unreadable)?;
         let mut info = Self {
             path: path.into_owned(),
             verb: SmolStr::from(method.as_str().to_ascii_lowercase()),
@@ -111,7 +145,7 @@ impl RequestInfo {
         }
     }
 
-    fn read_resource(&mut self, method: &Method) -> Result<(), ApiError> {
+    fn read_resource(&mut self, method: &Method) -> Result<(), RequestInfoError> {
         let parts: Vec<&str> = self.path.trim_matches('/').split('/').collect();
         let (group, version, mut parts) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
@@ -119,24 +153,25 @@ impl RequestInfo {
             _ => return Ok(()),
         };
         let mut verb = method_verb(method);
-        if PATH_VERBS.contains(&parts[0]) {
+        let path_verb = PathVerb::named(parts[0]);
+        if let Some(path_verb) = path_verb {
             if parts.len() < 2 {
-                let message = format!("unable to determine kind and namespace from url, {}", self.path);
-                return Err(ApiError::unclassified(message));
+                return Err(RequestInfoError::NoResource);
             }
-            verb = parts[0];
+            verb = path_verb.name();
             parts = &parts[1..];
         }
         let mut target = ResourcePath {
             group: group.into(),
             version: version.into(),
-            legacy_watch: verb == "watch",
+            path_verb,
             ..ResourcePath::default()
         };
         if let ["namespaces", namespace, rest @ ..] = parts {
             target.namespace = SmolStr::new(namespace);
             if rest.first().is_some_and(|next| !NAMESPACE_SUBRESOURCES.contains(next)) {
                 parts = rest;
+                target.in_namespace = true;
             } else {
                 target.of_namespace = true;
             }
@@ -144,8 +179,8 @@ impl RequestInfo {
         let part = |at: usize| SmolStr::new(parts.get(at).copied().unwrap_or_default());
         (target.resource, target.name, target.subresource) = (part(0), part(1), part(2));
         target.rest = parts.get(3..).unwrap_or_default().join("/");
-        if target.legacy_watch {
-            // These paths lead to the same places, but all that comes behind the name is no subresource.
+        if path_verb == Some(PathVerb::Proxy) {
+            // All that comes behind the name was for whoever was asked through it.
             target.subresource = SmolStr::default();
         }
         if target.name.is_empty() {
@@ -244,6 +279,14 @@ mod tests {
                 "update /v1 ns=a namespaces a finalize",
             ),
             ("GET", "/api/v1/watch/namespaces/a/pods/b", "watch /v1 ns=a pods b"),
+            (
+                "PUT",
+                "/api/v1/watch/namespaces/a/pods/b/status",
+                "watch /v1 ns=a pods b status",
+            ),
+            ("PUT", "/api/v1/proxy/namespaces/a/pods/b/c/d", "proxy /v1 ns=a pods b"),
+            ("GET", "/api/v1//namespaces", "get /v1 ns=  namespaces"),
+            ("GET", "/api/v1/namespaces/a//pods/b", "get /v1 ns=a  pods b"),
             ("BREW", "/api/v1/pods", " /v1 ns= pods"),
         ];
         for (method, uri, expected) in cases {
@@ -288,8 +331,28 @@ mod tests {
     }
 
     #[test]
-    fn an_old_path_without_a_resource_is_an_error() {
-        let error = RequestInfo::parse(&Method::GET, &"/api/v1/watch".parse().unwrap());
-        assert!(error.is_err());
+    fn a_path_may_lead_through_a_namespace_without_a_name() {
+        let of = |uri: &str| parse("GET", uri).resource.unwrap();
+        let target = of("/api/v1/namespaces//pods");
+        assert_eq!((target.in_namespace, target.namespace.as_str()), (true, ""));
+        assert_eq!(target.resource, "pods");
+        assert!(!of("/api/v1/pods").in_namespace && of("/api/v1/namespaces/a").of_namespace);
+    }
+
+    #[test]
+    fn paths_that_cannot_be_read_are_errors() {
+        let error = |uri: &str| RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap_err();
+        for uri in ["/api/v1/watch", "/api/v1/watch/", "/apis/apps/v1/proxy"] {
+            assert_eq!(error(uri), RequestInfoError::NoResource, "{uri}");
+        }
+        for uri in [
+            "/api/v1/pods/%zz",
+            "/api/v1/pods/%",
+            &format!("/{}", "a".repeat(MAX_PATH)),
+        ] {
+            assert_eq!(error(uri), RequestInfoError::Unreadable, "{uri}");
+        }
+        let odd = parse("GET", "/api/v1/namespaces/a/pods/%ff").resource.unwrap();
+        assert_eq!(odd.name, "\u{fffd}");
     }
 }

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use holdfast_proto::Messages;
+use holdfast_value::text::quote;
 use holdfast_value::{Limits, json, yaml};
-use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{StatusCode, Uri};
 
 use serde::Serialize;
 
@@ -12,6 +14,7 @@ use crate::ApiError;
 use crate::body::ResponseBody;
 use crate::negotiation::{Format, Representation};
 use crate::protobuf;
+use crate::request_info::RequestInfoError;
 
 /// An answer to a request.
 pub type Response = http::Response<ResponseBody>;
@@ -131,6 +134,22 @@ pub fn out_of_time() -> Response {
     )
 }
 
+/// The answer to a request for `uri` whose path is refused before anybody asks who sends it: plain text, as no handler has a
+/// say in it.
+pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
+    match error {
+        RequestInfoError::Unreadable => bytes(StatusCode::BAD_REQUEST, PLAIN_TEXT, Bytes::from(error.to_string())),
+        RequestInfoError::NoResource => {
+            let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+            let why = format!("failed to create RequestInfo: {error}, {target}");
+            let told = format!("Internal Server Error: {}: {why}\n", quote(target));
+            // Whatever shows this as HTML does so without harm.
+            let told = told.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            text(StatusCode::INTERNAL_SERVER_ERROR, told)
+        }
+    }
+}
+
 /// The answer at a path that nothing knows, in the words of Go's `net/http`.
 pub fn page_not_found() -> Response {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
@@ -227,6 +246,24 @@ mod tests {
         add_warnings(&mut headers, &warnings);
         let all: Vec<_> = headers.get_all(header::WARNING).iter().collect();
         assert_eq!(all, [r#"299 - "unknown field \"spec.a\"""#, r#"299 - "b""#]);
+    }
+
+    #[tokio::test]
+    async fn an_old_path_without_a_resource_is_told_with_its_query() {
+        use http_body_util::BodyExt as _;
+
+        let uri = "/api/v1/watch?a=1&b=2".parse().unwrap();
+        let answer = unread(RequestInfoError::NoResource, &uri);
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()[header::CONTENT_TYPE]),
+            (500, &PLAIN_TEXT)
+        );
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            text,
+            "Internal Server Error: \"/api/v1/watch?a=1&amp;b=2\": failed to create RequestInfo: unable to determine \
+             kind and namespace from url, /api/v1/watch?a=1&amp;b=2\n"
+        );
     }
 
     #[test]

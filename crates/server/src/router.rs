@@ -16,9 +16,9 @@ use crate::ApiError;
 use crate::body::RequestBody;
 use crate::compression;
 use crate::handlers;
-use crate::negotiation::{self, Forms, NAMED_TYPES, NAMED_WATCH_TYPES, PatchType, Representation};
+use crate::negotiation::{self, Forms, LOG_TYPES, NAMED_TYPES, NAMED_WATCH_TYPES, PatchType, Representation};
 use crate::request::ResourceRequest;
-use crate::request_info::{RequestInfo, ResourcePath};
+use crate::request_info::{PathVerb, RequestInfo, ResourcePath};
 use crate::response::{self, Response};
 use crate::state::Context;
 use crate::websocket::Upgrade;
@@ -106,7 +106,8 @@ pub fn resource_request(
     } = incoming;
     let place = Place::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
-    let connects = place.served.resource.strategy.connecter(&place.subresource).is_some();
+    let connecter = place.served.resource.strategy.connecter(&place.subresource);
+    let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
         let sort = negotiation::patch_type(&headers);
         if place.served.resource.definition.is_some() {
@@ -118,12 +119,17 @@ pub fn resource_request(
         }
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
-    let produced: &[&str] = if watchable { &NAMED_WATCH_TYPES } else { &NAMED_TYPES };
+    let produced: &[&str] = match connecter {
+        Some(_) => &LOG_TYPES,
+        None if watchable => &NAMED_WATCH_TYPES,
+        None => &NAMED_TYPES,
+    };
     // What is connected through is answered by others, in forms of their own.
     let representation = if connects {
         Representation::default()
     } else {
         negotiation::check_acceptable(&headers, produced)?;
+        place.check_named(verb)?;
         Representation::of_object(&headers, &info.query, place.forms())?
     };
     let Place {
@@ -131,7 +137,10 @@ pub fn resource_request(
         namespace,
         name,
         subresource,
+        ..
     } = place;
+    // A definition's collection is made in from below it as well.
+    let name = name_of(name, verb, &subresource);
     Ok(ResourceRequest {
         registry,
         served,
@@ -149,6 +158,15 @@ pub fn resource_request(
         deadline,
         upgrade,
     })
+}
+
+/// The name of the object that a request is about; none where it makes one.
+fn name_of(name: SmolStr, verb: Verb, subresource: &str) -> SmolStr {
+    if verb == Verb::Create && subresource.is_empty() {
+        SmolStr::default()
+    } else {
+        name
+    }
 }
 
 /// What stands behind a subresource in `path`, with the slashes around it.
@@ -173,6 +191,9 @@ struct Place {
     namespace: SmolStr,
     name: SmolStr,
     subresource: SmolStr,
+    /// Whether this is about the objects of all namespaces.
+    everywhere: bool,
+    path_verb: Option<PathVerb>,
 }
 
 impl Place {
@@ -186,31 +207,50 @@ impl Place {
         } else {
             target.namespace.clone()
         };
-        let scope_fits = match (served.resource.namespaced(), namespace.is_empty()) {
-            (true, true) => target.name.is_empty(),
-            (false, false) => false,
-            _ => true,
+        let defined = served.resource.definition.is_some();
+        // Routes are matched by what stands in the path, definitions by what that names.
+        let within = if defined {
+            !namespace.is_empty()
+        } else {
+            target.in_namespace
+        };
+        let everywhere = served.resource.namespaced() && !within;
+        let place = Self {
+            served: served.clone(),
+            namespace,
+            name: target.name.clone(),
+            subresource: target.subresource.clone(),
+            everywhere,
+            path_verb: target.path_verb,
+        };
+        let scope_fits = if served.resource.namespaced() {
+            within || target.name.is_empty() && target.subresource.is_empty()
+        } else {
+            !within
         };
         let known = target.subresource.is_empty() || served.version().subresource(&target.subresource).is_some();
-        let version = served.version();
-        let named =
-            target.name.is_empty() || !target.subresource.is_empty() || version.verbs.iter().any(names_an_object);
-        if scope_fits && !known && served.resource.definition.is_some() {
+        if scope_fits && !known && defined {
             let resource = served.resource.group_resource();
             return Err(ApiError::not_found(&resource, &target.name));
         }
         // What stands behind a proxy in a path is part of the request that is handed on.
         let complete = target.rest.is_empty() || target.subresource == PROXY;
-        if !scope_fits || !known || !named || !complete {
+        if !scope_fits || !known || !complete || !defined && !place.has_route() {
             return Err(ApiError::unknown_resource());
         }
-        check_name(&target.name)?;
-        Ok(Self {
-            served: served.clone(),
-            namespace,
-            name: target.name.clone(),
-            subresource: target.subresource.clone(),
-        })
+        Ok(place)
+    }
+
+    /// Whether a built-in resource has a route for this path, of whatever method.
+    fn has_route(&self) -> bool {
+        let verbs = &self.served.version().verbs;
+        let watched = verbs.contains(&Verb::Watch);
+        match self.path_verb {
+            Some(PathVerb::Proxy) => false,
+            Some(PathVerb::Watch) => watched && self.subresource.is_empty(),
+            None if self.everywhere => watched || verbs.contains(&Verb::List),
+            None => self.name.is_empty() || !self.subresource.is_empty() || verbs.iter().any(names_an_object),
+        }
     }
 
     /// In which forms objects are shown here.
@@ -227,37 +267,67 @@ impl Place {
 
     /// What is to be done, if it can be done here.
     fn verb(&self, method: &Method, info: &RequestInfo) -> Result<Verb, ApiError> {
-        let everywhere = self.namespace.is_empty() && self.served.resource.namespaced();
-        let reads = matches!(info.verb.as_str(), "list" | "watch");
-        if everywhere && !reads && self.served.resource.definition.is_some() {
-            // Definitions have no such path; built-in kinds have it, and refuse.
-            return Err(ApiError::unknown_resource());
-        }
-        // What access rules call `get` may come as HEAD, which nothing answers.
-        let named = if *method == Method::HEAD {
-            None
+        if self.served.resource.definition.is_some() {
+            self.verb_of_definition(&info.verb)
         } else {
-            Verb::from_name(&info.verb)
+            self.verb_of_route(method, info)
+        }
+    }
+
+    /// What a method means at the address of a built-in resource.
+    fn verb_of_route(&self, method: &Method, info: &RequestInfo) -> Result<Verb, ApiError> {
+        let of_collection = self.name.is_empty() && self.subresource.is_empty();
+        let read_by_name = if self.path_verb.is_some() {
+            Verb::Watch
+        } else {
+            Verb::Get
         };
-        let verb = named.ok_or_else(ApiError::method_not_allowed)?;
-        let allowed = match self.served.version().subresource(&self.subresource) {
-            Some(subresource) if subresource.verbs.contains(&verb) => true,
-            Some(_) if self.served.resource.definition.is_some() => {
-                let resource = self.served.resource.group_resource();
-                return Err(ApiError::method_not_supported(&resource, verb.name()));
-            }
-            Some(_) => false,
-            None => self.served.version().verbs.contains(&verb) && (reads || !everywhere) && self.addresses(verb),
+        let verb = match method.as_str() {
+            "GET" if of_collection && info.verb == "watch" => Verb::Watch,
+            "GET" if of_collection => Verb::List,
+            "GET" => read_by_name,
+            // Of all addresses a proxy alone takes every method that it can hand on.
+            "HEAD" | "OPTIONS" if self.subresource == PROXY => Verb::Get,
+            _ if self.path_verb.is_some() => return Err(ApiError::method_not_allowed()),
+            "POST" => Verb::Create,
+            "PUT" => Verb::Update,
+            "PATCH" => Verb::Patch,
+            "DELETE" if of_collection => Verb::DeleteCollection,
+            "DELETE" => Verb::Delete,
+            _ => return Err(ApiError::method_not_allowed()),
         };
         let verbs = &self.served.version().verbs;
-        if allowed {
-            Ok(verb)
-        } else if verb == Verb::Watch && self.subresource.is_empty() && verbs.contains(&Verb::List) {
+        let allowed = match self.served.version().subresource(&self.subresource) {
+            Some(subresource) => subresource.verbs.contains(&verb),
             // What can be listed but not watched refuses in its own words.
+            None if verb == Verb::Watch => verbs.contains(&Verb::List),
+            None => {
+                let reads = verb == Verb::List;
+                verbs.contains(&verb) && (reads || !self.everywhere) && self.addresses(verb)
+            }
+        };
+        if allowed {
             Ok(verb)
         } else {
             Err(ApiError::method_not_allowed())
         }
+    }
+
+    /// What a verb of access rules means for a defined resource: one handler takes whatever stands at its paths.
+    fn verb_of_definition(&self, named: &str) -> Result<Verb, ApiError> {
+        let reads = matches!(named, "list" | "watch");
+        if self.everywhere && !reads {
+            return Err(ApiError::unknown_resource());
+        }
+        let verb = Verb::from_name(named);
+        let verbs = match self.served.version().subresource(&self.subresource) {
+            Some(subresource) => &subresource.verbs,
+            None => &self.served.version().verbs,
+        };
+        verb.filter(|verb| verbs.contains(verb)).ok_or_else(|| {
+            let resource = self.served.resource.group_resource();
+            ApiError::method_not_supported(&resource, named)
+        })
     }
 
     /// Whether the verb goes with what the path names: an object or a collection.
@@ -268,22 +338,17 @@ impl Place {
             verb => names_an_object(&verb) && !self.name.is_empty(),
         }
     }
+
+    /// Refuses what is about one object where the path names none.
+    fn check_named(&self, verb: Verb) -> Result<(), ApiError> {
+        if self.name.is_empty() && (!self.subresource.is_empty() || names_an_object(&verb)) {
+            return Err(ApiError::bad_request("name must be provided"));
+        }
+        Ok(())
+    }
 }
 
 /// Whether the verb is one of single objects.
 fn names_an_object(verb: &Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete)
-}
-
-/// Refuses names that no object can have because they mean something in paths.
-fn check_name(name: &str) -> Result<(), ApiError> {
-    let why = match name {
-        "." => "may not be '.'",
-        ".." => "may not be '..'",
-        name if name.contains('%') => "may not contain '%'",
-        _ => return Ok(()),
-    };
-    Err(ApiError::bad_request(format!(
-        "Name parameter invalid: {name:?}: {why}"
-    )))
 }

@@ -10,7 +10,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 use crate::ApiError;
-use crate::authentication::{Authenticator, ClientCertificate, Impersonation};
+use crate::authentication::{self, Authenticator, ClientCertificate, Impersonation};
 use crate::authorization;
 use crate::body::{RequestBody, ResponseBody};
 use crate::inflight::{self, InFlight};
@@ -68,16 +68,21 @@ impl Service {
             Err(_) => Representation::default(),
         };
         let lasting = info.as_ref().is_ok_and(inflight::lasts);
+        let unseen = info.as_ref().ok().and_then(|_| authentication::warning(&head.headers));
+        let unseen = unseen.filter(|_| !matches!(certificate, Some(ClientCertificate::User(..))));
         let recording = info
             .as_ref()
             .ok()
             .and_then(|info| self.record(info, &head.headers, started));
         let outcome = match info {
             Ok(info) => self.answer(head, info, body, certificate, started).await,
-            Err(error) => Err(error),
+            Err(error) => Ok(response::unread(error, &uri)),
         };
         let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
         let headers = response.headers_mut();
+        if let Some(unseen) = unseen {
+            response::add_warnings(headers, &[unseen]);
+        }
         headers.insert(AUDIT_ID, audit_id.clone());
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

@@ -264,10 +264,10 @@ impl ApiError {
         why: impl fmt::Display,
         causes: Vec<Cause>,
     ) -> Self {
-        let message = if name.is_empty() {
-            format!("{resource} is forbidden: {why}")
-        } else {
-            format!("{resource} {} is forbidden: {why}", quote(name))
+        let message = match (resource.group.as_str(), resource.resource.as_str(), name) {
+            ("", "", _) => format!("forbidden: {why}"),
+            (_, _, "") => format!("{resource} is forbidden: {why}"),
+            _ => format!("{resource} {} is forbidden: {why}", quote(name)),
         };
         let details = Details {
             causes,
@@ -613,6 +613,15 @@ mod tests {
             String::from_utf8(error.to_json()).unwrap(),
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"web\" not found","reason":"NotFound","details":{"name":"web","group":"apps","kind":"deployments"},"code":404}"#
         );
+    }
+
+    #[test]
+    fn names_are_quoted_and_resources_without_a_name_left_out() {
+        let error = ApiError::not_found(&resource("", "configmaps"), "a\0\"b");
+        assert_eq!(error.to_string(), r#"configmaps "a\x00\"b" not found"#);
+        let error = ApiError::forbidden(&resource("", ""), "namespaces", "no");
+        assert_eq!(error.to_string(), "forbidden: no");
+        assert_eq!(error.status().details.as_ref().unwrap().name, "namespaces");
     }
 
     #[test]

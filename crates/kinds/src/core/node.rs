@@ -27,16 +27,44 @@ impl Connecter for Proxy {
 
     fn connect(&self, context: &WriteContext<'_>, _options: &Value) -> Connection {
         let (_, name, _) = super::proxied_name(context.name);
-        if context.lookup.get(&super::of_core("nodes"), "", name).is_none() {
+        let Some(node) = context.lookup.get(&super::of_core("nodes"), "", name) else {
             return Connection::Refused(Refusal::NotFound {
                 resource: super::of_core("nodes"),
                 name: name.to_owned(),
             });
-        }
-        Connection::Refused(Refusal::Unavailable(format!(
-            "error trying to reach service: node {name:?} cannot be reached"
-        )))
+        };
+        Connection::Refused(match no_address(&node) {
+            Some(why) => Refusal::Failed(why),
+            None => Refusal::Unavailable(format!(
+                "error trying to reach service: node {name:?} cannot be reached"
+            )),
+        })
     }
+}
+
+/// The types of addresses at which a node is asked, best first.
+const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+
+/// Why a node has no address at which it could be asked, if it has none.
+fn no_address(node: &Value) -> Option<String> {
+    let root = Field::root(node);
+    let status = root.child("status");
+    let addresses = status.child("addresses");
+    let types: Vec<String> = addresses
+        .items()
+        .map(|one| one.child("type").text().to_owned())
+        .collect();
+    if types.iter().any(|of| PREFERRED.contains(&of.as_str())) {
+        return None;
+    }
+    let shown: Vec<String> = addresses
+        .items()
+        .map(|one| format!("{{{} {}}}", one.child("type").text(), one.child("address").text()))
+        .collect();
+    Some(format!(
+        "no preferred addresses found; known addresses: [{}]",
+        shown.join(" ")
+    ))
 }
 
 impl Strategy for Node {
@@ -308,6 +336,19 @@ fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
 #[cfg(test)]
 mod tests {
     use crate::harness::{Harness, at};
+
+    #[test]
+    fn a_node_without_addresses_is_asked_nowhere() {
+        let connect = |addresses: &str| {
+            let node = format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: one}}, status: {{addresses: [{addresses}]}}}}"
+            );
+            Harness::new().with(&node).connect("nodes", "proxy", "one", None)
+        };
+        assert!(connect("").contains("no preferred addresses found; known addresses: []"));
+        assert!(connect("{type: Other, address: a}").contains("known addresses: [{Other a}]"));
+        assert!(connect("{type: InternalIP, address: 10.0.0.1}").contains("cannot be reached"));
+    }
 
     #[test]
     fn blocks_and_amounts_are_mirrored() {

@@ -180,13 +180,14 @@ pub(super) const DELETE_COLLECTION: [Parameter; 14] = [
 /// What requests to a subresource may carry through which they come to a node or to a pod.
 pub(super) fn of_connecter(connecter: &dyn Connecter) -> Vec<Parameter> {
     let parameters = connecter.parameters().iter();
-    let shown = parameters.map(|parameter| {
+    let shown = parameters.filter_map(|parameter| {
         let of = match parameter.form {
             ParameterForm::Flag => "boolean",
             ParameterForm::Number | ParameterForm::Ports => "integer",
             ParameterForm::Path | ParameterForm::Text | ParameterForm::Texts => "string",
+            ParameterForm::Time => return None,
         };
-        query(parameter.name, of, parameter.description)
+        Some(query(parameter.name, of, parameter.description))
     });
     shown.collect()
 }

@@ -44,6 +44,11 @@ impl FieldSelector {
     /// Refuses fields that objects of the resource cannot be selected by, and puts the names that are stored in the
     /// place of others for the same field.
     pub fn resolve(mut self, resource: &Resource, version: &ResourceVersion) -> Result<Self, SelectorError> {
+        // Terms that name neither a field nor a value ask for nothing, unless another does.
+        let asks = |requirement: &FieldRequirement| !requirement.field.is_empty() || !requirement.value.is_empty();
+        if !self.requirements.iter().any(asks) {
+            self.requirements.clear();
+        }
         let selectors = resource.rules.field_selectors.iter().chain(&version.field_selectors);
         for requirement in &mut self.requirements {
             let field = requirement.field.as_str();
@@ -53,7 +58,7 @@ impl FieldSelector {
                 _ => selectors.clone().any(|known| known == field),
             };
             if !known {
-                return Err(SelectorError(unknown_field(resource, field)));
+                return Err(SelectorError(unknown_field(resource, version, field)));
             }
             if let Some(stored) = stored_field(resource, field) {
                 requirement.field = stored;
@@ -156,14 +161,45 @@ fn text_at(object: &Value, path: &str) -> Option<SmolStr> {
     }
 }
 
-fn unknown_field(resource: &Resource, field: &str) -> String {
-    // The reference's kinds with fields of their own word this differently from those without.
-    if resource.rules.field_selectors.is_empty() && resource.rules.namespace_selector && resource.definition.is_none() {
-        format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-    } else {
-        format!("field label not supported: {field}")
+fn unknown_field(resource: &Resource, version: &ResourceVersion, field: &str) -> String {
+    let selectors = &resource.rules.field_selectors;
+    // The reference's kinds with fields of their own word this differently from those without, and some have words of
+    // their own.
+    let words = WORDS_OF_KINDS
+        .iter()
+        .find(|(group, kind, _)| resource.definition.is_none() && *group == resource.group && *kind == resource.kind);
+    match words.map(|(.., words)| words) {
+        Some(Words::NamesKind) => format!("field label \"{field}\" not supported for {}", resource.kind),
+        Some(Words::NamesVersion) => format!(
+            "field label not supported for {}, Kind={}: {field}",
+            version.api_version, resource.kind
+        ),
+        Some(Words::Plain) => plain(field),
+        None if selectors.is_empty() && resource.rules.namespace_selector && resource.definition.is_none() => {
+            plain(field)
+        }
+        None => format!("field label not supported: {field}"),
     }
 }
+
+fn plain(field: &str) -> String {
+    format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+}
+
+/// How a kind says that objects cannot be selected by a field.
+enum Words {
+    NamesKind,
+    NamesVersion,
+    /// As kinds without fields of their own.
+    Plain,
+}
+
+/// The kinds that do not say it as the others do.
+const WORDS_OF_KINDS: [(&str, &str, Words); 3] = [
+    ("", "ComponentStatus", Words::Plain),
+    ("batch", "Job", Words::NamesKind),
+    ("resource.k8s.io", "ResourceSlice", Words::NamesVersion),
+];
 
 /// The parts between commas; a comma behind a backslash is no end.
 fn terms(text: &str) -> Vec<&str> {

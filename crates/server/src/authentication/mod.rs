@@ -79,6 +79,18 @@ impl Authenticator {
     }
 }
 
+/// What the client is warned of where its token stands behind more than one space, so that nobody sees it.
+const SPACE_BEFORE_TOKEN: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// What the client is to be warned of in how it says who it is.
+pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
+    let text = headers::text(headers, header::AUTHORIZATION)?;
+    let mut parts = text.trim().splitn(3, ' ');
+    let bears = parts.next()?.eq_ignore_ascii_case("bearer") && parts.next()?.is_empty();
+    (bears && parts.next().is_some()).then(|| SPACE_BEFORE_TOKEN.to_owned())
+}
+
 /// The user who stands in where there are no credentials.
 fn anonymous() -> User {
     User {
@@ -165,6 +177,19 @@ mod tests {
         for text in [&b"Bearer "[..], b"Basic YTpi", b"Bearer  secret", b"Basic \xff"] {
             assert_eq!(ask_with(true, text, None).unwrap().name, "system:anonymous");
             assert!(ask_with(false, text, None).is_err());
+        }
+    }
+
+    #[test]
+    fn a_token_behind_too_many_spaces_is_warned_of() {
+        for (text, warned) in [
+            ("Bearer  secret", true),
+            ("Bearer ", false),
+            ("Bearer a  b", false),
+            ("Basic  a", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(text))]);
+            assert_eq!(warning(&headers).is_some(), warned, "{text}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Requests that are for a node or a pod: proxies, logs, commands. Nothing is behind this server, so that the answer says how
 //! far the request came.
 
+use holdfast_resource::schema::times::{Precision, Timestamp};
 use holdfast_resource::{ConnectParameter, Connection, ParameterForm};
 use holdfast_value::{Map, Value};
 use http::StatusCode;
@@ -8,6 +9,7 @@ use http::StatusCode;
 use super::unsupported;
 use crate::ApiError;
 use crate::body::ResponseBody;
+use crate::negotiation::View;
 use crate::options::{self, WriteOptions};
 use crate::request::ResourceRequest;
 use crate::response::Response;
@@ -23,6 +25,9 @@ pub(super) async fn connect(context: &Context, request: &ResourceRequest) -> Res
     let Some(connecter) = strategy.connecter(&request.subresource) else {
         return Err(unsupported(request));
     };
+    if connecter.connects() && request.query.get("dryRun").is_some() {
+        return Err(ApiError::bad_request("dryRun is not supported"));
+    }
     let target = Target::of_request(request, WriteOptions::default());
     let mut options = Map::new();
     options.insert("kind", target.body_kind.as_str());
@@ -34,6 +39,7 @@ pub(super) async fn connect(context: &Context, request: &ResourceRequest) -> Res
     }
     match write::connect(context, &target, request.verb, connecter, Value::Map(options)).await? {
         Connection::Nothing => {
+            check_view(request.representation.view)?;
             let mut answer = Response::new(ResponseBody::empty());
             *answer.status_mut() = StatusCode::NO_CONTENT;
             Ok(answer)
@@ -43,6 +49,19 @@ pub(super) async fn connect(context: &Context, request: &ResourceRequest) -> Res
             let (named, kind) = (resource.group_resource(), resource.stored_kind());
             Err(ApiError::refusal(refusal, &named, &kind, &request.name))
         }
+    }
+}
+
+/// Refuses to show as an object what is a stream.
+fn check_view(view: View) -> Result<(), ApiError> {
+    match view {
+        View::Whole | View::Table(_) => Ok(()),
+        View::PartialObject(_) => Err(ApiError::unclassified(
+            "object does not implement the Object interfaces",
+        )),
+        View::PartialList(_) => Err(ApiError::not_acceptable(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*rest.LocationStreamer)",
+        )),
     }
 }
 
@@ -57,11 +76,22 @@ fn asked(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<Opti
             .filter(|rest| !rest.is_empty())
             .map(Value::from),
         ParameterForm::Text => first.filter(|text| !text.is_empty()).map(Value::from),
+        ParameterForm::Time => first
+            .filter(|text| !matches!(*text, "" | "null"))
+            .map(time)
+            .transpose()?,
         ParameterForm::Texts => {
             let texts: Vec<Value> = request.query.all(parameter.name).map(Value::from).collect();
             Some(if texts.is_empty() { Value::Null } else { texts.into() })
         }
     })
+}
+
+/// The time that a text says, as objects show it.
+fn time(text: &str) -> Result<Value, ApiError> {
+    let time = Timestamp::parse(text, Precision::Seconds);
+    let time = time.map_err(|error| ApiError::bad_request(error.to_string()))?;
+    Ok(time.text(Precision::Seconds).into())
 }
 
 fn ports<'q>(texts: impl Iterator<Item = &'q str>) -> Result<Option<Value>, ApiError> {

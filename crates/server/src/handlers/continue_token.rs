@@ -50,15 +50,15 @@ impl ContinueToken {
         if options.continue_token.is_empty() {
             return Ok(None);
         }
+        let token = Self::parse(&options.continue_token).map_err(|why| {
+            ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        })?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(ApiError::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let parsed = Self::parse(&options.continue_token);
-        parsed
-            .map(Some)
-            .map_err(|why| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}")))
+        Ok(Some(token))
     }
 
     fn parse(text: &str) -> Result<Self, String> {

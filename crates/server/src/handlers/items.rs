@@ -318,13 +318,12 @@ impl Body {
         while !self.ended && self.run.len() < RUN_BYTES {
             let written = match self.items.next(&mut self.turn).await {
                 Ok(Some(item)) => {
-                    if !std::mem::replace(&mut self.first, false) {
-                        self.run.push(b',');
-                    }
+                    let first = std::mem::replace(&mut self.first, false);
+                    self.writer.before(first, &mut self.run);
                     self.writer.item(&item, &mut self.run)
                 }
                 Ok(None) => {
-                    self.writer.end(&mut self.run);
+                    self.writer.end(self.first, &mut self.run);
                     self.ended = true;
                     Ok(())
                 }

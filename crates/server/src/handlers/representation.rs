@@ -423,12 +423,10 @@ pub(crate) fn list_of_trees(
     }
     let (writer, mut json) = Writer::new(context, shown, query, representation, metadata)?;
     for (at, tree) in trees.iter().enumerate() {
-        if at > 0 {
-            json.push(b',');
-        }
+        writer.before(at == 0, &mut json);
         writer.tree(Tree::Stored(tree), &mut json)?;
     }
-    writer.end(&mut json);
+    writer.end(trees.is_empty(), &mut json);
     response::encoded(context.messages(), StatusCode::OK, representation, json)
 }
 
@@ -456,10 +454,10 @@ impl Writer {
         metadata: &str,
     ) -> Result<(Self, Vec<u8>), ApiError> {
         let list_head = |kind: &str, api_version: &str| {
-            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[")
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":")
                 .into_bytes()
         };
-        let (items, head) = match representation.view {
+        let (items, mut head) = match representation.view {
             View::Whole => (ItemForm::Whole, list_head(&shown.list_kind, &shown.api_version)),
             View::PartialList(version) => (
                 ItemForm::Partial(version),
@@ -478,6 +476,9 @@ impl Writer {
                 (ItemForm::Row(rows), head)
             }
         };
+        if matches!(items, ItemForm::Whole) {
+            head.push(b'[');
+        }
         let (types, shown) = (Arc::clone(context.types()), shown.clone());
         Ok((Self { types, shown, items }, head))
     }
@@ -535,12 +536,22 @@ impl Writer {
         bytes.extend_from_slice(objects::list_item(object, kind, api_version));
     }
 
-    /// Writes what stands behind the objects.
-    pub(super) fn end(&self, bytes: &mut Vec<u8>) {
-        if let ItemForm::Row(rows) = &self.items {
-            return rows.end(bytes);
+    /// Writes what stands before an object: the `first` one or another.
+    pub(super) fn before(&self, first: bool, bytes: &mut Vec<u8>) {
+        match &self.items {
+            _ if !first => bytes.push(b','),
+            ItemForm::Partial(_) => bytes.push(b'['),
+            ItemForm::Whole | ItemForm::Row(_) => {}
         }
-        bytes.extend_from_slice(b"]}");
+    }
+
+    /// Writes what stands behind the objects. A list of metadata that nothing was put into has no items, rather than none.
+    pub(super) fn end(&self, empty: bool, bytes: &mut Vec<u8>) {
+        match &self.items {
+            ItemForm::Row(rows) => rows.end(bytes),
+            ItemForm::Partial(_) if empty => bytes.extend_from_slice(b"null}"),
+            ItemForm::Whole | ItemForm::Partial(_) => bytes.extend_from_slice(b"]}"),
+        }
     }
 }
 
@@ -595,8 +606,8 @@ fn go_type(shown: &Shown) -> String {
 
 /// The package of a kind's Go type in the reference: the first part of its group's name.
 fn go_package(shown: &Shown) -> &str {
-    match shown.resource.group.split('.').next() {
-        None | Some("") => "core",
-        Some(first) => first,
+    match shown.api_version.rsplit_once('/') {
+        None => "core",
+        Some((group, _)) => group.split('.').next().unwrap_or_default(),
     }
 }

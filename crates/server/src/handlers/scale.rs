@@ -6,7 +6,6 @@ use holdfast_resource::{ScaleFields, nested_integer, nested_path};
 use holdfast_value::Value;
 use http::StatusCode;
 
-use super::list::not_older_than;
 use super::representation::{self, Shown, Tree};
 use super::{get, read_body, read_object};
 use crate::ApiError;
@@ -23,7 +22,7 @@ use crate::write::{self, Change, Target, Written};
 /// # Errors
 /// 404 where the object is not there.
 pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
-    let snapshot = not_older_than(context, 0).await?;
+    let snapshot = get::snapshot(context, &request).await?;
     let entry = get::entry(&snapshot, &request)?;
     let stored = objects::tree(entry);
     if request.served.resource.definition.is_some() {

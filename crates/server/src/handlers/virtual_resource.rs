@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::representation::{self, Shown, Tree};
 use super::{list, read_object, unsupported};
 use crate::ApiError;
-use crate::options::{CreateOptions, ListOptions, WriteOptions};
+use crate::options::{CreateOptions, GetOptions, ListOptions, WriteOptions};
 use crate::request::ResourceRequest;
 use crate::response::{self, Response};
 use crate::state::Context;
@@ -60,6 +60,7 @@ fn read(context: &Context, request: &ResourceRequest, kind: &dyn Virtual) -> Res
     let (shown, query, representation) = (Shown::of_subresource(request), &request.query, &request.representation);
     match request.verb {
         Verb::Get => {
+            GetOptions::parse(query)?;
             let object = write::ask(context, &target, Operation::Update, |pipeline, call| {
                 let object = kind.get(call, &request.name);
                 object.map_err(|refusal| pipeline.refusal_of_answer(refusal, kind))

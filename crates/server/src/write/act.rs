@@ -30,6 +30,9 @@ pub(crate) async fn act(
 ) -> Result<Vec<String>, ApiError> {
     pipeline::check_namespace(&mut request, &target.namespace)?;
     let mut warnings = admit(context, &target, &mut request).await?;
+    if !target.name.is_empty() {
+        target.check_key()?;
+    }
     warnings.extend(act_on(context, &target, action, &request).await?);
     Ok(warnings)
 }

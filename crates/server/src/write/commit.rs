@@ -121,6 +121,9 @@ pub(crate) async fn answer(
     let call = pipeline.call(Operation::Create, &target.name);
     let refuse = |refusal| pipeline.refusal_of_answer(refusal, kind);
     tracking::update_as(context, target, None, &mut object);
+    if !target.name.is_empty() {
+        target.check_key()?;
+    }
     let admitted = admit_request(&pipeline, &call, &mut object, &refuse).await;
     let answer = admitted.and_then(|()| kind.create(&call, object).map_err(refuse));
     let answer = answer.map_err(|error| call.refused(error))?;
@@ -162,6 +165,7 @@ pub(super) async fn turn<'a>(context: &'a Context, target: &Target) -> Result<Tu
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
+    target.check_key()?;
     let mut turn = turn(context, &target).await?;
     update_in_turn(context, &target, &change, &mut turn).await
 }
@@ -229,6 +233,7 @@ pub(crate) async fn delete(
     target: Target,
     options: DeleteOptions,
 ) -> Result<Written, ApiError> {
+    target.check_key()?;
     let mut turn = turn(context, &target).await?;
     delete_in_turn(context, &target, &options, &mut turn).await
 }

@@ -36,6 +36,7 @@ pub(crate) async fn connect(
         admitted.await.map_err(|error| call.refused(error))?;
     }
     check_verb(&pipeline, verb, connecter).map_err(|error| call.refused(error))?;
+    target.check_key().map_err(|error| call.refused(error))?;
     let connection = connecter.connect(&call, &options);
     call.outcome().stored();
     Ok(connection)

@@ -49,6 +49,7 @@ pub use typing::Types;
 
 use crate::ApiError;
 use crate::handlers::representation::Shown;
+use crate::objects;
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
 use crate::state::Context;
@@ -132,6 +133,14 @@ impl Target {
             }
         };
         Arc::clone(main.map_or(&self.reset_fields, |version| &version.reset_fields))
+    }
+
+    /// Refuses what no object can be stored under.
+    ///
+    /// # Errors
+    /// 400.
+    pub(crate) fn check_key(&self) -> Result<(), ApiError> {
+        objects::check_key(&self.shown.resource, &self.namespace, &self.name)
     }
 
     /// A stored object as it is stored, whatever versions are served.

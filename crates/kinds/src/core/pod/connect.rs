@@ -1,7 +1,9 @@
 //! Logs, commands and proxies of Pods, as far as they come where no node is behind the server.
 
-use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts};
-use holdfast_resource::{ConnectParameter, Connecter, Connection, Field, Refusal, WriteContext};
+use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts, Time};
+use holdfast_resource::{
+    ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, GroupKind, Refusal, WriteContext,
+};
 use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};
@@ -29,7 +31,7 @@ static OF_POD: [OfPod; 5] = [
         ],
     },
     OfPod {
-        name: "log",
+        name: LOG,
         parameters: &[
             ConnectParameter::new(
                 "container",
@@ -53,6 +55,7 @@ static OF_POD: [OfPod; 5] = [
                 Number,
                 "Only what was logged in so many seconds before now.",
             ),
+            ConnectParameter::new("sinceTime", Time, "Only what was logged since then."),
             ConnectParameter::new("stream", Text, "Which streams to give: All, Stdout or Stderr."),
             ConnectParameter::new("tailLines", Number, "Only so many lines from the end."),
             ConnectParameter::new("timestamps", Flag, "Whether the time stands before each line."),
@@ -72,6 +75,7 @@ static OF_POD: [OfPod; 5] = [
 /// (<https://github.com/kubernetes/kubernetes/issues/133515>).
 const INTERACTIVE: [&str; 3] = ["attach", "exec", "portforward"];
 
+const LOG: &str = "log";
 const PROXY: &str = "proxy";
 const CONTAINER_TO_ATTACH_TO: ConnectParameter = ConnectParameter::new(
     "container",
@@ -100,7 +104,7 @@ impl Connecter for OfPod {
     }
 
     fn connects(&self) -> bool {
-        self.name != "log"
+        self.name != LOG
     }
 
     fn also_needs(&self) -> Option<&'static str> {
@@ -113,6 +117,9 @@ impl Connecter for OfPod {
 }
 
 fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Result<Connection, Refusal> {
+    if subresource == LOG {
+        check_log_options(context.name, options)?;
+    }
     let proxied = subresource == PROXY;
     let name = if proxied {
         proxied_name(context.name).1
@@ -136,7 +143,7 @@ fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Res
     }
     let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
     match (node, subresource) {
-        ("", "log") => return Ok(Connection::Nothing),
+        ("", LOG) => return Ok(Connection::Nothing),
         ("", _) => return Err(Refusal::BadRequest(format!("pod {name} does not have a host assigned"))),
         _ => {}
     }
@@ -144,6 +151,41 @@ fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Res
         return Err(missing("nodes", node));
     }
     Err(unreachable_at(node))
+}
+
+/// Refuses options of a log that make no sense.
+fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
+    let number = |field: &str| options.at(&[field]).and_then(Value::as_i64);
+    let mut errors = Vec::new();
+    let mut at_least = |field: &str, least: i64, detail: &str| {
+        if let Some(number) = number(field).filter(|number| *number < least) {
+            errors.push(FieldError::invalid(&FieldPath::new(field), number, detail));
+        }
+    };
+    at_least("tailLines", 0, "must be greater than or equal to 0");
+    at_least("limitBytes", 1, "must be greater than 0");
+    let both = number("sinceSeconds").is_some() && options.at(&["sinceTime"]).is_some();
+    if !both {
+        at_least("sinceSeconds", 1, "must be greater than 0");
+    } else {
+        const ONE: &str = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        errors.push(FieldError::forbidden(&FieldPath::new(""), ONE));
+    }
+    if options.at(&["stream"]).is_some() {
+        errors.push(FieldError::forbidden(&FieldPath::new("stream"), "may not be specified"));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let kind = GroupKind {
+        group: "".into(),
+        kind: "PodLogOptions".into(),
+    };
+    Err(Refusal::InvalidAs {
+        kind,
+        name: name.to_owned(),
+        errors,
+    })
 }
 
 fn unreachable_at(place: &str) -> Refusal {
@@ -208,6 +250,22 @@ mod tests {
         assert!(connect("exec", ONE, None).contains("pod a does not have a host assigned"));
         assert!(connect("proxy", ONE, None).contains("address not allowed"));
         assert!(connect("log", &format!("{ONE}, nodeName: one"), None).contains("NotFound"));
+    }
+
+    #[test]
+    fn options_of_a_log_are_checked_before_anybody_looks_for_the_pod() {
+        for (name, value, why) in [
+            ("tailLines", "-1", "must be greater than or equal to 0"),
+            ("limitBytes", "0", "must be greater than 0"),
+            ("sinceSeconds", "0", "must be greater than 0"),
+            ("stream", "All", "may not be specified"),
+        ] {
+            let refused = connect("log", ONE, Some((name, value)));
+            assert!(
+                refused.contains(why) && refused.contains("PodLogOptions"),
+                "{name}: {refused}"
+            );
+        }
     }
 
     #[test]
