@@ -260,16 +260,44 @@ fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<St
     Ok(Arc::new(store.context("cannot open the store")?))
 }
 
-/// What kube-apiserver does after its start and this server before it serves: the checks by which it is asked for, in the
-/// order of kube-apiserver. Those that name tasks fail where one of these has ended.
-const HOOKS: [&str; 6] = [
+/// What kube-apiserver does after its start and this server before it serves, or need not do as one process: the checks by
+/// which it is asked for, in the order of kube-apiserver. Those that name tasks fail where one of these has ended.
+const HOOKS: [&str; 31] = [
+    "poststarthook/start-apiserver-admission-initializer",
     background::OBSERVERS,
     holdfast_controllers::FLOW_CONTROL,
+    "poststarthook/priority-and-fairness-filter",
+    "poststarthook/storage-object-count-tracker-hook",
+    "poststarthook/start-apiextensions-informers",
     holdfast_controllers::DEFINITIONS,
     background::DEFINITIONS,
     "poststarthook/start-system-namespaces-controller",
+    "poststarthook/peer-endpoint-reconciler-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+    STORAGE_READINESS,
+    "poststarthook/start-legacy-token-tracking-controller",
+    "poststarthook/start-service-ip-repair-controllers",
     "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-kubernetes-service-cidr-controller",
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-wait-for-first-sync",
+    "poststarthook/apiservice-discovery-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
 ];
+
+/// The check by which clients learn whether the store can be written to before they are sent here.
+const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
 
 /// What checks of health learn while the server starts.
 #[derive(Default)]
@@ -370,6 +398,15 @@ fn service(
     }))
 }
 
+/// Whether the store takes writes.
+fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+    let store = Arc::clone(store);
+    move || match store.is_failing() {
+        true => Err("the last write to the store failed".to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// The checks of health, in the order of kube-apiserver.
 fn health(
     flags: &Serve,
@@ -382,6 +419,8 @@ fn health(
     let certificate_end = Arc::clone(&milestones.certificate_end);
     let (background, followers) = (&milestones.background, milestones.background.clone());
     let health = Health::new()
+        // What is logged is written at once, so that nothing can be held up.
+        .with("log", Endpoint::ALL, || Ok(()))
         // The server speaks to itself without a connection; what can end is the certificate that it made for others.
         .with("loopback-serving-certificate", LIVE, move || {
             let ended = certificate_end
@@ -393,17 +432,12 @@ fn health(
                 Ok(())
             }
         })
-        .with("etcd", Endpoint::ALL, move || {
-            if store.is_failing() {
-                Err("the last write to the store failed".to_owned())
-            } else {
-                Ok(())
-            }
-        })
+        .with("etcd", LIVE, stored(&store))
         // Nothing is served before the state in memory is complete, and all that follows it is there.
         .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
-    let hooks = HOOKS.iter().fold(health, |health, name| {
-        health.with_hook(name, &milestones.prepared, background, flags.livez_grace_period)
+    let hooks = HOOKS.iter().fold(health, |health, name| match *name {
+        STORAGE_READINESS => health.with(STORAGE_READINESS, Endpoint::ALL, stored(&store)),
+        name => health.with_hook(name, &milestones.prepared, background, flags.livez_grace_period),
     });
     let hooks = hooks.with_tasks(controllers.names(), background);
     hooks.with("shutdown", &[Endpoint::Readyz], move || {

@@ -133,7 +133,7 @@ mod tests {
             .filter(|resource| resource.group != "rbac.authorization.k8s.io")
             .flat_map(|resource| resource.strategy.initial_objects())
             .collect();
-        assert_eq!(objects.len(), 4 + 8 + 13 + 2 + 1 + 1 + 1);
+        assert_eq!(objects.len(), 4 + 8 + 13 + 2 + 1 + 1 + 1 + 21);
         for object in objects {
             let text = holdfast_value::json::to_string(&object);
             assert_eq!(harness::Harness::new().errors(&text), Vec::<String>::new(), "{text}");

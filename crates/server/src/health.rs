@@ -23,6 +23,8 @@ struct Check {
     name: &'static str,
     endpoints: &'static [Endpoint],
     outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Whether a report leaves it out as long as it is well.
+    told_where_it_fails: bool,
 }
 
 /// What the checks are asked for.
@@ -70,7 +72,7 @@ impl Hook {
 }
 
 impl Health {
-    /// The one check that is always well.
+    /// The checks that every server has: that it answers at all, and that it does so still.
     pub fn new() -> Self {
         Self::default().with("ping", Endpoint::ALL, || Ok(()))
     }
@@ -87,6 +89,7 @@ impl Health {
             name,
             endpoints,
             outcome: Box::new(outcome),
+            told_where_it_fails: false,
         });
         self
     }
@@ -110,12 +113,17 @@ impl Health {
         })
     }
 
-    /// Adds a check for each of the names that is well for as long as the task of that name runs.
+    /// Adds a check for each of the names that is well for as long as the task of that name runs. A report names it where it
+    /// fails; others it would tell of tasks that run elsewhere in the reference.
     #[must_use]
     pub fn with_tasks(self, names: impl IntoIterator<Item = &'static str>, tasks: &Background) -> Self {
         names.into_iter().fold(self, |health, name| {
             let tasks = tasks.clone();
-            health.with(name, Endpoint::ALL, move || tasks.outcome(name))
+            let mut health = health.with(name, Endpoint::ALL, move || tasks.outcome(name));
+            if let Some(check) = health.checks.last_mut() {
+                check.told_where_it_fails = true;
+            }
+            health
         })
     }
 
@@ -174,7 +182,13 @@ impl Health {
         excluded.sort_unstable();
         excluded.dedup();
         let (mut report, mut failed) = (String::new(), Vec::new());
-        for Check { name, outcome, .. } in self.of(endpoint) {
+        for Check {
+            name,
+            outcome,
+            told_where_it_fails,
+            ..
+        } in self.of(endpoint)
+        {
             if excluded.contains(name) {
                 excluded.retain(|other| other != name);
                 report.push_str(&format!("[+]{name} excluded: ok\n"));
@@ -182,7 +196,7 @@ impl Health {
                 tracing::warn!(endpoint = endpoint.name(), check = name, why, "health check failed");
                 report.push_str(&format!("[-]{name} failed: reason withheld\n"));
                 failed.push(*name);
-            } else {
+            } else if !told_where_it_fails {
                 report.push_str(&format!("[+]{name} ok\n"));
             }
         }
@@ -273,6 +287,11 @@ mod tests {
             .with_hook("poststarthook/one", &hook, &tasks, Duration::from_secs(10))
             .with_tasks(["two"], &tasks);
         assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
+        assert_eq!(
+            ask(&health, "/livez", "verbose").await,
+            ok("[+]ping ok\n[+]poststarthook/one ok\nlivez check passed\n")
+        );
+        assert_eq!(ask(&health, "/livez/two", "").await, ok("ok"));
         for (check, failed) in [("poststarthook/one", "[-]poststarthook/one"), ("two", "[-]two")] {
             tasks.spawn(check, "task", &trigger.shutdown(), async {});
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -491,6 +491,77 @@ mod tests {
     }
 
     #[test]
+    fn a_clause_is_read_as_far_as_it_is_one() {
+        let whole = Some((Format::Json, View::Whole));
+        let cases = [
+            ("application/json;as", whole),
+            ("application/json;as=", whole),
+            ("application/json;as=a=b", whole),
+            (",,application/json", whole),
+            (
+                "application/json;q=many, application/yaml",
+                Some((Format::Yaml, View::Whole)),
+            ),
+            // A wildcard that stands behind a type goes before it for its quality, one that stands before it does not.
+            ("application/yaml;q=0.1, */*;q=0.9", whole),
+            ("*/*;q=0.9, application/yaml;q=0.1", Some((Format::Yaml, View::Whole))),
+            ("*", whole),
+            ("*/json", None),
+            ("json", None),
+            (";", None),
+            ("a/b/c", None),
+            ("application/json;stream=watch", whole),
+            ("application/yaml;stream=watch", None),
+            ("application/json;stream=other", None),
+            ("application/json;sv=v1", None),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(object(accept), expected, "{accept}");
+        }
+        let form = Representation::of_object(&headers("application/json;pretty=1"), &Query::default(), ALL).unwrap();
+        assert!(form.pretty);
+    }
+
+    #[test]
+    fn errors_take_the_form_of_a_clause_that_asks_for_a_format_alone() {
+        const TABLE: &str = ";as=Table;g=meta.k8s.io;v=v1";
+        let form = |accept: &str| {
+            let form = Representation::of_errors(&headers(accept), &Query::default());
+            (form.format, form.pretty)
+        };
+        for accept in ["application/yaml", &format!("application/json{TABLE},application/yaml")] {
+            assert_eq!(form(accept), (Format::Yaml, false), "{accept}");
+        }
+        for accept in [&format!("application/yaml{TABLE}"), "text/html"] {
+            assert_eq!(form(accept), (Format::Json, true), "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_content_type_whose_parameters_cannot_be_read_is_that_of_no_format() {
+        let format = |text: &str| {
+            let value = HeaderValue::from_str(text).unwrap();
+            body_format(&HeaderMap::from_iter([(header::CONTENT_TYPE, value)])).ok()
+        };
+        for text in [
+            "application/json",
+            "application/json;",
+            "application/json; charset=latin1",
+            "",
+        ] {
+            assert_eq!(format(text), Some(Format::Json), "{text}");
+        }
+        for text in [
+            "application/json; foo",
+            "application/json; a=",
+            "application/json;;a=b",
+            ";a=b",
+        ] {
+            assert_eq!(format(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn what_has_no_protobuf_form_falls_back_to_the_next_choice() {
         let form = |accept: &str| {
             Representation::of_object(&headers(accept), &Query::default(), Forms { protobuf: false, ..ALL })

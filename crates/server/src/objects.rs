@@ -11,12 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use holdfast_resource::metadata::formats::path_segment;
+use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::{self, Shape, Type, TypeId, TypeTable};
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
 use holdfast_resource::{GroupVersion, GroupVersionKind, Registry, Resource};
 use holdfast_store::{Indexer, Key};
-use holdfast_value::text::quote;
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
@@ -179,17 +178,7 @@ pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry)
 /// # Errors
 /// 400.
 pub(crate) fn check_key(resource: &Resource, namespace: &str, name: &str) -> Result<(), ApiError> {
-    let refuse = |why: String| Err(ApiError::bad_request(why));
-    if resource.namespaced() && namespace.is_empty() {
-        return refuse("Namespace parameter required.".to_owned());
-    }
-    if name.is_empty() {
-        return refuse("Name parameter required.".to_owned());
-    }
-    match path_segment(name).as_slice() {
-        [] => Ok(()),
-        faults => refuse(format!("Name parameter invalid: {}: {}", quote(name), faults.join(";"))),
-    }
+    formats::check_key(resource.namespaced(), namespace, name).map_err(ApiError::bad_request)
 }
 
 /// The name of the object that is kept at `key`.

@@ -398,6 +398,15 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message, Some(details))
     }
 
+    /// The same error without advice when to come back.
+    #[must_use]
+    pub fn without_advice(mut self) -> Self {
+        if let Some(details) = &mut self.0.details {
+            details.retry_after_seconds = 0;
+        }
+        self
+    }
+
     /// 429: come back after `retry_after_seconds`.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         let details = Details {
@@ -613,6 +622,13 @@ mod tests {
             String::from_utf8(error.to_json()).unwrap(),
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"web\" not found","reason":"NotFound","details":{"name":"web","group":"apps","kind":"deployments"},"code":404}"#
         );
+    }
+
+    #[test]
+    fn advice_can_be_left_out() {
+        let error = ApiError::too_large_resource_version(9, 1).without_advice();
+        let details = error.status().details.as_ref().unwrap();
+        assert_eq!((details.retry_after_seconds, details.causes.len()), (0, 1));
     }
 
     #[test]

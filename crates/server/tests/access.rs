@@ -142,6 +142,36 @@ async fn apply_and_put_create_only_with_the_right_to_create() {
 }
 
 #[tokio::test]
+async fn a_role_that_cannot_be_looked_up_is_told_before_the_binding_is_checked() {
+    let server = Server::start().await;
+    grant(
+        &server,
+        "binder",
+        json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["create"]}]),
+    )
+    .await;
+    let bind = async |kind: &str, role: &str| {
+        let body = binding("other", kind, role);
+        let answer = server
+            .send_as("ann", "POST", &bindings(), "application/json", &body)
+            .await;
+        (answer.code, answer.message().to_owned())
+    };
+    until(400, async || {
+        let body = binding("other", "Role", "");
+        server
+            .send_as("ann", "POST", &bindings(), "application/json", &body)
+            .await
+    })
+    .await;
+    assert_eq!(bind("Role", "").await.1, "Name parameter required.");
+    assert_eq!(
+        bind("Nope", "x").await,
+        (500, "unsupported role reference kind: \"Nope\"".to_owned())
+    );
+}
+
+#[tokio::test]
 async fn nobody_grants_what_they_do_not_hold() {
     let server = Server::start().await;
     let rbac = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings", "clusterroles"],

@@ -293,3 +293,46 @@ async fn events_are_selected_by_the_names_of_either_group() {
         assert_eq!(refused.message(), format!("field label not supported: {unknown}"));
     }
 }
+
+#[tokio::test]
+async fn what_cannot_be_selected_by_is_told_in_the_words_of_the_kind() {
+    let server = Server::start().await;
+    let cases = [
+        ("/apis/batch/v1/jobs", "field label \"spec.a\" not supported for Job"),
+        (
+            "/apis/resource.k8s.io/v1/resourceslices",
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: spec.a",
+        ),
+        (
+            "/api/v1/componentstatuses",
+            "\"spec.a\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
+    ];
+    for (path, told) in cases {
+        let refused = server.get(&format!("{path}?fieldSelector=spec.a%3Dx")).await;
+        assert_eq!((refused.code, refused.message()), (400, told), "{path}");
+    }
+    for (selector, code) in [("%3D", 200), ("%21%3D,%3D%3D", 200), ("%3D,metadata.name%3Da", 400)] {
+        let answer = server.get(&format!("{CONFIG_MAPS}?fieldSelector={selector}")).await;
+        assert_eq!(answer.code, code, "{selector}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_of_one_object_at_a_version_to_come_has_no_advice() {
+    let server = Server::start().await;
+    let advice = async |query: &str| {
+        let answer = server
+            .get(&format!("{CONFIG_MAPS}?resourceVersion=9999999{query}"))
+            .await;
+        (answer.code, answer.at("/details/retryAfterSeconds").as_i64())
+    };
+    const NAMED: &str = "&fieldSelector=metadata.name%3Da";
+    assert_eq!(advice("").await, (504, Some(1)));
+    assert_eq!(advice(NAMED).await, (504, Some(1)));
+    assert_eq!(
+        advice(&format!("&resourceVersionMatch=Exact{NAMED}")).await,
+        (504, None)
+    );
+    assert_eq!(advice("&continue=abc").await.0, 400);
+}

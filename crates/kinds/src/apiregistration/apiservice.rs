@@ -15,7 +15,54 @@ pub(crate) struct ApiService;
 const GROUP_PRIORITY: i64 = 20_000;
 const VERSION_PRIORITY: i64 = 1_000;
 
+/// What this server itself serves, with what a client prefers it by: the priority of the group and of the version.
+const LOCAL: [(&str, &str, i64, i64); 21] = [
+    ("", "v1", 18_000, 1),
+    ("admissionregistration.k8s.io", "v1", 16_700, 15),
+    ("apiextensions.k8s.io", "v1", 16_700, 15),
+    ("apps", "v1", 17_800, 15),
+    ("authentication.k8s.io", "v1", 17_700, 15),
+    ("authorization.k8s.io", "v1", 17_600, 15),
+    ("autoscaling", "v1", 17_500, 15),
+    ("autoscaling", "v2", 17_500, 30),
+    ("batch", "v1", 17_400, 15),
+    ("certificates.k8s.io", "v1", 17_300, 15),
+    ("coordination.k8s.io", "v1", 16_500, 15),
+    ("discovery.k8s.io", "v1", 16_200, 15),
+    ("events.k8s.io", "v1", 17_750, 15),
+    ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
+    ("networking.k8s.io", "v1", 17_200, 15),
+    ("node.k8s.io", "v1", 16_300, 15),
+    ("policy", "v1", 17_100, 15),
+    ("rbac.authorization.k8s.io", "v1", 17_000, 15),
+    ("resource.k8s.io", "v1", 16_200, 21),
+    ("scheduling.k8s.io", "v1", 16_600, 15),
+    ("storage.k8s.io", "v1", 16_800, 15),
+];
+
+/// Says that an object is there from the start because of what the server serves.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+fn local((group, version, of_group, of_version): (&str, &str, i64, i64)) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["kind"], "APIService".into());
+    object.set_at(&["apiVersion"], "apiregistration.k8s.io/v1".into());
+    object.set_at(&["metadata", "name"], format!("{version}.{group}").into());
+    object.set_at(&["metadata", "labels", AUTOMANAGED], "onstart".into());
+    if !group.is_empty() {
+        object.set_at(&["spec", "group"], group.into());
+    }
+    object.set_at(&["spec", "version"], version.into());
+    object.set_at(&["spec", "groupPriorityMinimum"], Value::Int(of_group));
+    object.set_at(&["spec", "versionPriority"], Value::Int(of_version));
+    object
+}
+
 impl Strategy for ApiService {
+    fn initial_objects(&self) -> Vec<Value> {
+        LOCAL.into_iter().map(local).collect()
+    }
+
     /// What this server itself serves is available at once.
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         if object

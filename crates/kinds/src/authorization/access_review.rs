@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, Verdict};
+use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::selector::{FieldSelector, LabelSelector};
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, Virtual, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};
 
@@ -68,6 +70,9 @@ impl Virtual for AccessReview {
         }
         if !decision.reason().is_empty() {
             status.insert("reason", Value::from(decision.reason()));
+        }
+        if let Some(unheard) = unheard_selectors(&resource) {
+            status.insert("evaluationError", Value::from(unheard));
         }
         object.set_at(&["status"], Value::Map(status));
         Ok(object)
@@ -164,6 +169,46 @@ fn user_of(spec: &Field<'_, '_>) -> User {
     }
 }
 
+/// What is said of selectors that no authorizer hears, or only in part, because they cannot be read.
+fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
+    let told = [("fieldSelector", false), ("labelSelector", true)]
+        .iter()
+        .filter_map(|(name, of_labels)| {
+            let selector = resource.child(name);
+            let raw = selector.child("rawSelector");
+            let (read, unread) = if !raw.text().is_empty() {
+                let read = match of_labels {
+                    true => LabelSelector::parse(raw.text()).is_ok(),
+                    false => FieldSelector::parse(raw.text()).is_ok(),
+                };
+                (usize::from(read), usize::from(!read))
+            } else {
+                let requirements = selector.child("requirements");
+                let read = requirements.items().filter(|one| can_be_read(one, *of_labels)).count();
+                (read, requirements.items().count() - read)
+            };
+            let part = if read > 0 { "partially " } else { "" };
+            (unread > 0).then(|| format!("{} {part}ignored due to parse error", selector.path()))
+        });
+    let told: Vec<String> = told.collect();
+    match told.as_slice() {
+        [] => None,
+        [only] => Some(only.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}
+
+/// Whether a requirement can be made a selector of. Those of fields know one value alone.
+fn can_be_read(requirement: &Field<'_, '_>, of_labels: bool) -> bool {
+    let values = requirement.child("values");
+    match requirement.child("operator").text() {
+        "In" | "NotIn" if of_labels => values.items().all(|value| label_value(value.text()).is_empty()),
+        "Exists" | "DoesNotExist" => of_labels,
+        "In" | "NotIn" => values.items().count() == 1,
+        _ => false,
+    }
+}
+
 /// What is wrong with a selector. Operators that are not known are let through, since newer clients may send them.
 fn selector_faults(selector: &Field<'_, '_>, of_labels: bool, errors: &mut Errors) {
     if !selector.is_set() {
@@ -228,6 +273,34 @@ mod tests {
             ask(LOCAL, &format!("{{groups: [devs], {pods}}}")).unwrap(),
             r#"{"allowed":true}"#
         );
+    }
+
+    #[test]
+    fn selectors_that_cannot_be_read_are_told_of() {
+        let ask = |selector: &str| {
+            ask(
+                SELF,
+                &format!("{{resourceAttributes: {{verb: list, resource: pods, {selector}}}}}"),
+            )
+        };
+        let told = |what: &str| {
+            format!(r#"{{"allowed":true,"evaluationError":"spec.resourceAttributes.{what} due to parse error"}}"#)
+        };
+        let cases = [
+            ("labelSelector: {rawSelector: '!!'}", "labelSelector ignored"),
+            (
+                "fieldSelector: {requirements: [{key: a, operator: Newer}]}",
+                "fieldSelector ignored",
+            ),
+            (
+                "fieldSelector: {requirements: [{key: a, operator: Newer}, {key: a, operator: In, values: [b]}]}",
+                "fieldSelector partially ignored",
+            ),
+        ];
+        for (selector, what) in cases {
+            assert_eq!(ask(selector).unwrap(), told(what), "{selector}");
+        }
+        assert_eq!(ask("fieldSelector: {rawSelector: a=b}").unwrap(), r#"{"allowed":true}"#);
     }
 
     #[test]

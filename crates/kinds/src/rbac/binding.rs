@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
-use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
+use holdfast_resource::metadata::formats::{check_key, dns_subdomain, path_segment};
 use holdfast_resource::{Field, FieldError, GroupResource, Refusal, Scope, Strategy, WriteContext};
+use holdfast_value::text::quote;
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::{GROUP, bootstrap, escalation, place};
@@ -110,15 +111,23 @@ impl Binding {
     fn check_binding(&self, context: &WriteContext<'_>, object: &Value) -> Result<(), Refusal> {
         let root = Field::root(object);
         let role = root.child("roleRef");
-        let (of_cluster, name) = (role.child("kind").text() == "ClusterRole", role.child("name").text());
-        let (resource, namespace) = if of_cluster {
-            ("clusterroles", "")
-        } else {
-            ("roles", context.namespace)
-        };
-        if escalation::is_exempt(context, "bind", resource, name) {
+        if escalation::may_do_everything(context) {
             return Ok(());
         }
+        let (kind, name) = (role.child("kind").text(), role.child("name").text());
+        let resource = match kind {
+            "ClusterRole" => "clusterroles",
+            "Role" => "roles",
+            other => {
+                let why = format!("unsupported role reference kind: {}", quote(other));
+                return Err(Refusal::Failed(why));
+            }
+        };
+        let namespace = if kind == "Role" { context.namespace } else { "" };
+        if escalation::is_exempt(context, "bind", role.child("apiGroup").text(), resource, name) {
+            return Ok(());
+        }
+        check_key(kind == "Role", namespace, name).map_err(Refusal::BadRequest)?;
         let named = |resource: &'static str| GroupResource {
             group: SmolStr::new_static(GROUP),
             resource: SmolStr::new_static(resource),

@@ -7,21 +7,21 @@ use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, 
 use holdfast_resource::{Refusal, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
-use super::GROUP;
-
 /// How many single permissions of a role are looked at. A role that names more than this can be written only by who may
 /// escalate.
 const MOST_PERMISSIONS: usize = 100_000;
 
-/// Whether the user may grant whatever roles say: members of `system:masters`, and who may do `verb` with the role.
-pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, resource: &str, name: &str) -> bool {
-    if context.user.is_in(MASTERS) {
-        return true;
-    }
+/// Whether nothing keeps the user from granting anything: a member of `system:masters`.
+pub(super) fn may_do_everything(context: &WriteContext<'_>) -> bool {
+    context.user.is_in(MASTERS)
+}
+
+/// Whether the user may grant whatever the role says, since they may do `verb` with it.
+pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, group: &str, resource: &str, name: &str) -> bool {
     let attributes = Attributes {
         verb,
         target: AccessTarget::Resource(ResourceTarget {
-            group: GROUP,
+            group,
             version: "*",
             resource,
             namespace: context.namespace,

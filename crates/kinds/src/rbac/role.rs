@@ -8,7 +8,7 @@ use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector
 use holdfast_resource::{Field, FieldError, Refusal, Scope, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::{bootstrap, escalation, place};
+use super::{GROUP, bootstrap, escalation, place};
 use crate::defaults::none_if_empty;
 use crate::validation::Errors;
 
@@ -88,10 +88,16 @@ impl Role {
             Scope::Cluster => "clusterroles",
             Scope::Namespaced => "roles",
         };
-        if escalation::is_exempt(context, "escalate", resource, name) {
+        let exempt =
+            escalation::may_do_everything(context) || escalation::is_exempt(context, "escalate", GROUP, resource, name);
+        if exempt {
             return Ok(());
         }
-        let gathers = |object: &Value| object.get("aggregationRule").is_some();
+        escalation::check(context, &rules_of(object))?;
+        let gathers = |object: &Value| {
+            let selectors = object.at(&["aggregationRule", "clusterRoleSelectors"]);
+            selectors.and_then(Value::as_list).is_some_and(|list| !list.is_empty())
+        };
         if gathers(object) || old.is_some_and(gathers) {
             // It can gather anything, and keep others from taking it back.
             let held = context.access.authorizer.rules(context.user, context.namespace);
@@ -100,7 +106,7 @@ impl Role {
                 return Err(Refusal::forbidden(why));
             }
         }
-        escalation::check(context, &rules_of(object))
+        Ok(())
     }
 
     fn validate_rule(&self, rule: &Field<'_, '_>, errors: &mut Errors) {

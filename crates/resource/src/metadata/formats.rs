@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use holdfast_value::text::quote;
+
 use crate::{FieldError, FieldPath};
 
 /// What is wrong with a text; empty when nothing is.
@@ -196,6 +198,23 @@ pub fn path_segment(text: &str) -> Faults {
         faults.push("may not contain '%'".into());
     }
     faults
+}
+
+/// What no object can be stored under: a name that means something in paths, or none at all.
+///
+/// # Errors
+/// Why, in the words of the reference.
+pub fn check_key(namespaced: bool, namespace: &str, name: &str) -> Result<(), String> {
+    if namespaced && namespace.is_empty() {
+        return Err("Namespace parameter required.".to_owned());
+    }
+    if name.is_empty() {
+        return Err("Name parameter required.".to_owned());
+    }
+    match path_segment(name).as_slice() {
+        [] => Ok(()),
+        faults => Err(format!("Name parameter invalid: {}: {}", quote(name), faults.join(";"))),
+    }
 }
 
 /// What is wrong with a path below a domain, such as `acme.io/foo`.

@@ -31,6 +31,11 @@ enum Subject {
     GroupVersion(GroupVersion),
     /// The version of the server.
     Version,
+    /// The issuer of tokens, or its keys.
+    Issuer {
+        /// Whether it is the keys.
+        keys: bool,
+    },
 }
 
 impl<'a> Publication<'a> {
@@ -88,7 +93,9 @@ impl<'a> Publication<'a> {
             self.add_custom(Form::V3, group_version, &mut schemas);
         }
         let mut components = Map::new();
-        components.insert("schemas", schemas);
+        if schemas.as_map().is_some_and(|schemas| !schemas.is_empty()) {
+            components.insert("schemas", schemas);
+        }
         components.insert("securitySchemes", security());
         let mut document = Map::new();
         document.insert("openapi", "3.0.0");
@@ -131,6 +138,7 @@ impl<'a> Publication<'a> {
     fn paths(&self, subject: &Subject) -> Vec<PathItem> {
         match subject {
             Subject::Version => vec![paths::version()],
+            Subject::Issuer { keys } => vec![paths::issuer(*keys)],
             Subject::Roots("api") => vec![paths::discovery(
                 "/api/",
                 "getCoreAPIVersions".to_owned(),
@@ -235,6 +243,8 @@ fn subject(registry: &Registry, name: &str) -> Option<Subject> {
         ["api"] => return Some(Subject::Roots("api")),
         ["apis"] => return Some(Subject::Roots("apis")),
         ["version"] => return Some(Subject::Version),
+        [".well-known", "openid-configuration"] => return Some(Subject::Issuer { keys: false }),
+        ["openid", "v1", "jwks"] => return Some(Subject::Issuer { keys: true }),
         ["apis", group] => {
             let known = !group.is_empty() && registry.serves_group(group);
             return known.then(|| Subject::Group(group.into()));
@@ -253,6 +263,11 @@ fn subjects(registry: &Registry) -> Vec<(String, Subject)> {
         ("api".to_owned(), Subject::Roots("api")),
         ("apis".to_owned(), Subject::Roots("apis")),
         ("version".to_owned(), Subject::Version),
+        (
+            ".well-known/openid-configuration".to_owned(),
+            Subject::Issuer { keys: false },
+        ),
+        ("openid/v1/jwks".to_owned(), Subject::Issuer { keys: true }),
     ];
     let mut groups = BTreeSet::new();
     for group_version in registry.group_versions() {

@@ -87,6 +87,36 @@ pub(super) fn version() -> PathItem {
     item
 }
 
+/// Who makes the tokens of service accounts, and by which keys.
+pub(super) fn issuer(keys: bool) -> PathItem {
+    let (path, id, tag, description, media): (_, _, _, _, &'static [&'static str]) = if keys {
+        const WHAT: &str = "get the public keys of the issuer of tokens for service accounts";
+        let media = &["application/jwk-set+json"];
+        (
+            "/openid/v1/jwks/",
+            "getServiceAccountIssuerOpenIDKeyset",
+            "openid",
+            WHAT,
+            media,
+        )
+    } else {
+        const WHAT: &str = "get what OpenID clients ask of the issuer of tokens for service accounts";
+        let id = "getServiceAccountIssuerOpenIDConfiguration";
+        (
+            "/.well-known/openid-configuration/",
+            id,
+            "WellKnown",
+            WHAT,
+            &["application/json"],
+        )
+    };
+    let mut item = discovery(path, id.to_owned(), tag.into(), description, "");
+    for operation in &mut item.operations {
+        operation.answer = Answer::Text(media);
+    }
+    item
+}
+
 /// All paths of a group version, its discovery document first.
 pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_version: &GroupVersion) -> Vec<PathItem> {
     let base = base(group_version);
@@ -245,7 +275,8 @@ impl Paths<'_> {
         let shared = first.parameters.iter();
         let shared = shared.filter(|parameter| rest.iter().all(|other| other.parameters.contains(parameter)));
         let mut shared: Vec<Parameter> = shared.copied().collect();
-        shared.sort_by_key(|parameter| parameter.name);
+        // A part of the path comes before a parameter of its name.
+        shared.sort_by_key(|parameter| (parameter.name, !parameter.in_path));
         for operation in &mut operations {
             operation.parameters.retain(|parameter| !shared.contains(parameter));
             operation.parameters.sort_by_key(|parameter| parameter.name);

@@ -25,8 +25,9 @@ impl SchemaWriter<'_> {
             TypeKind::Struct(fields) => {
                 let mut schema = Map::new();
                 schema.insert("type", "object");
-                let required = fields.iter().filter(|field| field.required);
-                let required: Vec<_> = required.map(|field| field.name.as_str()).collect();
+                let mut required: Vec<_> = fields.iter().filter(|field| field.required).collect();
+                required.sort_by_key(|field| field.place);
+                let required: Vec<_> = required.iter().map(|field| field.name.as_str()).collect();
                 if !required.is_empty() {
                     schema.insert("required", texts(required));
                 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_resource::Resource;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
+use holdfast_resource::{Resource, Verb};
 use holdfast_store::HistoryError;
 use holdfast_value::Value;
 
@@ -48,7 +48,12 @@ pub(super) async fn page(
     selection: &Selection,
 ) -> Result<Page, ApiError> {
     let token = ContinueToken::read(options)?;
-    let snapshot = snapshot(context, options, token.as_ref()).await?;
+    let extent = Extent {
+        of_one: Place::of(request, selection).key.is_some(),
+        // The objects of a collection are deleted page by page.
+        limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
+    };
+    let snapshot = snapshot(context, options, extent, token.as_ref()).await?;
     let conversion = Conversion::of(context, &Shown::of_request(request));
     let page = Page::read(request, options, selection, token.as_ref(), &snapshot, conversion).await?;
     if !page.continue_token.is_empty() {
@@ -100,11 +105,21 @@ pub(super) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
     read_revision(text).map_err(ApiError::unclassified)
 }
 
+/// How much of a collection is read.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// Whether it is one object, by its name.
+    of_one: bool,
+    /// Whether it is a page.
+    limited: bool,
+}
+
 /// The state to read: as the version and its rule say
 /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
 async fn snapshot(
     context: &Context,
     options: &ListOptions,
+    extent: Extent,
     token: Option<&ContinueToken>,
 ) -> Result<Snapshot, ApiError> {
     let at = match token {
@@ -114,13 +129,18 @@ async fn snapshot(
                 .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?
                 .unwrap_or_default();
             // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
-            let exact = match options.resource_version_match {
-                Some(rule) => rule == ResourceVersionMatch::Exact,
-                None => options.limit > 0 && wanted > 0,
-            };
-            if !exact {
-                return not_older_than(context, wanted).await;
+            let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
+            let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
+            // What is read of one object alone comes from where nobody waits: to come back later is no advice.
+            let reached = not_older_than(context, wanted).await;
+            let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
+                true => error.without_advice(),
+                false => error,
+            });
+            if !(exact || chunked && !extent.of_one) {
+                return reached;
             }
+            reached?;
             Some(wanted)
         }
     };
