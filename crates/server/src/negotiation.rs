@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use http::header::{self, HeaderMap, HeaderValue};
+use smol_str::SmolStr;
 
 use crate::ApiError;
 use crate::headers;
@@ -218,10 +219,10 @@ fn accept_text(headers: &HeaderMap) -> Cow<'_, str> {
 /// A media type with its parameters, as one clause of an Accept header.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Clause {
-    family: String,
-    subtype: String,
+    family: SmolStr,
+    subtype: SmolStr,
     quality: f32,
-    parameters: Vec<(String, String)>,
+    parameters: Vec<(SmolStr, SmolStr)>,
 }
 
 impl Clause {
@@ -236,8 +237,8 @@ impl Clause {
             _ => return None,
         };
         let mut clause = Self {
-            family: family.to_owned(),
-            subtype: subtype.to_owned(),
+            family: SmolStr::new(family),
+            subtype: SmolStr::new(subtype),
             quality: 1.0,
             parameters: Vec::new(),
         };
@@ -250,7 +251,7 @@ impl Clause {
             }
             match key.trim() {
                 "q" => clause.quality = value.parse().unwrap_or_default(),
-                key => clause.parameters.push((key.to_owned(), value.trim().to_owned())),
+                key => clause.parameters.push((SmolStr::new(key), SmolStr::new(value.trim()))),
             }
         }
         Some(clause)
