@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use holdfast_gotext::quote::quote;
 use holdfast_value::Value;
-use holdfast_value::text::quote;
 
 /// Where a field stands in an object, in the form of the reference: `spec.containers[0].ports[1].name`, and
 /// `data[key]` for the key of a map. The empty path is the object itself and is shown as `<nil>`.

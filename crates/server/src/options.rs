@@ -6,9 +6,9 @@
 
 use std::num::{IntErrorKind, ParseIntError};
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::Value;
-use holdfast_value::text::quote;
 
 use crate::ApiError;
 use crate::negotiation::PatchType;

@@ -1,8 +1,8 @@
 //! Answers: a status code, a content type, warnings and a body.
 
 use bytes::Bytes;
+use holdfast_gotext::quote::quote;
 use holdfast_proto::Messages;
-use holdfast_value::text::quote;
 use holdfast_value::{Limits, json, yaml};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;

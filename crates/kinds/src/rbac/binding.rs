@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
+use holdfast_gotext::quote::quote;
 use holdfast_resource::metadata::formats::{check_key, dns_subdomain, path_segment};
 use holdfast_resource::{Field, FieldError, GroupResource, Refusal, Scope, Strategy, WriteContext};
-use holdfast_value::text::quote;
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::{GROUP, bootstrap, escalation, place};

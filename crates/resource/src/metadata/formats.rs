@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use holdfast_value::text::quote;
+use holdfast_gotext::quote::quote;
 
 use crate::{FieldError, FieldPath};
 
