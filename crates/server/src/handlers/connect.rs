@@ -1,7 +1,7 @@
 //! Requests that are for a node or a pod: proxies, logs, commands. Nothing is behind this server, so that the answer says how
 //! far the request came.
 
-use holdfast_resource::schema::times::{Precision, Timestamp};
+use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{ConnectParameter, Connection, ParameterForm};
 use holdfast_value::{Map, Value};
 use http::StatusCode;
