@@ -10,6 +10,7 @@ use holdfast_value::Value;
 use parking_lot::Mutex;
 
 use crate::access::Access;
+use crate::metadata::formats::Faults;
 use crate::schema::TypeTable;
 use crate::{Action, Connecter, ConversionError, ConversionWebhook, FieldError, GroupKind, GroupResource, Resource};
 
@@ -56,6 +57,13 @@ pub trait Strategy: Send + Sync {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let _ = old;
         self.validate(context, object)
+    }
+
+    /// What is wrong with `name` as the name of `object`, or as what its name is to begin with; asked where the rule of the
+    /// resource is [`NameRule::Own`](crate::NameRule::Own).
+    fn name_faults(&self, object: &Value, name: &str) -> Faults {
+        let _ = (object, name);
+        Faults::new()
     }
 
     /// What the client is told in Warning headers about an object that is accepted. `old` is there for updates.

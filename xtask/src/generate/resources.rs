@@ -13,7 +13,7 @@ const NAME_RULES: [(&str, &str); 12] = [
     ("/services", "label"),
     ("apps/statefulsets", "label"),
     ("/events", "path-segment"),
-    ("apiregistration.k8s.io/apiservices", "path-segment"),
+    ("apiregistration.k8s.io/apiservices", "own"),
     ("certificates.k8s.io/certificatesigningrequests", "path-segment"),
     ("networking.k8s.io/ipaddresses", "own"),
     ("resource.k8s.io/deviceclasses", "long-name"),

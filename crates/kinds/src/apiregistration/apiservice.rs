@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment};
+use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment};
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -81,6 +81,17 @@ impl Strategy for ApiService {
         Ok(())
     }
 
+    /// Names tell version and group; what can be no part of a path is reported as that alone.
+    fn name_faults(&self, object: &Value, name: &str) -> Faults {
+        let faults = path_segment(name);
+        let part = |part: &str| object.str_at(&["spec", part]).unwrap_or_default();
+        let wanted = format!("{}.{}", part("version"), part("group"));
+        if !faults.is_empty() || name == wanted {
+            return faults;
+        }
+        vec![format!("must be `spec.version+\".\"+spec.group`: {wanted:?}").into()]
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate(&Field::root(object), &mut errors);
@@ -91,19 +102,21 @@ impl Strategy for ApiService {
         if context.subresource == Some("status") {
             return Errors::new();
         }
-        self.validate(context, object)
+        let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+        let mut errors = Errors::new();
+        report(
+            &Field::placed(Some(&name.into()), "metadata.name"),
+            self.name_faults(object, name),
+            &mut errors,
+        );
+        errors.extend(self.validate(context, object));
+        errors
     }
 }
 
 fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
-    let (metadata, spec) = (object.child("metadata"), object.child("spec"));
+    let spec = object.child("spec");
     let (group, version) = (spec.child("group"), spec.child("version"));
-    let (name, wanted) = (metadata.child("name"), format!("{}.{}", version.text(), group.text()));
-    // What can be no part of a path is reported as that alone.
-    let can_be_a_name = !name.text().is_empty() && path_segment(name.text()).is_empty();
-    if can_be_a_name && name.text() != wanted {
-        errors.push(name.invalid(format!("must be `spec.version+\".\"+spec.group`: {wanted:?}")));
-    }
     if !group.text().is_empty() {
         report(&group, dns_subdomain(group.text()), errors);
     } else if version.text() != "v1" {
@@ -172,8 +185,9 @@ mod tests {
 
     #[test]
     fn the_name_is_version_and_group() {
+        let other = service("v1.b.example.com", "");
         assert_eq!(
-            Harness::new().errors(&service("v1.b.example.com", "")),
+            Harness::new().update_errors(&other, &other),
             [
                 "metadata.name: Invalid value: \"v1.b.example.com\": must be `spec.version+\".\"+spec.group`: \
                  \"v1.a.example.com\""

@@ -241,7 +241,7 @@ pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) 
     if domain.len() > SIGNER_DOMAIN {
         errors.push(signer.too_long(SIGNER_DOMAIN));
     }
-    let mut check = |segment: &str, form: fn(&str) -> Vec<_>| {
+    let check = |segment: &str, form: fn(&str) -> Vec<_>, errors: &mut Errors| {
         let faulty = segment
             .split('.')
             .map(|label| (label, form(label)))
@@ -253,14 +253,14 @@ pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) 
             errors.extend(told.map(|fault| signer.invalid_as(segment, fault)));
         }
     };
-    check(domain, dns_label);
-    check(path, dns_subdomain);
+    check(domain, dns_label, errors);
     if !domain.contains('.') {
         errors.push(signer.invalid_as(
             *domain,
             "should be a domain with at least two segments separated by dots",
         ));
     }
+    check(path, dns_subdomain, errors);
     if name.len() > SIGNER_NAME {
         errors.push(signer.too_long(SIGNER_NAME));
     }

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr as Address;
 
-use holdfast_resource::metadata::formats::{dns_subdomain, path_segment};
+use holdfast_resource::metadata::formats::{Faults, dns_subdomain, path_segment};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::addresses::canonical_address;
+use crate::validation::addresses::canonical_address_faults;
 use crate::validation::{Errors, immutable, optional_text, required_text};
 
 /// What only IPAddresses do.
@@ -40,23 +40,30 @@ impl Strategy for IpAddress {
         vec![object]
     }
 
+    /// Names are addresses in their canonical form.
+    fn name_faults(&self, _object: &Value, name: &str) -> Faults {
+        canonical_address_faults(name)
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
-        let (metadata, spec) = (root.child("metadata"), root.child("spec"));
         let mut errors = Errors::new();
-        for name in ["generateName", "name"] {
-            let name = metadata.child(name);
-            if !name.text().is_empty() {
-                canonical_address(&name, &mut errors);
-            }
-        }
-        validate_parent(&spec.child("parentRef"), &mut errors);
+        validate_parent(&root.child("spec").child("parentRef"), &mut errors);
         errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
-        let mut errors = self.validate(context, object);
+        let metadata = root.child("metadata");
+        let mut errors = Errors::new();
+        for name in ["generateName", "name"] {
+            optional_text(
+                &metadata.child(name),
+                |name| self.name_faults(object, name),
+                &mut errors,
+            );
+        }
+        errors.extend(self.validate(context, object));
         immutable(
             &root.child("spec").child("parentRef"),
             &old.child("spec").child("parentRef"),
@@ -93,11 +100,22 @@ mod tests {
 
     #[test]
     fn a_name_is_an_address_as_it_is_written_everywhere() {
+        let faults = |name: &str| {
+            let object = address(name, SERVICE);
+            Harness::new().update_errors(&object, &object).len()
+        };
         for name in ["1.2.3.4", "2001:db8::1"] {
-            assert!(Harness::new().errors(&address(name, SERVICE)).is_empty(), "{name}");
+            assert_eq!(faults(name), 0, "{name}");
         }
-        for name in ["x", "1.2.3.4/24", "fe80::1%eth0", "2001:DB8::1", "::ffff:1.2.3.4"] {
-            assert_eq!(Harness::new().errors(&address(name, SERVICE)).len(), 1, "{name}");
+        for name in [
+            "x",
+            "1.2.3.4/24",
+            "fe80::1%eth0",
+            "010.1.2.3",
+            "2001:DB8::1",
+            "::ffff:1.2.3.4",
+        ] {
+            assert_eq!(faults(name), 1, "{name}");
         }
     }
 

@@ -3,39 +3,43 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::Faults;
 
-use super::Errors;
+use super::{Errors, report};
 
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_BLOCK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// Reports what is no IP address, is written with leading zeros, or is an IPv4 address dressed as IPv6.
 pub(crate) fn address(field: &Field<'_, '_>, errors: &mut Errors) {
-    let text = field.text();
-    if lenient_address(text).is_none() {
-        errors.push(field.invalid_text(NOT_AN_ADDRESS));
-    } else {
-        match text.parse::<IpAddr>() {
-            Err(_) => errors.push(field.invalid_text("must not have leading 0s")),
-            Ok(strict) if is_mapped(strict) => {
-                errors.push(field.invalid_text("must not be an IPv4-mapped IPv6 address"));
-            }
-            Ok(_) => {}
-        }
-    }
+    report(field, address_faults(field.text()), errors);
+}
+
+/// Why a text is no IP address that all programs read alike.
+fn address_faults(text: &str) -> Faults {
+    let fault = match (lenient_address(text), text.parse::<IpAddr>()) {
+        (None, _) => NOT_AN_ADDRESS,
+        (Some(_), Err(_)) => "must not have leading 0s",
+        (Some(_), Ok(strict)) if is_mapped(strict) => "must not be an IPv4-mapped IPv6 address",
+        (Some(_), Ok(_)) => return Faults::new(),
+    };
+    vec![fault.into()]
 }
 
 /// As [`address`], and reports an address that is not written as all programs write it (`IsValidIP`).
 pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
-    let before = errors.len();
-    address(field, errors);
-    let canonical = field.text().parse::<IpAddr>().map(|address| address.to_string());
-    if errors.len() == before && canonical.as_deref() != Ok(field.text()) {
-        errors.push(field.invalid_text(format!(
-            "must be in canonical form ({:?})",
-            canonical.unwrap_or_default()
-        )));
+    report(field, canonical_address_faults(field.text()), errors);
+}
+
+/// Why a text is no IP address as all programs write it.
+pub(crate) fn canonical_address_faults(text: &str) -> Faults {
+    let mut faults = address_faults(text);
+    let canonical = text.parse::<IpAddr>().map(|address| address.to_string());
+    if faults.is_empty() && canonical.as_deref() != Ok(text) {
+        let canonical = canonical.unwrap_or_default();
+        faults.push(format!("must be in canonical form ({canonical:?})").into());
     }
+    faults
 }
 
 /// As [`block`], and reports a block that is not written as all programs write it (`IsValidCIDR`).

@@ -26,7 +26,10 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     let (name, generate_name) = (text("name"), text("generateName"));
     if !generate_name.is_empty() && is_generated(name, generate_name) {
         let field = root.child("generateName");
-        let wrong = resource.rules.name.check_prefix(generate_name);
+        let wrong = match resource.rules.name {
+            NameRule::Own => resource.strategy.name_faults(object, generate_name),
+            rule => rule.check_prefix(generate_name),
+        };
         errors.extend(
             wrong
                 .into_iter()
@@ -40,7 +43,10 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
         ));
     } else {
         let field = root.child("name");
-        let wrong = resource.rules.name.check(name);
+        let wrong = match resource.rules.name {
+            NameRule::Own => resource.strategy.name_faults(object, name),
+            rule => rule.check(name),
+        };
         errors.extend(wrong.into_iter().map(|text| FieldError::invalid(&field, name, text)));
     }
     if resource.namespaced() {

@@ -44,6 +44,15 @@ fn decoded(of: &str, text: &str) -> Result<(String, Vec<String>), DecodeError> {
     Ok((json::to_string(&decoded.value), unknown))
 }
 
+#[test]
+fn the_zero_time_is_none_however_it_is_written() {
+    let of = "io.k8s.api.resource.v1.DeviceTaint";
+    for zero in ["0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"] {
+        let (value, _) = decoded(of, &format!(r#"{{"effect":"None","key":"k","timeAdded":"{zero}"}}"#)).unwrap();
+        assert_eq!(value, r#"{"effect":"None","key":"k","timeAdded":null}"#, "{zero}");
+    }
+}
+
 const POD: &str = "io.k8s.api.core.v1.Pod";
 const DEPLOYMENT: &str = "io.k8s.api.apps.v1.Deployment";
 const CONFIG_MAP: &str = "io.k8s.api.core.v1.ConfigMap";

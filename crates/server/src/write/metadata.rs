@@ -333,6 +333,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_generation_that_begins_with_none_is_kept_as_it_was_sent() {
+        for (from_one, generation) in [(true, 1), (false, 7)] {
+            let generation_rule = Generation::Counted {
+                from_one,
+                fields: vec!["spec".into()],
+                subresources: Vec::new(),
+            };
+            let rules = ResourceRules {
+                generation: generation_rule,
+                ..rules()
+            };
+            let mut new = object(r#"{"metadata":{"generation":7}}"#);
+            first_generation(&mut new, &rules);
+            assert_eq!(new.at(&["metadata", "generation"]), Some(&Value::Int(generation)));
+        }
+    }
+
     fn rules() -> ResourceRules {
         ResourceRules {
             create_on_update: false,
