@@ -288,7 +288,15 @@ fn read_suffix(suffix: &str) -> Result<(Factor, Format), QuantityError> {
 /// `whole.fraction` times the factor, in billionths, rounded up. `None` if it does not fit.
 fn scale(whole: &str, fraction: &str, factor: Factor) -> Option<i128> {
     if whole.len() > DIGITS {
-        return None;
+        let Factor::PowerOfTen(ten @ ..0) = factor else {
+            return None;
+        };
+        // An exponent below zero moves the point into the digits.
+        let moved = whole.len().min(ten.unsigned_abs() as usize);
+        let digits = format!("{whole}{fraction}");
+        let (whole, fraction) = digits.split_at(whole.len() - moved);
+        let fraction = fraction.trim_end_matches('0');
+        return scale(whole, fraction, Factor::PowerOfTen(ten + moved as i32));
     }
     // Digits that do not fit can only make the last one round up.
     let kept = fraction.len().min(DIGITS - whole.len()).min(15);
@@ -476,5 +484,10 @@ mod tests {
             let _ = Quantity::parse(&text).map(|quantity| quantity.to_string());
         }
         assert_eq!(canonical("1e2000000000"), "100000000000e18");
+        // Many digits with an exponent below zero are a small amount.
+        assert_eq!(canonical(&format!("1{}e-45", "0".repeat(45))), "1");
+        assert_eq!(canonical(&format!("-1{}e-53", "1".repeat(52))), "-111111112e-9");
+        let own = text_of("-11111111111111111111111111111111111111111111111111112e-53").unwrap();
+        assert_eq!(text_of(&own).unwrap(), own);
     }
 }
