@@ -35,6 +35,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!(merged.depth() <= pod.depth() + patch.depth());
         assert_eq!(strategic_merge(pod.clone(), &patch, &of).as_ref().ok(), Some(merged));
     }
-    let _ = consumed_patch(&patch, &pod);
+    let _ = consumed_patch(&patch, &pod, &of);
     assert_eq!((json::to_vec(&pod), json::to_vec(&patch)), before);
 });
