@@ -378,6 +378,12 @@ mod tests {
     }
 
     #[test]
+    fn the_zero_time_is_left_to_the_reader() {
+        assert!(!is_canonical("0001-01-01T00:00:00Z"));
+        assert!(is_canonical("2020-01-01T00:00:00Z"));
+    }
+
+    #[test]
     fn the_clock_and_a_timestamp_agree() {
         for seconds in [-1_000_000_001, -1, 0, 1_795_000_000] {
             let time = Timestamp { seconds, nanos: 5 };

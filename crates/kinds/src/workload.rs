@@ -1,17 +1,15 @@
 //! What workloads share: a selector, a template of Pods that it finds again, and counts of replicas.
 
 use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
+use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
 use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
-use crate::core::pod_spec::{Template, template_warnings, validate_template_of_replicas};
+use crate::core::pod_spec::{Template, drop_disabled, template_warnings, validate_template_of_replicas};
 use crate::validation::{Errors, numbers};
 
 /// How a workload's selector and template are checked.
 pub(crate) struct SelectorRules<'a> {
-    /// Whether the selector may be left out of the object, which only says that it selects nothing.
-    pub(crate) required: bool,
     /// What is said of a selector that selects everything.
     pub(crate) empty: &'a str,
     /// What is said of a selector that cannot be read.
@@ -24,7 +22,6 @@ impl SelectorRules<'_> {
     /// The rules of ReplicaSets, and of Deployments, which make ReplicaSets. The reference speaks of deployments in both.
     pub(crate) fn of_replica_sets(allow_privileged: bool) -> Self {
         Self {
-            required: true,
             empty: "empty selector is invalid for deployment",
             malformed: "invalid label selector",
             template: Template {
@@ -38,23 +35,46 @@ impl SelectorRules<'_> {
 /// Checks `selector` and `template` of a workload's spec.
 pub(crate) fn validate_selector_and_template(spec: &Field<'_, '_>, rules: &SelectorRules<'_>, errors: &mut Errors) {
     let selector = spec.child("selector");
-    if selector.is_set() {
-        validate_label_selector(&selector, errors);
-        if selector.child("matchLabels").is_empty() && selector.child("matchExpressions").is_empty() {
-            errors.push(selector.invalid(rules.empty));
-        }
-    } else if rules.required {
-        errors.push(selector.required(""));
-    }
+    validate_selector(&selector, rules.empty, errors);
     match LabelSelector::read(&selector) {
         Some(read) => validate_template_of_replicas(&spec.child("template"), &read, &rules.template, errors),
-        None => errors.push(selector.invalid(rules.malformed)),
+        None => errors.push(invalid_selector(&selector, rules.malformed)),
     }
+}
+
+/// Checks a selector that must be there and must not select everything, which is told as `empty` says.
+pub(crate) fn validate_selector(selector: &Field<'_, '_>, empty: &str, errors: &mut Errors) {
+    if !selector.is_set() {
+        errors.push(selector.required(""));
+        return;
+    }
+    validate_label_selector(selector, errors);
+    if selects_everything(selector) {
+        errors.push(invalid_selector(selector, empty));
+    }
+}
+
+/// Whether a selector is there and asks for nothing.
+pub(crate) fn selects_everything(selector: &Field<'_, '_>) -> bool {
+    selector.is_set() && selector.child("matchLabels").is_empty() && selector.child("matchExpressions").is_empty()
 }
 
 /// Reports a selector that was changed.
 pub(crate) fn immutable_selector(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    crate::validation::immutable(&new.child("selector"), &old.child("selector"), errors);
+    crate::validation::immutable_selector(&new.child("selector"), &old.child("selector"), errors);
+}
+
+/// Drops what nobody may set yet from the template of Pods at `path`, unless that of `old` has it: `DropDisabledTemplateFields`.
+pub(crate) fn drop_disabled_in_template(object: &mut Value, old: Option<&Value>, path: &[&str]) {
+    let spec_of = |template: &Value| template.get("spec").cloned();
+    let old = old.and_then(|old| old.at(path)).and_then(spec_of);
+    if let Some(spec) = object
+        .at_mut(path)
+        .and_then(Value::as_map_mut)
+        .and_then(|template| template.get_mut("spec"))
+    {
+        drop_disabled(spec, old.as_ref());
+    }
 }
 
 /// Checks counts of a status: none below zero.
@@ -82,7 +102,7 @@ pub(crate) fn collisions_only_grow(status: &Field<'_, '_>, old: &Field<'_, '_>, 
     if let Some(before) = old.child("collisionCount").number()
         && collisions.number().unwrap_or_default() < before
     {
-        errors.push(collisions.invalid("cannot be decremented"));
+        errors.push(collisions.invalid_number("cannot be decremented"));
     }
 }
 

@@ -126,6 +126,20 @@ impl FieldError {
         }
     }
 
+    /// A field holds what it may not hold; `shown` is what, for values whose members have an order.
+    pub fn invalid_shown(field: &FieldPath, mut shown: String, detail: &str) -> Self {
+        if !detail.is_empty() {
+            shown.push_str(": ");
+            shown.push_str(detail);
+        }
+        Self {
+            kind: FieldErrorKind::Invalid,
+            field: field.clone(),
+            value: None,
+            detail: shown,
+        }
+    }
+
     /// A field holds none of the values that it may hold; `supported` is listed in the order given.
     pub fn not_supported(field: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         let mut detail = String::from("supported values: ");
@@ -279,6 +293,10 @@ mod tests {
             (
                 FieldError::invalid(&field, "\u{7}\n\0", "odd"),
                 r#"spec.type: Invalid value: "\a\n\x00": odd"#,
+            ),
+            (
+                FieldError::invalid_shown(&field, "[1]".to_owned(), ""),
+                "spec.type: Invalid value: [1]",
             ),
             (FieldError::duplicate(&field, "x"), r#"spec.type: Duplicate value: "x""#),
             (

@@ -113,6 +113,45 @@ async fn a_dry_run_answers_and_stores_nothing() {
 }
 
 #[tokio::test]
+async fn a_dry_run_names_the_key_of_another_object_without_its_prefix() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
+    let other = config_map("a", "2").replace("\"name\":", "\"uid\":\"other\",\"name\":");
+    for (query, key) in [
+        ("", "/registry/configmaps/default/a"),
+        ("?dryRun=All", "/configmaps/default/a"),
+    ] {
+        let refused = server.put(&format!("{CONFIG_MAPS}/a{query}"), &other).await;
+        let told = format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0");
+        assert_eq!(refused.code, 409);
+        assert!(refused.message().contains(&told), "{}", refused.message());
+    }
+}
+
+#[tokio::test]
+async fn options_of_logs_are_read_and_checked() {
+    let server = Server::start().await;
+    for (query, code, told) in [
+        (
+            "sinceTime=x",
+            400,
+            "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"",
+        ),
+        (
+            "stream=All",
+            422,
+            "PodLogOptions \"p\" is invalid: stream: Forbidden: may not be specified",
+        ),
+        ("sinceTime=2020-01-01T00:00:00Z", 404, "pods \"p\" not found"),
+    ] {
+        let answer = server
+            .get(&format!("/api/v1/namespaces/default/pods/p/log?{query}"))
+            .await;
+        assert_eq!((answer.code, answer.message()), (code, told));
+    }
+}
+
+#[tokio::test]
 async fn unknown_fields_warn_or_refuse_as_asked() {
     let server = Server::start().await;
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"dat":{}}"#;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::facts::{Facts, texts};
 
 /// What names the objects of a resource may have, where that is not a DNS subdomain.
-const NAME_RULES: [(&str, &str); 12] = [
+const NAME_RULES: [(&str, &str); 13] = [
     ("/namespaces", "label"),
     ("/services", "label"),
     ("apps/statefulsets", "label"),
@@ -17,6 +17,7 @@ const NAME_RULES: [(&str, &str); 12] = [
     ("certificates.k8s.io/certificatesigningrequests", "path-segment"),
     ("networking.k8s.io/ipaddresses", "own"),
     ("resource.k8s.io/deviceclasses", "long-name"),
+    ("policy/poddisruptionbudgets", "path-segment"),
     ("rbac.authorization.k8s.io/roles", "path-segment"),
     ("rbac.authorization.k8s.io/rolebindings", "path-segment"),
     ("rbac.authorization.k8s.io/clusterroles", "path-segment"),

@@ -48,6 +48,9 @@ const UNDEFAULTED: [(&str, &str); 3] = [
     ("io.k8s.api.storage.v1.VolumeAttachmentSource", "inlineVolumeSpec"),
 ];
 
+/// The fields whose default comes with that of others, which is up to the strategy of their kind.
+const DEFAULTED_WITH_OTHERS: [(&str, &str); 1] = [("io.k8s.api.apps.v1.StatefulSetUpdateStrategy", "type")];
+
 /// The fields of every object that protobuf keeps outside of its message.
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
 
@@ -220,7 +223,8 @@ impl Assembly<'_, '_> {
             key.default = (!default.is_null()).then(|| value_of(default)).transpose()?;
         }
         let default = &self.facts.defaults["unconditional"][of][field.name.as_str()];
-        field.default = (!default.is_null()).then(|| value_of(default)).transpose()?;
+        let alone = !default.is_null() && !DEFAULTED_WITH_OTHERS.contains(&(of, field.name.as_str()));
+        field.default = alone.then(|| value_of(default)).transpose()?;
         field.undefaulted = UNDEFAULTED.contains(&(of, field.name.as_str()));
         self.note_published_default(of, field)
     }

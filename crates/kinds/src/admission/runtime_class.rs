@@ -1,4 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::metadata::formats::path_segment;
 use holdfast_resource::{Field, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -61,13 +62,22 @@ fn rejected(reason: &str) -> Refusal {
     Refusal::forbidden(format!("pod rejected: {reason}"))
 }
 
+/// Why the reference's client does not even ask for an object of that name.
+fn unaddressable(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("resource name may not be empty".to_owned());
+    }
+    let faults = path_segment(name);
+    (!faults.is_empty()).then(|| format!("invalid resource name {name:?}: [{}]", faults.join(" ")))
+}
+
 fn class_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {
-    let Some(name) = pod
-        .str_at(&["spec", "runtimeClassName"])
-        .filter(|name| !name.is_empty())
-    else {
+    let Some(name) = pod.str_at(&["spec", "runtimeClassName"]) else {
         return Ok(None);
     };
+    if let Some(fault) = unaddressable(name) {
+        return Err(Refusal::Failed(fault));
+    }
     let found = context
         .lookup
         .get(&group_resource("node.k8s.io", "runtimeclasses"), "", name);

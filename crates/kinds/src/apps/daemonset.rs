@@ -1,14 +1,16 @@
 //! DaemonSets: <https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/>.
 
+use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::core::pod_spec::{Template, default_template};
+use crate::core::pod_spec::{default_template, validate_restarting, validate_selected, validate_template};
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{
-    SelectorRules, immutable_selector, validate_counts, validate_selector_and_template, workload_warnings,
+    collisions_only_grow, drop_disabled_in_template, immutable_selector, selects_everything, validate_counts,
+    workload_warnings,
 };
 
 /// Counts the changes of the template, as a field of an older API did.
@@ -26,13 +28,15 @@ impl Strategy for DaemonSet {
 
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_template(object, &["spec", "template"]);
-        if object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate") {
+        let rolls = object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate");
+        if rolls {
             set_missing_at(object, &["spec", "updateStrategy"], "rollingUpdate", Value::empty_map);
-            for (part, value) in [("maxUnavailable", 1), ("maxSurge", 0)] {
-                set_missing_at(object, &["spec", "updateStrategy", "rollingUpdate"], part, || {
-                    value.into()
-                });
-            }
+        }
+        // Under another type both are numbers in the reference's internal version all the same.
+        for (part, value) in [("maxUnavailable", i64::from(rolls)), ("maxSurge", 0)] {
+            set_missing_at(object, &["spec", "updateStrategy", "rollingUpdate"], part, || {
+                value.into()
+            });
         }
         if template_generation(object).is_none() {
             set_template_generation(object, 0);
@@ -41,6 +45,7 @@ impl Strategy for DaemonSet {
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         set_template_generation(object, 1);
+        drop_disabled_in_template(object, None, &["spec", "template"]);
         Ok(())
     }
 
@@ -49,6 +54,7 @@ impl Strategy for DaemonSet {
             return Ok(());
         }
         let template = ["spec", "template"];
+        drop_disabled_in_template(object, Some(old), &template);
         let changed = !same(object.at(&template), old.at(&template));
         let generation = template_generation(old).unwrap_or_default() + i64::from(changed);
         if template_generation(object) != Some(generation) {
@@ -67,7 +73,9 @@ impl Strategy for DaemonSet {
         let (object, old) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();
         if context.subresource == Some("status") {
-            validate_counts(&object.child("status"), &COUNTS, &mut errors);
+            let status = object.child("status");
+            validate_counts(&status, &COUNTS, &mut errors);
+            collisions_only_grow(&status, &old.child("status"), &mut errors);
             return errors;
         }
         let spec = object.child("spec");
@@ -100,16 +108,16 @@ fn set_template_generation(object: &mut Value, generation: i64) {
 
 impl DaemonSet {
     fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
-        let rules = SelectorRules {
-            required: false,
-            empty: "empty selector is invalid for daemonset",
-            malformed: "",
-            template: Template {
-                workload: "DaemonSet",
-                allow_privileged: self.config.allow_privileged,
-            },
-        };
-        validate_selector_and_template(spec, &rules, errors);
+        let (selector, template) = (spec.child("selector"), spec.child("template"));
+        validate_label_selector(&selector, errors);
+        if let Some(read) = LabelSelector::read(&selector) {
+            validate_selected(&template, &read, errors);
+        }
+        if selects_everything(&selector) {
+            errors.push(invalid_selector(&selector, "empty selector is invalid for daemonset"));
+        }
+        validate_template(&template, self.config.allow_privileged, errors);
+        validate_restarting(&template, "DaemonSet", errors);
         numbers::not_negative(&spec.child("minReadySeconds"), errors);
         validate_strategy(&spec.child("updateStrategy"), errors);
         numbers::not_negative(&spec.child("revisionHistoryLimit"), errors);
@@ -189,6 +197,49 @@ spec:
         assert_eq!(
             at(&changed, place),
             r#"{"deprecated.daemonset.template.generation":"2"}"#
+        );
+    }
+
+    #[test]
+    fn a_selector_that_cannot_be_read_is_told_where_it_is_wrong_alone() {
+        let harness = Harness::new();
+        assert_eq!(
+            harness.errors(&AGENT.replace(
+                "{matchLabels: {app: agent}}",
+                "{matchExpressions: [{key: app, operator: Odd}]}"
+            )),
+            ["spec.selector.matchExpressions[0].operator: Invalid value: \"Odd\": not a valid selector operator"]
+        );
+        assert_eq!(
+            harness.errors(&AGENT.replace("  selector: {matchLabels: {app: agent}}\n", "")),
+            [
+                "spec.template.metadata.labels: Invalid value: {\"app\":\"agent\"}: `selector` does not match template `labels`"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_tried_before_stay_tried() {
+        let status = |text: &str| format!("{AGENT}status: {{{text}}}\n");
+        let (old, new) = (
+            Harness::new().read(&status("collisionCount: 2")),
+            Harness::new().read(&status("")),
+        );
+        assert_eq!(
+            Harness::new().check_update(Some("status"), &old, &new),
+            ["status.collisionCount: Invalid value: 0: cannot be decremented"]
+        );
+    }
+
+    #[test]
+    fn a_rolling_update_that_is_not_in_use_has_numbers() {
+        let idle = AGENT.replace(
+            "spec:\n  sel",
+            "spec:\n  updateStrategy: {type: OnDelete, rollingUpdate: {}}\n  sel",
+        );
+        assert_eq!(
+            at(&Harness::new().create(&idle), "spec.updateStrategy.rollingUpdate"),
+            r#"{"maxSurge":0,"maxUnavailable":0}"#
         );
     }
 

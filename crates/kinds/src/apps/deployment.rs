@@ -1,6 +1,6 @@
 //! Deployments: <https://kubernetes.io/docs/concepts/workloads/controllers/deployment/>.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -8,7 +8,7 @@ use crate::core::pod_spec::default_template;
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
-    SelectorRules, at_most_count, collisions_only_grow, immutable_selector, validate_counts,
+    SelectorRules, at_most_count, collisions_only_grow, drop_disabled_in_template, immutable_selector, validate_counts,
     validate_selector_and_template, workload_warnings,
 };
 
@@ -26,6 +26,16 @@ impl Strategy for Deployment {
                 set_missing_at(object, &["spec", "strategy", "rollingUpdate"], part, || "25%".into());
             }
         }
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, None, &["spec", "template"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, Some(old), &["spec", "template"]);
+        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 
 use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::core::persistentvolumeclaim;
-use crate::core::pod_spec::{Template, default_template};
+use crate::core::pod_spec::{
+    default_template, validate_restarting, validate_selected, validate_template, validate_template_metadata,
+};
 use crate::defaults::{change_items, set_missing, set_missing_at};
 use crate::validation::{Errors, numbers, optional_text, same};
 use crate::workload::{
-    SelectorRules, at_most_count, collisions_only_grow, validate_counts, validate_selector_and_template,
+    at_most_count, collisions_only_grow, drop_disabled_in_template, validate_counts, validate_selector,
     workload_warnings,
 };
 
@@ -35,29 +38,7 @@ const MUTABLE: [&str; 7] = [
 impl Strategy for StatefulSet {
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_template(object, &["spec", "template"]);
-        let strategy = ["spec", "updateStrategy"];
-        if object
-            .str_at(&["spec", "updateStrategy", "type"])
-            .unwrap_or_default()
-            .is_empty()
-        {
-            object.set_at(&["spec", "updateStrategy", "type"], "RollingUpdate".into());
-            set_missing_at(object, &strategy, "rollingUpdate", Value::empty_map);
-        }
-        // Who names the strategy alone gets no more.
-        let is_rolling = object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate");
-        if is_rolling
-            && object
-                .at(&["spec", "updateStrategy", "rollingUpdate"])
-                .is_some_and(|rolling| !rolling.is_null())
-        {
-            set_missing_at(
-                object,
-                &["spec", "updateStrategy", "rollingUpdate"],
-                "partition",
-                || 0.into(),
-            );
-        }
+        default_strategy(object);
         if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
             let lacks_kind = |claim: &Value| claim.get("kind").is_none() || claim.get("apiVersion").is_none();
             change_items(spec, "volumeClaimTemplates", lacks_kind, |claim| {
@@ -65,6 +46,16 @@ impl Strategy for StatefulSet {
                 set_missing(claim, "apiVersion", || "v1".into());
             });
         }
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        drop_disabled(object, None);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        drop_disabled(object, Some(old));
+        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -107,6 +98,27 @@ impl Strategy for StatefulSet {
     }
 }
 
+/// How Pods are replaced. A rolling update is made up along with the type alone.
+fn default_strategy(object: &mut Value) {
+    const STRATEGY: [&str; 2] = ["spec", "updateStrategy"];
+    let lacks_type = |strategy: &Value| strategy.str_at(&["type"]).unwrap_or_default().is_empty();
+    if object.at(&STRATEGY).is_some_and(lacks_type) {
+        set_missing_at(object, &STRATEGY, "type", || "RollingUpdate".into());
+        set_missing_at(object, &STRATEGY, "rollingUpdate", Value::empty_map);
+    }
+    let rolling = ["spec", "updateStrategy", "rollingUpdate"];
+    set_missing_at(object, &rolling, "partition", || 0.into());
+}
+
+/// Drops what nobody may set yet, unless `old` has it: `dropStatefulSetDisabledFields` and that of templates.
+fn drop_disabled(object: &mut Value, old: Option<&Value>) {
+    const UNAVAILABLE: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
+    if old.is_none_or(|old| old.at(&UNAVAILABLE).is_none()) {
+        object.remove_at(&UNAVAILABLE);
+    }
+    drop_disabled_in_template(object, old, &["spec", "template"]);
+}
+
 /// Whether two maps hold the same but for the members named.
 fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> bool {
     let counts = |key: &str| !names.contains(&key);
@@ -133,32 +145,34 @@ impl StatefulSet {
         numbers::not_negative(&spec.child("minReadySeconds"), errors);
         numbers::not_negative(&spec.child("ordinals").child("start"), errors);
         optional_text(&spec.child("serviceName"), dns_label, errors);
-        let rules = SelectorRules {
-            required: true,
-            empty: "empty selector is invalid for statefulset",
-            malformed: "",
-            template: Template {
-                workload: "StatefulSet",
-                allow_privileged: self.config.allow_privileged,
-            },
-        };
-        let claims = spec.child("volumeClaimTemplates");
         if is_new {
-            for claim in claims.items() {
-                persistentvolumeclaim::validate_claim_template(&claim, errors);
+            for claim in spec.child("volumeClaimTemplates").items() {
+                persistentvolumeclaim::validate_claim_spec(&claim.child("spec"), errors);
             }
         }
-        match spec.value().filter(|_| !claims.is_empty()).map(with_claims) {
-            Some(whole) => {
-                let path = spec.path();
-                validate_selector_and_template(&Field::placed(Some(&whole), path.as_str()), &rules, errors);
-            }
-            None => validate_selector_and_template(spec, &rules, errors),
+        let selector = spec.child("selector");
+        validate_selector(&selector, "empty selector is invalid for statefulset", errors);
+        match LabelSelector::read(&selector) {
+            Some(read) => self.validate_template(spec, &read, errors),
+            None => errors.push(invalid_selector(&selector, "")),
         }
+        validate_restarting(&spec.child("template"), "StatefulSet", errors);
+    }
+
+    /// `ValidatePodTemplateSpecForStatefulSet`, which looks at labels and annotations once more than others do.
+    fn validate_template(&self, spec: &Field<'_, '_>, selector: &LabelSelector<'_>, errors: &mut Errors) {
+        let template = spec.child("template");
+        validate_selected(&template, selector, errors);
+        let claimed = spec.value().filter(|spec| spec.get("volumeClaimTemplates").is_some());
+        let whole = claimed.map(with_claims);
+        let place = template.path();
+        let whole = Field::placed(whole.as_ref().or(template.value()), place.as_str());
+        validate_template(&whole, self.config.allow_privileged, errors);
+        validate_template_metadata(&template, errors);
     }
 }
 
-/// The specification with a volume in its template for each claim, as the Pods will have it, before those volumes that no
+/// The template of a specification with a volume for each claim, as the Pods will have it, before those volumes that no
 /// claim takes the name of.
 fn with_claims(spec: &Value) -> Value {
     let of = |path: &[&str]| {
@@ -179,8 +193,8 @@ fn with_claims(spec: &Value) -> Value {
     let free = |volume: &&Value| !taken.contains(volume.str_at(&["name"]).unwrap_or_default());
     let own = of(&["template", "spec", "volumes"]).filter(free).cloned();
     let volumes: Vec<Value> = names.iter().map(volume).chain(own).collect();
-    let mut whole = spec.clone();
-    whole.set_at(&["template", "spec", "volumes"], volumes.into());
+    let mut whole = spec.get("template").cloned().unwrap_or_default();
+    whole.set_at(&["spec", "volumes"], volumes.into());
     whole
 }
 
@@ -312,19 +326,55 @@ spec:
     }
 
     #[test]
-    fn a_strategy_that_is_named_gets_nothing_more() {
-        let named = DB.replace(
-            "serviceName: db\n",
-            "serviceName: db\n  updateStrategy: {type: RollingUpdate}\n",
-        );
+    fn a_rolling_update_is_made_up_along_with_its_type() {
+        let harness = Harness::new();
+        let strategy = |text: &str| {
+            let set = DB.replace(
+                "spec:\n  serviceName",
+                &format!("spec:\n  updateStrategy: {{{text}}}\n  serviceName"),
+            );
+            at(&harness.create(&set), "spec.updateStrategy")
+        };
+        assert_eq!(strategy("type: RollingUpdate"), r#"{"type":"RollingUpdate"}"#);
+        assert_eq!(strategy("type: OnDelete"), r#"{"type":"OnDelete"}"#);
         assert_eq!(
-            at(&Harness::new().create(&named), "spec.updateStrategy"),
-            r#"{"type":"RollingUpdate"}"#
+            strategy("rollingUpdate: {maxUnavailable: 2}"),
+            r#"{"rollingUpdate":{"partition":0},"type":"RollingUpdate"}"#,
+            "nobody may say yet how many are unavailable"
         );
-        let begun = named.replace("{type: RollingUpdate}", "{type: RollingUpdate, rollingUpdate: {}}");
+    }
+
+    #[test]
+    fn claims_are_volumes_of_the_template() {
+        let harness = Harness::new();
         assert_eq!(
-            at(&Harness::new().create(&begun), "spec.updateStrategy"),
-            r#"{"rollingUpdate":{"partition":0},"type":"RollingUpdate"}"#
+            harness.errors(&DB.replace("metadata: {name: data}", "metadata: {}")),
+            [
+                "spec.template.spec.volumes[0].persistentVolumeClaim.claimName: Required value",
+                "spec.template.spec.volumes[0].name: Required value",
+            ]
+        );
+        let mounted = DB.replace(
+            "image: db:1",
+            "image: db:1, volumeMounts: [{name: data, mountPath: /d}]",
+        );
+        assert!(harness.errors(&mounted).is_empty());
+        assert_eq!(
+            harness.errors(&mounted.replace("name: data, mountPath", "name: other, mountPath")),
+            [r#"spec.template.spec.containers[0].volumeMounts[0].name: Not found: "other""#]
+        );
+    }
+
+    #[test]
+    fn labels_of_the_template_are_told_twice_and_selectors_in_their_order() {
+        let harness = Harness::new();
+        let errors = harness.errors(&DB.replace("labels: {app: db}", "labels: {app: db, x/: v}"));
+        assert_eq!(errors.len(), 4, "{errors:?}");
+        let odd = "{matchLabels: {app: db}, matchExpressions: [{key: a, operator: Odd}]}";
+        assert_eq!(
+            harness.errors(&DB.replace("{matchLabels: {app: db}}", odd))[1],
+            "spec.selector: Invalid value: \
+             {\"matchLabels\":{\"app\":\"db\"},\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Odd\"}]}"
         );
     }
 

@@ -1,6 +1,6 @@
 //! CronJobs: <https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/>.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::job::validate_job_spec;
@@ -8,7 +8,7 @@ use super::schedule;
 use crate::config::Config;
 use crate::core::pod_spec::{default_template, template_warnings};
 use crate::validation::{Errors, numbers, one_of, same};
-use crate::workload::name_warnings;
+use crate::workload::{drop_disabled_in_template, name_warnings};
 
 /// What only CronJobs do.
 pub(crate) struct CronJob {
@@ -18,9 +18,22 @@ pub(crate) struct CronJob {
 /// Names of Jobs are made of those of CronJobs and eleven more characters.
 const NAME_LENGTH: usize = 52;
 
+/// Where the template of Pods stands.
+const TEMPLATE: [&str; 4] = ["spec", "jobTemplate", "spec", "template"];
+
 impl Strategy for CronJob {
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["spec", "jobTemplate", "spec", "template"]);
+        default_template(object, &TEMPLATE);
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, None, &TEMPLATE);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, Some(old), &TEMPLATE);
+        Ok(())
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -52,19 +65,14 @@ impl Strategy for CronJob {
         if old.is_none() {
             name_warnings(context, "Pod names and hostnames", &mut warnings);
         }
-        warnings.extend(template_warnings(object, &["spec", "jobTemplate", "spec", "template"]));
+        warnings.extend(template_warnings(object, &TEMPLATE));
         warnings
     }
 }
 
 impl CronJob {
     fn validate_spec(&self, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
-        let line = spec.child("schedule");
-        if line.text().is_empty() {
-            errors.push(line.required(""));
-        } else if let Err(fault) = schedule::check(line.text(), spec.child("timeZone").is_set()) {
-            errors.push(line.invalid(fault));
-        }
+        validate_schedule(spec, old, errors);
         for part in [
             "startingDeadlineSeconds",
             "successfulJobsHistoryLimit",
@@ -75,8 +83,8 @@ impl CronJob {
         let zone = spec.child("timeZone");
         let kept = old.is_some_and(|old| same(zone.value(), old.child("timeZone").value()));
         if zone.is_set() && !kept {
-            let faults = schedule::time_zone_faults(zone.text());
-            errors.extend(faults.into_iter().map(|fault| zone.invalid(fault)));
+            let faults = schedule::check_time_zone(zone.text()).into_iter();
+            errors.extend(faults.map(|fault| zone.invalid(fault)));
         }
         one_of(
             &spec.child("concurrencyPolicy"),
@@ -96,9 +104,53 @@ impl CronJob {
     }
 }
 
+/// `validateScheduleFormat`: a time zone in the schedule is only kept where one was there before.
+fn validate_schedule(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
+    let line = spec.child("schedule");
+    if line.text().is_empty() {
+        errors.push(line.required(""));
+        return;
+    }
+    if let Err(fault) = schedule::check(line.text()) {
+        errors.push(line.invalid(fault));
+    }
+    if !line.text().contains("TZ") {
+        return;
+    }
+    let had_zone = old.is_some_and(|old| old.child("schedule").text().contains("TZ"));
+    if !had_zone {
+        errors.push(line.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
+    } else if spec.child("timeZone").is_set() {
+        errors.push(line.invalid("cannot use both timeZone field and TZ or CRON_TZ in schedule"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::harness::{Harness, at};
+
+    #[test]
+    fn a_time_zone_in_the_schedule_is_refused_beside_what_is_wrong_with_it() {
+        let zoned = |zone: &str| NIGHTLY.replace("'@daily'", &format!("'TZ={zone} 0 0 * * *'"));
+        let refused = |zone: &str| {
+            format!(
+                "spec.schedule: Invalid value: \"TZ={zone} 0 0 * * *\": cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            )
+        };
+        let harness = Harness::new();
+        assert_eq!(harness.errors(&zoned("UTC")), [refused("UTC")]);
+        assert_eq!(
+            harness.errors(&zoned("Nowhere")),
+            [
+                "spec.schedule: Invalid value: \"TZ=Nowhere 0 0 * * *\": provided bad location Nowhere: unknown time zone Nowhere".to_owned(),
+                refused("Nowhere"),
+            ]
+        );
+        assert_eq!(
+            harness.update_errors(&zoned("UTC"), &zoned("Europe/Berlin")),
+            Vec::<String>::new()
+        );
+    }
 
     const NIGHTLY: &str = "
 apiVersion: batch/v1

@@ -3,14 +3,15 @@
 use holdfast_gotext::duration;
 
 /// Says what is wrong with a schedule, in the words of the reference's parser.
-pub(super) fn check(line: &str, has_time_zone: bool) -> Result<(), String> {
-    if line.contains("TZ") {
-        return Err(match has_time_zone {
-            true => "cannot use both timeZone field and TZ or CRON_TZ in schedule",
-            false => "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+pub(super) fn check(line: &str) -> Result<(), String> {
+    let line = match line.strip_prefix("TZ=").or_else(|| line.strip_prefix("CRON_TZ=")) {
+        None => line,
+        Some(zoned) => {
+            let (zone, rest) = zoned.split_once(' ').unwrap_or((zoned, ""));
+            load_zone(zone).map_err(|why| format!("provided bad location {zone}: {why}"))?;
+            rest.trim()
         }
-        .to_owned());
-    }
+    };
     if let Some(descriptor) = line.strip_prefix('@') {
         return check_descriptor(line, descriptor);
     }
@@ -137,77 +138,8 @@ fn number(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing \"{text}\": invalid syntax"))
 }
 
-/// The areas and the lone names of the time zone database.
-const AREAS: [&str; 17] = [
-    "Africa",
-    "America",
-    "Antarctica",
-    "Arctic",
-    "Asia",
-    "Atlantic",
-    "Australia",
-    "Brazil",
-    "Canada",
-    "Chile",
-    "Etc",
-    "Europe",
-    "Indian",
-    "Mexico",
-    "Pacific",
-    "US",
-    "SystemV",
-];
-const ZONES: [&str; 46] = [
-    "CET",
-    "CST6CDT",
-    "Cuba",
-    "EET",
-    "EST",
-    "EST5EDT",
-    "Egypt",
-    "Eire",
-    "Factory",
-    "GB",
-    "GB-Eire",
-    "GMT",
-    "GMT+0",
-    "GMT-0",
-    "GMT0",
-    "Greenwich",
-    "HST",
-    "Hongkong",
-    "Iceland",
-    "Iran",
-    "Israel",
-    "Jamaica",
-    "Japan",
-    "Kwajalein",
-    "Libya",
-    "MET",
-    "MST",
-    "MST7MDT",
-    "NZ",
-    "NZ-CHAT",
-    "Navajo",
-    "PRC",
-    "PST8PDT",
-    "Poland",
-    "Portugal",
-    "ROC",
-    "ROK",
-    "Singapore",
-    "Turkey",
-    "UCT",
-    "UTC",
-    "Universal",
-    "W-SU",
-    "WET",
-    "Zulu",
-    "posixrules",
-];
-
-/// What is wrong with the name of a time zone. Names within a known area of the database pass.
-pub(super) fn time_zone_faults(name: &str) -> Vec<String> {
+/// Says what is wrong with the name of a time zone: `validateTimeZone`.
+pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["timeZone must be nil or non-empty string".to_owned()];
     }
@@ -215,15 +147,29 @@ pub(super) fn time_zone_faults(name: &str) -> Vec<String> {
     if name.eq_ignore_ascii_case("local") {
         faults.push("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned());
     }
-    let well_formed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+');
-    let known = match name.split_once('/') {
-        Some((area, place)) => AREAS.contains(&area) && !place.is_empty() && place.bytes().all(well_formed),
-        None => ZONES.contains(&name),
+    let well_formed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+/".contains(&byte);
+    let loaded = if name.starts_with(['/', '.']) || !name.bytes().all(well_formed) {
+        Err(format!("unknown time zone {name}"))
+    } else {
+        load_zone(name)
     };
-    if !known && name != "Local" {
-        faults.push(format!("unknown time zone {name}"));
-    }
+    faults.extend(loaded.err());
     faults
+}
+
+/// Whether Go would find the rules of a time zone: it asks the database for the very name.
+fn load_zone(name: &str) -> Result<(), String> {
+    if matches!(name, "" | "UTC" | "Local") {
+        return Ok(());
+    }
+    if name.contains("..") || name.starts_with(['/', '\\']) {
+        return Err("time: invalid location name".to_owned());
+    }
+    let zone = jiff::tz::TimeZone::get(name).ok();
+    match zone.as_ref().and_then(jiff::tz::TimeZone::iana_name) {
+        Some(found) if found == name => Ok(()),
+        _ => Err(format!("unknown time zone {name}")),
+    }
 }
 
 #[cfg(test)]
@@ -239,8 +185,10 @@ mod tests {
             "@every 1h30m",
             "1,2 3 ? JAN sun",
             "5/15 * * * *",
+            "TZ=UTC * * * * *",
+            "CRON_TZ=Europe/Berlin @daily",
         ] {
-            assert_eq!(check(good, false), Ok(()), "{good}");
+            assert_eq!(check(good), Ok(()), "{good}");
         }
         for (odd, fault) in [
             ("bad", "expected exactly 5 fields, found 1: [bad]"),
@@ -254,22 +202,38 @@ mod tests {
                 "failed to parse duration @every 5x: time: unknown unit \"x\" in duration \"5x\"",
             ),
             (
-                "TZ=UTC * * * * *",
-                "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+                "TZ=Nowhere * * * * *",
+                "provided bad location Nowhere: unknown time zone Nowhere",
             ),
         ] {
-            assert_eq!(check(odd, false), Err(fault.to_owned()));
+            assert_eq!(check(odd), Err(fault.to_owned()));
         }
     }
 
     #[test]
     fn time_zones_are_named_as_the_database_names_them() {
-        for good in ["Etc/UTC", "Europe/Berlin", "UTC", "America/Argentina/Buenos_Aires"] {
-            assert!(time_zone_faults(good).is_empty(), "{good}");
+        for good in [
+            "Etc/UTC",
+            "Europe/Berlin",
+            "UTC",
+            "US/Pacific",
+            "America/Argentina/Buenos_Aires",
+        ] {
+            assert_eq!(check_time_zone(good), Vec::<String>::new());
         }
-        assert_eq!(time_zone_faults("No/Where"), ["unknown time zone No/Where"]);
-        assert_eq!(time_zone_faults("LOCAL").len(), 2);
-        assert_eq!(time_zone_faults("Local").len(), 1);
-        assert_eq!(time_zone_faults("").len(), 1);
+        for odd in [
+            "No/Where",
+            "Etc/UTCx",
+            "utc",
+            "../etc/passwd",
+            "/Etc/UTC",
+            "Asia\\Tokyo",
+            " Etc/UTC",
+        ] {
+            assert_eq!(check_time_zone(odd), [format!("unknown time zone {odd}")]);
+        }
+        assert_eq!(check_time_zone("a..b"), ["time: invalid location name"]);
+        assert_eq!((check_time_zone("Local").len(), check_time_zone("local").len()), (1, 2));
+        assert_eq!(check_time_zone("").len(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
-use holdfast_resource::metadata::labels::{validate_label_selector, validate_labels};
+use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::schema::quantity::Quantity;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Value, json};
@@ -107,13 +107,6 @@ fn normalize_source(object: &mut Value) {
     for part in ["dataSource", "dataSourceRef"] {
         set_missing_at(object, &["spec", part], "apiGroup", || Value::Null);
     }
-}
-
-/// Checks a claim within a workload.
-pub(crate) fn validate_claim_template(claim: &Field<'_, '_>, errors: &mut Errors) {
-    let metadata = claim.child("metadata");
-    validate_labels(&metadata.child("labels"), errors);
-    validate_claim_spec(&claim.child("spec"), errors);
 }
 
 /// Checks what a claim asks for.

@@ -1,15 +1,15 @@
 //! ReplicationControllers: <https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller/>.
 
 use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
-use holdfast_value::{Map, Value};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_value::Value;
 
 use super::pod_spec::{Template, default_template, validate_template_of_replicas};
 use crate::apps::replicaset::validate_replica_status;
 use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::validation::{Errors, numbers};
-use crate::workload::workload_warnings;
+use crate::workload::{drop_disabled_in_template, workload_warnings};
 
 /// What only ReplicationControllers do.
 pub(crate) struct ReplicationController {
@@ -28,6 +28,16 @@ impl Strategy for ReplicationController {
                 object.set_at(place, labels.clone());
             }
         }
+    }
+
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, None, &["spec", "template"]);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, Some(old), &["spec", "template"]);
+        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -50,20 +60,11 @@ impl Strategy for ReplicationController {
             errors.push(template.required(""));
             return errors;
         }
-        // The selector of this kind is a map of labels alone.
-        let mut as_labels = Map::new();
-        as_labels.insert(
-            "matchLabels",
-            selector.value().cloned().unwrap_or_else(Value::empty_map),
-        );
-        let as_labels = Value::Map(as_labels);
-        if let Some(read) = LabelSelector::read(&Field::root(&as_labels)) {
-            let of = Template {
-                workload: "ReplicationController",
-                allow_privileged: self.config.allow_privileged,
-            };
-            validate_template_of_replicas(&template, &read, &of, &mut errors);
-        }
+        let of = Template {
+            workload: "ReplicationController",
+            allow_privileged: self.config.allow_privileged,
+        };
+        validate_template_of_replicas(&template, &LabelSelector::of_labels(&selector), &of, &mut errors);
         errors
     }
 

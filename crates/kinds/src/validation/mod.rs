@@ -9,6 +9,7 @@ pub(crate) mod resources;
 pub(crate) mod template_metadata;
 
 use holdfast_resource::metadata::formats::Faults;
+use holdfast_resource::metadata::labels::invalid_selector;
 use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::{Limits, Value, json};
 
@@ -109,25 +110,15 @@ pub(crate) fn immutable_text(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &
     }
 }
 
-/// Reports a label selector that differs from what it was, shown with its fields in the order of the reference.
+/// Reports a label selector that differs from what it was.
 pub(crate) fn immutable_selector(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if !same(new.value(), old.value()) {
-        let parts = ["matchLabels", "matchExpressions"].iter().filter_map(|part| {
-            let value = new.value()?.get(part)?;
-            Some(format!("\"{part}\":{value}"))
-        });
-        let shown = match new.value() {
-            Some(_) => format!("{{{}}}", parts.collect::<Vec<_>>().join(",")),
-            None => "null".to_owned(),
-        };
-        errors.push(FieldError {
-            value: None,
-            ..new.invalid(format!("{shown}: field is immutable"))
-        });
+        errors.push(invalid_selector(new, "field is immutable"));
     }
 }
 
-/// Whether two fields hold the same, where an empty list or map is as good as none.
+/// Whether two fields hold the same, where an empty list is as good as none. A map that is there although it is empty is a
+/// struct behind a pointer, such as `emptyDir`, which is not the same as none; other empty maps are gone once an object is read.
 pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(Value::Map(a)), Some(Value::Map(b))) => {
@@ -145,7 +136,6 @@ pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
         (Some(only), None) | (None, Some(only)) => match only {
             Value::Null => true,
             Value::List(list) => list.is_empty(),
-            Value::Map(map) => map.is_empty(),
             _ => false,
         },
     }

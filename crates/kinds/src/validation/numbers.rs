@@ -49,9 +49,10 @@ pub(crate) fn at_most_all(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The number or the percentage that stands here; 0 if neither does.
+/// The number or the percentage that stands here; 0 if neither does. A text of a number is one, though it is not valid.
 pub(crate) fn count(field: &Field<'_, '_>) -> i64 {
-    percent(field).or(field.number()).unwrap_or_default()
+    let text = || field.text().parse().ok();
+    percent(field).or(field.number()).or_else(text).unwrap_or_default()
 }
 
 /// The percentage here, if it is one.
@@ -96,5 +97,7 @@ mod tests {
             ["n: Invalid value: \"101%\": must not be greater than 100%"]
         );
         assert!(texts(at_most_all, Value::Int(101)).is_empty());
+        let counts = ["80", "80%", "x"].map(|text| count(&Field::placed(Some(&text.into()), "n")));
+        assert_eq!(counts, [80, 80, 0]);
     }
 }

@@ -62,6 +62,20 @@ pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldE
     }
 }
 
+/// That a label selector is wrong. It is shown with its members in the order in which the reference writes them.
+pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
+    let shown = match selector.value() {
+        Some(value) => {
+            let members = ["matchLabels", "matchExpressions"].iter();
+            let members = members.filter_map(|name| Some((name, value.get(name)?)));
+            let members: Vec<String> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            format!("{{{}}}", members.join(","))
+        }
+        None => "null".to_owned(),
+    };
+    FieldError::invalid_shown(&selector.path(), shown, detail)
+}
+
 /// A label selector that can be asked what it selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelSelector<'v> {
@@ -114,6 +128,16 @@ impl<'v> LabelSelector<'v> {
             requirements.push(Requirement::read(expression.child("key").text(), operator, values)?);
         }
         Some(Self::Matching(requirements))
+    }
+
+    /// Reads a map of labels that an object must all have; unlike the reader of selectors it takes what can be no label.
+    pub fn of_labels(labels: &Field<'v, '_>) -> Self {
+        let requirement = |(key, value): (&'v str, Field<'v, '_>)| Requirement {
+            key,
+            operator: Operator::In,
+            values: vec![value.text()],
+        };
+        Self::Matching(labels.entries().map(requirement).collect())
     }
 
     /// Whether this selects everything.
@@ -184,6 +208,23 @@ mod tests {
         let labels: Vec<(&str, Value)> = labels.iter().map(|(key, value)| (*key, Value::from(*value))).collect();
         let labels = map(&labels);
         LabelSelector::read(&Field::root(selector)).is_some_and(|read| read.matches(&Field::root(&labels)))
+    }
+
+    #[test]
+    fn a_selector_is_shown_with_its_members_in_order() {
+        let odd = selector(vec![expression("a", "Odd", &[])]);
+        assert_eq!(
+            invalid_selector(&Field::root(&odd).shown_as("s"), "odd").to_string(),
+            r#"s: Invalid value: {"matchLabels":{"app":"web"},"matchExpressions":[{"key":"a","operator":"Odd","values":[]}]}: odd"#
+        );
+    }
+
+    #[test]
+    fn labels_select_even_where_they_can_be_no_labels() {
+        let labels = map(&[("a b", "x".into())]);
+        assert!(LabelSelector::of_labels(&Field::root(&labels)).matches(&Field::root(&labels)));
+        assert!(!LabelSelector::of_labels(&Field::root(&labels)).matches(&Field::root(&map(&[]))));
+        assert!(LabelSelector::of_labels(&Field::root(&map(&[]))).is_everything());
     }
 
     #[test]

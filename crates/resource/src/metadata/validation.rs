@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::formats;
-use crate::{FieldError, FieldErrorKind, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource};
+use crate::{FieldError, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource};
 
 /// All annotations of an object together may have this many bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -15,6 +15,9 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 
 /// The most bytes that the name of a field manager may have.
 const MANAGER_MAX: usize = 128;
+
+/// The most bytes that the name of a subresource in `managedFields` may have.
+const SUBRESOURCE_MAX: usize = 256;
 
 /// What is wrong with the metadata of an object that is to be created.
 pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError> {
@@ -265,8 +268,8 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
         }
         if text("kind") == "Event" && text("apiVersion") == "v1" {
             let shown = in_order(reference);
-            let detail = format!("{shown}: /v1, Kind=Event is disallowed from being an owner");
-            errors.push(invalid_as_shown(&field, detail));
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid_shown(&field, shown, detail));
         }
         if reference.get("controller").and_then(Value::as_bool) == Some(true) {
             let this = format!("{}/{}", text("kind"), text("name"));
@@ -281,22 +284,12 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
                     });
                     room = room.saturating_sub(shown.len());
                     let detail = format!(
-                        "[{shown}]: Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
-                    errors.push(invalid_as_shown(&field, detail));
+                    errors.push(FieldError::invalid_shown(&field, format!("[{shown}]"), &detail));
                 }
             }
         }
-    }
-}
-
-/// An invalid value that the detail shows itself, as its members have an order there.
-fn invalid_as_shown(field: &FieldPath, detail: String) -> FieldError {
-    FieldError {
-        kind: FieldErrorKind::Invalid,
-        field: field.clone(),
-        value: None,
-        detail,
     }
 }
 
@@ -387,6 +380,10 @@ fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldErro
         }
         let manager = entry.str_at(&["manager"]).unwrap_or_default();
         errors.extend(validate_field_manager(&field.child("manager"), manager));
+        let subresource = entry.str_at(&["subresource"]).unwrap_or_default();
+        if subresource.len() > SUBRESOURCE_MAX {
+            errors.push(FieldError::too_long(&field.child("subresource"), SUBRESOURCE_MAX));
+        }
     }
 }
 
@@ -469,6 +466,20 @@ mod tests {
             two[0].ends_with("Found \"true\" in references for A/x and B/y"),
             "{}",
             two[0]
+        );
+    }
+
+    #[test]
+    fn managers_and_subresources_have_a_length() {
+        let long = "x".repeat(257);
+        let json =
+            format!(r#"{{"managedFields":[{{"operation":"Apply","manager":"{long}","subresource":"{long}"}}]}}"#);
+        assert_eq!(
+            texts_of(managed_fields, &json),
+            [
+                "metadata.managedFields[0].manager: Too long: may not be more than 128 bytes",
+                "metadata.managedFields[0].subresource: Too long: may not be more than 256 bytes",
+            ]
         );
     }
 

@@ -491,8 +491,11 @@ impl<'a> Pipeline<'a> {
         if wanted == uid {
             return Ok(());
         }
-        // The reference names keys without the prefix under which it keeps all of them.
-        let key = key.strip_prefix("/registry").unwrap_or(key);
+        // A dry run of the reference does not come down to where keys get their prefix.
+        let key = match self.target.dry_run {
+            true => key.strip_prefix("/registry").unwrap_or(key),
+            false => key,
+        };
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
         );

@@ -5,7 +5,7 @@ use holdfast_value::{Limits, Map, Value, json};
 use crate::defaults::is_zero;
 
 /// Holds the metrics that `v1` has no fields for.
-pub(super) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -104,10 +104,15 @@ pub(super) fn to_v1(mut object: Value) -> Value {
     object
 }
 
+/// The metrics that an annotation of an object in `autoscaling/v1` holds.
+pub(super) fn annotated_metrics(object: &Value) -> Vec<Value> {
+    annotated_list(object, METRICS)
+}
+
 /// The object in `autoscaling/v2`.
 pub(super) fn to_v2(mut object: Value) -> Value {
     object.set_at(&["apiVersion"], "autoscaling/v2".into());
-    let mut metrics: Vec<Value> = annotated_list(&object, METRICS).iter().map(metric_to_v2).collect();
+    let mut metrics: Vec<Value> = annotated_metrics(&object).iter().map(metric_to_v2).collect();
     if let Some(percentage) = object.remove_at(&["spec", "targetCPUUtilizationPercentage"]) {
         metrics.push(cpu_metric(&percentage));
     }

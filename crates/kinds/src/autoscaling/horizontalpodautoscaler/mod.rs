@@ -23,7 +23,8 @@ impl Strategy for HorizontalPodAutoscaler {
 
     fn default_fields(&self, version: &str, object: &mut Value) {
         if version == "v1" {
-            if object.at(&["metadata", "annotations", conversion::METRICS]).is_none() {
+            // An annotation that cannot be read is none.
+            if conversion::annotated_metrics(object).is_empty() {
                 set_missing_at(object, &["spec"], "targetCPUUtilizationPercentage", || {
                     CPU_TARGET.into()
                 });
@@ -45,13 +46,13 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validation::validate_autoscaler(&Field::root(object))
+        validation::validate_autoscaler(&Field::root(object), None)
     }
 
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         match context.subresource {
             Some("status") => validation::validate_status(&Field::root(object)),
-            _ => self.validate(context, object),
+            _ => validation::validate_autoscaler(&Field::root(object), Some(&Field::root(old))),
         }
     }
 
@@ -155,6 +156,95 @@ mod tests {
         assert_eq!(
             at(&read, "spec.behavior.scaleDown.stabilizationWindowSeconds"),
             "nothing"
+        );
+    }
+
+    fn metric_errors(metric: &str) -> Vec<String> {
+        let spec = format!("{TARGET}, maxReplicas: 3, metrics: [{{{metric}}}]");
+        Harness::new().errors(&of("v2", &spec))
+    }
+
+    #[test]
+    fn the_first_source_is_looked_at_and_others_are_refused_last() {
+        assert_eq!(
+            metric_errors("type: ContainerResource, containerResource: {}, pods: {}"),
+            [
+                "spec.metrics[0].pods.metric.name: Required value: must specify a metric name",
+                "spec.metrics[0].pods.target.type: Required value: must specify a metric target type",
+                "spec.metrics[0].pods.target.type: Invalid value: \"\": must be either Utilization, Value, or AverageValue",
+                "spec.metrics[0].pods.target.averageValue: Required value: must specify a positive target averageValue",
+                "spec.metrics[0].pods: Forbidden: must populate the given metric source only",
+            ]
+        );
+        let unknown = "spec.metrics[0].type: Unsupported value: \"Odd\": supported values: \"ContainerResource\", \"External\", \
+                       \"Object\", \"Pods\", \"Resource\"";
+        assert_eq!(metric_errors("type: Odd"), [unknown; 2]);
+        assert_eq!(
+            metric_errors(
+                "type: ContainerResource, containerResource: {name: a.b, container: C, target: {type: Value, averageValue: -1}}"
+            )
+            .iter()
+            .map(|error| error.split(": ").next().unwrap_or_default())
+            .collect::<Vec<_>>(),
+            [
+                "spec.metrics[0].containerResource.name",
+                "spec.metrics[0].containerResource.name",
+                "spec.metrics[0].containerResource.container",
+                "spec.metrics[0].containerResource.target.averageValue",
+            ]
+        );
+    }
+
+    #[test]
+    fn versions_of_references_are_checked_unless_they_were_odd_before() {
+        let of_object = |version: &str| {
+            let described = format!("describedObject: {{apiVersion: {version}, kind: K, name: o}}");
+            let object = format!("{{{described}, metric: {{name: m}}, target: {{type: Value, value: 1}}}}");
+            of(
+                "v2",
+                &format!("{TARGET}, maxReplicas: 3, metrics: [{{type: Object, object: {object}}}]"),
+            )
+        };
+        let harness = Harness::new();
+        assert_eq!(harness.errors(&of_object("v1")), Vec::<String>::new());
+        assert_eq!(
+            harness.update_errors(&of_object("v1"), &of_object("a/b/c")),
+            [
+                "spec.metrics[0].object.describedObject.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c"
+            ]
+        );
+        assert_eq!(
+            harness.update_errors(&of_object("d/e/f"), &of_object("a/b/c")),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn rules_of_scaling_are_checked() {
+        let rules = "stabilizationWindowSeconds: -1, selectPolicy: Odd, tolerance: '-1', policies: [{}]";
+        let spec = format!("{TARGET}, maxReplicas: 3, behavior: {{scaleUp: {{{rules}}}}}");
+        assert_eq!(
+            Harness::new().errors(&of("v2", &spec)),
+            [
+                "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero",
+                "spec.behavior.scaleUp.selectPolicy: Unsupported value: \"Odd\": supported values: \"Disabled\", \"Max\", \"Min\"",
+                "spec.behavior.scaleUp.policies[0].type: Unsupported value: \"\": supported values: \"Percent\", \"Pods\"",
+                "spec.behavior.scaleUp.policies[0].value: Invalid value: 0: must be greater than zero",
+                "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 0: must be greater than zero",
+                "spec.behavior.scaleUp.tolerance: Invalid value: \"-1\": must be greater than or equal to 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_annotation_that_cannot_be_read_is_no_metric() {
+        let odd = of("v1", &format!("{TARGET}, maxReplicas: 3")).replace(
+            "{name: a}",
+            "{name: a, annotations: {autoscaling.alpha.kubernetes.io/metrics: '{'}}",
+        );
+        assert_eq!(
+            at(&Harness::new().read(&odd), "spec.targetCPUUtilizationPercentage"),
+            "80"
         );
     }
 

@@ -1,19 +1,48 @@
 //! What is wrong with an autoscaler.
 
-use holdfast_resource::metadata::formats::path_segment;
+use holdfast_resource::metadata::formats::{dns_label, path_segment};
 use holdfast_resource::{Field, GroupVersion};
 
-use crate::validation::resources::quantity;
-use crate::validation::{Errors, numbers, required_text};
+use crate::validation::resources::{is_negative, quantity, validate_container_name};
+use crate::validation::{Errors, numbers, required_text, set_one_of};
 
 const SORTS: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 const STABILIZATION_MOST: i64 = 3600;
 const PERIOD_MOST: i64 = 1800;
 
-/// Checks an autoscaler.
-pub(super) fn validate_autoscaler(autoscaler: &Field<'_, '_>) -> Errors {
+/// What an autoscaler that was there before may keep: `validationOptionsForHorizontalPodAutoscaler`.
+#[derive(Default)]
+struct Kept {
+    /// A target in a version that cannot be read or has no group.
+    target_version: bool,
+    /// An object of a metric in a version that cannot be read.
+    object_version: bool,
+}
+
+impl Kept {
+    fn of(old: Option<&Field<'_, '_>>) -> Self {
+        let Some(old) = old else {
+            return Self::default();
+        };
+        let spec = old.child("spec");
+        let odd_object = |metric: Field<'_, '_>| {
+            let described = metric.child("object");
+            metric.child("type").text() == "Object"
+                && version_fault(&described.child("describedObject"), true).is_some()
+        };
+        let odd_object = spec.child("metrics").items().any(odd_object);
+        Self {
+            target_version: version_fault(&spec.child("scaleTargetRef"), false).is_some(),
+            object_version: odd_object,
+        }
+    }
+}
+
+/// Checks an autoscaler, which takes the place of `old` if there is one.
+pub(super) fn validate_autoscaler(autoscaler: &Field<'_, '_>, old: Option<&Field<'_, '_>>) -> Errors {
     let mut errors = Errors::new();
+    let kept = Kept::of(old);
     let spec = autoscaler.child("spec");
     let (least, most) = (spec.child("minReplicas"), spec.child("maxReplicas"));
     if least.number().is_some_and(|number| number < 1) {
@@ -30,10 +59,12 @@ pub(super) fn validate_autoscaler(autoscaler: &Field<'_, '_>) -> Errors {
     }
     let target = spec.child("scaleTargetRef");
     validate_reference(&target, &mut errors);
-    validate_api_version(&target, &mut errors);
+    if !kept.target_version {
+        validate_api_version(&target, false, &mut errors);
+    }
     let metrics = spec.child("metrics");
     for metric in metrics.items() {
-        validate_metric(&metric, &mut errors);
+        validate_metric(&metric, &kept, &mut errors);
     }
     let reaches_zero = least.number() == Some(0);
     let by_outside = |metric: Field<'_, '_>| matches!(metric.child("type").text(), "Object" | "External");
@@ -53,19 +84,25 @@ fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
     required_text(&reference.child("name"), path_segment, errors);
 }
 
-fn validate_api_version(target: &Field<'_, '_>, errors: &mut Errors) {
-    let version = target.child("apiVersion");
-    match GroupVersion::parse(version.text()) {
-        None if !version.text().is_empty() => {
-            errors.push(version.invalid(format!("unexpected GroupVersion string: {}", version.text())))
-        }
-        Some(parsed) if !parsed.group.is_empty() => {}
-        _ if target.child("kind").text() == "ReplicationController" => {}
-        _ => errors.push(version.invalid_text("apiVersion must specify API group")),
+fn validate_api_version(reference: &Field<'_, '_>, takes_core: bool, errors: &mut Errors) {
+    if let Some(fault) = version_fault(reference, takes_core) {
+        errors.push(reference.child("apiVersion").invalid_text(fault));
     }
 }
 
-fn validate_metric(metric: &Field<'_, '_>, errors: &mut Errors) {
+/// `ValidateAPIVersion`: what is wrong with the version of a reference. `takes_core` says whether it needs no group.
+fn version_fault(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> {
+    let version = reference.child("apiVersion").text();
+    match GroupVersion::parse(version) {
+        None if !version.is_empty() => Some(format!("unexpected GroupVersion string: {version}")),
+        Some(parsed) if !parsed.group.is_empty() => None,
+        _ if takes_core || reference.child("kind").text() == "ReplicationController" => None,
+        _ => Some("apiVersion must specify API group".to_owned()),
+    }
+}
+
+/// `validateMetricSpec`: looks into the first source that is there, whatever the type says.
+fn validate_metric(metric: &Field<'_, '_>, kept: &Kept, errors: &mut Errors) {
     let sort = metric.child("type");
     if sort.text().is_empty() {
         errors.push(sort.required("must specify a metric source type"));
@@ -74,81 +111,109 @@ fn validate_metric(metric: &Field<'_, '_>, errors: &mut Errors) {
     if !known {
         errors.push(sort.not_supported(&SORTS));
     }
+    let present: Vec<&str> = SOURCES.into_iter().filter(|name| metric.child(name).is_set()).collect();
+    if let Some(first) = present.first() {
+        validate_source(first, &metric.child(first), kept, errors);
+    }
     let mut expected = sort.text().to_owned();
     if let Some(first) = expected.get_mut(..1) {
         first.make_ascii_lowercase();
     }
-    let mut found = false;
-    for name in SOURCES {
-        let source = metric.child(name);
-        if !source.is_set() {
-            continue;
-        }
-        found |= name == expected;
-        if name != expected {
-            errors.push(source.forbidden("must populate the given metric source only"));
-        }
-        validate_source(name, &source, errors);
-    }
-    if !found && SOURCES.contains(&expected.as_str()) {
+    if !known {
+        errors.push(sort.not_supported(&SORTS));
+    } else if !present.contains(&expected.as_str()) {
         let source = metric.child(&expected);
         errors.push(source.required("must populate information for the given metric source"));
     }
-    if !known {
-        // The reference says it again where it looks for what the type needs.
-        errors.push(sort.not_supported(&SORTS));
+    if present.len() > 1 {
+        for name in present.into_iter().filter(|name| *name != expected) {
+            let source = metric.child(name);
+            errors.push(source.forbidden("must populate the given metric source only"));
+        }
     }
 }
 
-fn validate_source(name: &str, source: &Field<'_, '_>, errors: &mut Errors) {
-    let target = source.child("target");
-    let (utilization, average, value) = (
-        target.child("averageUtilization"),
-        target.child("averageValue"),
-        target.child("value"),
-    );
+fn validate_source(name: &str, source: &Field<'_, '_>, kept: &Kept, errors: &mut Errors) {
     match name {
-        "resource" | "containerResource" => {
-            let named = source.child("name");
-            if named.text().is_empty() {
-                errors.push(named.required("must specify a resource name"));
-            }
-            let container = source.child("container");
-            if name == "containerResource" && container.text().is_empty() {
-                errors.push(container.required("must specify a container"));
-            }
-            validate_target(&target, errors);
-            if !utilization.is_set() && !average.is_set() {
-                errors.push(utilization.required("must set either a target raw value or a target utilization"));
-            }
-            if utilization.is_set() && average.is_set() {
-                errors.push(average.forbidden("may not set both a target raw value and a target utilization"));
-            }
+        "resource" => validate_resource_source(source, errors),
+        "containerResource" => {
+            validate_container_source(source, errors);
+            validate_resource_target(&source.child("target"), errors);
         }
         "pods" => {
             validate_identifier(&source.child("metric"), errors);
+            let target = source.child("target");
             validate_target(&target, errors);
-            if !quantity(&average).is_some_and(|amount| amount.is_positive()) {
+            let average = target.child("averageValue");
+            if !average.is_set() {
                 errors.push(average.required("must specify a positive target averageValue"));
             }
         }
+        "object" => {
+            let described = source.child("describedObject");
+            validate_reference(&described, errors);
+            if !kept.object_version {
+                validate_api_version(&described, true, errors);
+            }
+            validate_value_source(source, "must set either a target value or averageValue", errors);
+        }
         _ => {
-            if name == "object" {
-                validate_reference(&source.child("describedObject"), errors);
-            }
-            validate_identifier(&source.child("metric"), errors);
-            validate_target(&target, errors);
-            if !value.is_set() && !average.is_set() {
-                errors.push(average.required(if name == "object" {
-                    "must set either a target value or averageValue"
-                } else {
-                    "must set either a target value for metric or a per-pod target"
-                }));
-            }
-            if name == "external" && value.is_set() && average.is_set() {
+            validate_value_source(
+                source,
+                "must set either a target value for metric or a per-pod target",
+                errors,
+            );
+            let target = source.child("target");
+            let value = target.child("value");
+            if value.is_set() && target.child("averageValue").is_set() {
                 errors.push(value.forbidden("may not set both a target value for metric and a per-pod target"));
             }
         }
+    }
+}
+
+fn validate_resource_source(source: &Field<'_, '_>, errors: &mut Errors) {
+    let name = source.child("name");
+    if name.text().is_empty() {
+        errors.push(name.required("must specify a resource name"));
+    }
+    validate_resource_target(&source.child("target"), errors);
+}
+
+fn validate_container_source(source: &Field<'_, '_>, errors: &mut Errors) {
+    let (name, container) = (source.child("name"), source.child("container"));
+    if name.text().is_empty() {
+        errors.push(name.required("must specify a resource name"));
+    } else {
+        validate_container_name(name.text(), &name, errors);
+    }
+    if container.text().is_empty() {
+        errors.push(container.required("must specify a container"));
+    } else {
+        crate::validation::report(&container, dns_label(container.text()), errors);
+    }
+}
+
+fn validate_resource_target(target: &Field<'_, '_>, errors: &mut Errors) {
+    validate_target(target, errors);
+    let (utilization, average) = (target.child("averageUtilization"), target.child("averageValue"));
+    match (utilization.is_set(), average.is_set()) {
+        (false, false) => {
+            errors.push(utilization.required("must set either a target raw value or a target utilization"));
+        }
+        (true, true) => errors.push(average.forbidden("may not set both a target raw value and a target utilization")),
+        _ => {}
+    }
+}
+
+/// Checks a source whose target is a value, in all or for each Pod; where there is neither, that is told as `missing` says.
+fn validate_value_source(source: &Field<'_, '_>, missing: &str, errors: &mut Errors) {
+    validate_identifier(&source.child("metric"), errors);
+    let target = source.child("target");
+    validate_target(&target, errors);
+    let average = target.child("averageValue");
+    if !target.child("value").is_set() && !average.is_set() {
+        errors.push(average.required(missing));
     }
 }
 
@@ -186,15 +251,13 @@ fn validate_rules(rules: &Field<'_, '_>, errors: &mut Errors) {
         return;
     }
     let window = rules.child("stabilizationWindowSeconds");
-    numbers::not_negative(&window, errors);
+    if window.number().is_some_and(|seconds| seconds < 0) {
+        errors.push(window.invalid("must be greater than or equal to zero"));
+    }
     if window.number().is_some_and(|seconds| seconds > STABILIZATION_MOST) {
         errors.push(window.invalid(format!("must be less than or equal to {STABILIZATION_MOST}")));
     }
-    let select = rules.child("selectPolicy");
-    const SELECTS: [&str; 3] = ["Disabled", "Max", "Min"];
-    if select.is_set() && !SELECTS.contains(&select.text()) {
-        errors.push(select.not_supported(&SELECTS));
-    }
+    set_one_of(&rules.child("selectPolicy"), &["Disabled", "Max", "Min"], errors);
     let policies = rules.child("policies");
     if policies.is_empty() {
         errors.push(policies.required("must specify at least one Policy"));
@@ -214,6 +277,10 @@ fn validate_rules(rules: &Field<'_, '_>, errors: &mut Errors) {
         if period.number().is_some_and(|seconds| seconds > PERIOD_MOST) {
             errors.push(period.invalid(format!("must be less than or equal to {PERIOD_MOST}")));
         }
+    }
+    let tolerance = rules.child("tolerance");
+    if is_negative(&tolerance) {
+        errors.push(tolerance.invalid("must be greater than or equal to 0"));
     }
 }
 

@@ -4,6 +4,7 @@ mod indexed;
 mod status;
 mod validation;
 
+use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -11,14 +12,13 @@ pub(super) use self::validation::validate_job_spec;
 use crate::config::Config;
 use crate::core::pod_spec::default_template;
 use crate::defaults::{is_zero, set_missing};
-use crate::workload::workload_warnings;
+use crate::workload::{drop_disabled_in_template, workload_warnings};
 
 /// What only Jobs do: they make up the selector that finds their own Pods.
 pub(crate) struct Job {
     pub(crate) config: Config,
 }
 
-const LABEL_LENGTH: usize = 63;
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// The names of both labels before they had a domain.
@@ -54,13 +54,24 @@ impl Strategy for Job {
             .and_then(Value::as_bool)
             .unwrap_or_default();
         if !manual {
+            // In the reference a Job that took on the labels of its template shares them, those that are made up included.
+            let shared = shares_labels(object);
             make_selector(context, object);
+            if shared && let Some(labels) = object.at(&["spec", "template", "metadata", "labels"]).cloned() {
+                object.set_at(&["metadata", "labels"], labels);
+            }
         }
+        drop_disabled_in_template(object, None, &["spec", "template"]);
         // What is read back from the store is filled in again, now with labels that the template did not have before. A name
-        // that is too long for a label is left for validation of the template to refuse.
-        if context.name.len() <= LABEL_LENGTH {
+        // that can be no label is left for validation of the template to refuse.
+        if label_value(context.name).is_empty() {
             label_as_template(object);
         }
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, Some(old), &["spec", "template"]);
         Ok(())
     }
 
@@ -100,6 +111,17 @@ fn label_as_template(object: &mut Value) {
     {
         object.set_at(&["metadata", "labels"], labels);
     }
+}
+
+/// Whether the labels of a Job are those of its template, and not only alike.
+fn shares_labels(object: &Value) -> bool {
+    let labels = |path: &[&str]| object.at(path).and_then(Value::as_map);
+    let (own, pods) = (
+        labels(&["metadata", "labels"]),
+        labels(&["spec", "template", "metadata", "labels"]),
+    );
+    own.zip(pods)
+        .is_some_and(|(own, pods)| !own.is_empty() && own.same(pods))
 }
 
 /// Labels the Pods with what only this Job has, and selects them by that.
@@ -154,6 +176,43 @@ spec:
             at(&created, "spec.template.metadata.labels")
         );
         assert_eq!(at(&created, "metadata.labels.job-name"), r#""once""#);
+    }
+
+    #[test]
+    fn a_job_shares_the_labels_that_it_took_from_its_template() {
+        let harness = Harness::new();
+        let labelled = ONCE.replace("  template:\n", "  template:\n    metadata: {labels: {app: a}}\n");
+        let created = harness.create(&labelled);
+        assert_eq!(at(&created, "metadata.labels.job-name"), r#""once""#);
+        let own = labelled.replace("{name: once}", "{name: once, labels: {app: a}}");
+        assert_eq!(at(&harness.create(&own), "metadata.labels"), r#"{"app":"a"}"#);
+    }
+
+    #[test]
+    fn a_selector_that_all_made_up_labels_meet_is_not_refused_twice() {
+        let harness = Harness::new();
+        let old = harness.create(ONCE);
+        let mut new = old.clone();
+        new.set_at(&["spec", "selector"], holdfast_value::Value::empty_map());
+        assert_eq!(
+            harness.check_update(None, &old, &new),
+            ["spec.selector: Invalid value: {}: field is immutable"]
+        );
+    }
+
+    #[test]
+    fn a_job_that_waits_may_change_what_its_template_says_of_itself() {
+        let harness = Harness::new();
+        let old = harness.create(&with("suspend: true"));
+        let mut new = old.clone();
+        new.set_at(
+            &["spec", "template", "metadata", "finalizers"],
+            vec!["a/b".into()].into(),
+        );
+        assert_eq!(harness.check_update(None, &old, &new), Vec::<String>::new());
+        new.set_at(&["spec", "template", "spec", "hostname"], "h".into());
+        let errors = harness.check_update(None, &old, &new);
+        assert!(errors[0].starts_with("spec.template.spec: Invalid value"), "{errors:?}");
     }
 
     #[test]

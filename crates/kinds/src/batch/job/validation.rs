@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{dns_label, domain_prefixed_path, qualified_name};
-use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
+use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
 use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::Value;
 
@@ -11,6 +11,7 @@ use super::indexed::{validate_index_limits, validate_success_policy};
 use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
 use crate::core::pod_spec::validate_template;
 use crate::validation::{Errors, immutable, numbers, one_of, same};
+use crate::workload::immutable_selector;
 
 const MANAGER_LENGTH: usize = 63;
 const FAILURE_RULES: usize = 20;
@@ -69,12 +70,13 @@ fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
     let template = spec.child("template");
     let pod = template.child("metadata");
     let labels = pod.child("labels");
-    for (label, value) in [
+    let expected = [
         (OLD_CONTROLLER_UID, uid),
         (OLD_JOB_NAME, name),
         (CONTROLLER_UID, uid),
         (JOB_NAME, name),
-    ] {
+    ];
+    for (label, value) in expected {
         let found = labels.entry(label);
         if !found.is_set() {
             errors.push(labels.entry(label).required(format!("must be '{value}'")));
@@ -83,12 +85,12 @@ fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(found.invalid_as(shown, format!("must be '{value}'")));
         }
     }
-    let made = [CONTROLLER_UID, OLD_CONTROLLER_UID].iter().any(|label| {
-        let selected = selector.child("matchLabels");
-        selected.len() == 1 && selected.entry(label).text() == uid && selector.child("matchExpressions").is_empty()
-    });
-    if !made {
-        errors.push(selector.invalid("`selector` not auto-generated"));
+    let mut made = Value::empty_map();
+    for (label, value) in expected {
+        made.set_at(&[label], value.into());
+    }
+    if LabelSelector::read(&selector).is_some_and(|read| !read.matches(&Field::root(&made))) {
+        errors.push(invalid_selector(&selector, "`selector` not auto-generated"));
     }
 }
 
@@ -267,7 +269,7 @@ fn validate_exit_codes(codes: &Field<'_, '_>, names: &HashSet<&str>, errors: &mu
 pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     validate_completions(&spec, &old_spec, errors);
-    immutable(&spec.child("selector"), &old_spec.child("selector"), errors);
+    immutable_selector(&spec, &old_spec, errors);
     validate_template_change(&spec, old, errors);
     for part in [
         "completionMode",
@@ -296,49 +298,40 @@ fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     }
 }
 
-/// The template stays, but for where Pods may run while the Job is suspended and has not begun.
+/// The template stays, but for its metadata and where Pods may run while the Job is suspended and has not begun.
 fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let old_spec = old.child("spec");
     let (template, before) = (spec.child("template"), old_spec.child("template"));
     let idle = old_spec.child("suspend").is_true() && !old.child("status").child("startTime").is_set();
-    let mut left = template.value().cloned().unwrap_or_default();
-    if idle {
-        for path in [
-            &["metadata", "annotations"][..],
-            &["metadata", "labels"],
-            &["spec", "nodeSelector"],
-            &["spec", "affinity"],
-            &["spec", "tolerations"],
-            &["spec", "schedulingGates"],
-        ] {
-            match before.value().and_then(|before| before.at(path)) {
-                Some(part) => left.set_at(path, part.clone()),
-                None => {
-                    left.remove_at(path);
-                }
-            }
-        }
-        let resources: Vec<Option<Value>> = before
-            .value()
-            .and_then(|before| before.at(&["spec", "containers"]))
-            .and_then(Value::as_list)
-            .map(|list| {
-                list.iter()
-                    .map(|container| container.get("resources").cloned())
-                    .collect()
-            })
-            .unwrap_or_default();
-        if let Some(Value::List(containers)) = left.at_mut(&["spec", "containers"]) {
-            for (container, resources) in containers.make_mut().iter_mut().zip(resources) {
-                if let Some(resources) = resources {
-                    container.set_at(&["resources"], resources);
-                }
+    if !idle {
+        immutable(&template, &before, errors);
+        return;
+    }
+    let (pod, before) = (template.child("spec"), before.child("spec"));
+    let mut left = pod.value().cloned().unwrap_or_default();
+    for part in ["nodeSelector", "affinity", "tolerations", "schedulingGates"] {
+        match before.child(part).value() {
+            Some(value) => left.set_at(&[part], value.clone()),
+            None => {
+                left.remove_at(&[part]);
             }
         }
     }
+    keep_resources(&mut left, &before);
     if !same(Some(&left), before.value()) {
-        // Where only parts of the template may change, the reference compares and reports its specification.
-        let compared = template.child("spec");
-        errors.push(if idle { compared } else { template }.invalid("field is immutable"));
+        errors.push(pod.invalid("field is immutable"));
+    }
+}
+
+/// Gives the containers of a pod specification the resources that they had before.
+fn keep_resources(spec: &mut Value, before: &Field<'_, '_>) {
+    let Some(Value::List(containers)) = spec.at_mut(&["containers"]) else {
+        return;
+    };
+    let before = before.child("containers");
+    for (container, before) in containers.make_mut().iter_mut().zip(before.slice()) {
+        if let Some(resources) = before.get("resources") {
+            container.set_at(&["resources"], resources.clone());
+        }
     }
 }

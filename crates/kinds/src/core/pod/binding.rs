@@ -87,10 +87,12 @@ fn check_key(name: &str) -> Result<(), Refusal> {
 
 fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value) -> Result<(), Refusal> {
     let name = context_name(pod);
-    for (field, called, found) in [
-        ("uid", "UID", "UID"),
-        ("resourceVersion", "ResourceVersion", "ResourceVersion"),
-    ] {
+    // A dry run of the reference does not come down to where keys get their prefix.
+    let prefix = if context.dry_run { "" } else { "/registry" };
+    // A uid is taken from what is created as it is from any new object, but for subresources.
+    let uid = context.subresource.map(|_| ("uid", "UID", "UID"));
+    let version = ("resourceVersion", "ResourceVersion", "ResourceVersion");
+    for (field, called, found) in uid.into_iter().chain([version]) {
         let text = |object: &Value| object.str_at(&["metadata", field]).unwrap_or_default().to_owned();
         let (wanted, present) = (text(request), text(pod));
         if !wanted.is_empty() && wanted != present {
@@ -98,7 +100,7 @@ fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value)
                 resource: of_core("pods"),
                 name: name.to_owned(),
                 why: format!(
-                    "StorageError: invalid object, Code: 4, Key: /pods/{}/{name}, ResourceVersion: 0, \
+                    "StorageError: invalid object, Code: 4, Key: {prefix}/pods/{}/{name}, ResourceVersion: 0, \
                      AdditionalErrorMsg: Precondition failed: {called} in precondition: {wanted}, {found} in object meta: \
                      {present}",
                     context.namespace

@@ -142,7 +142,7 @@ impl Strategy for Pod {
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        self.validate_all(object, &mut errors);
+        self.validate_all(object, None, &mut errors);
         let root = Field::root(object);
         let spec = root.child("spec");
         let ephemeral = spec.child("ephemeralContainers");
@@ -169,16 +169,16 @@ impl Strategy for Pod {
                 return errors;
             }
             Some("ephemeralcontainers") => {
-                self.validate_all(object, &mut errors);
+                self.validate_all(object, Some(old), &mut errors);
                 validate_annotations_update(object, old, &mut errors);
                 update::validate_ephemeral_update(&Field::root(object), &Field::root(old), &mut errors);
             }
             Some("resize") => {
-                self.validate_all(object, &mut errors);
+                self.validate_all(object, Some(old), &mut errors);
                 resize::validate_resize(&Field::root(object), &Field::root(old), &mut errors);
             }
             _ => {
-                self.validate_all(object, &mut errors);
+                self.validate_all(object, Some(old), &mut errors);
                 validate_annotations_update(object, old, &mut errors);
                 update::validate_update(object, old, &mut errors);
             }
@@ -218,7 +218,7 @@ impl Strategy for Pod {
 }
 
 impl Pod {
-    fn validate_all(&self, object: &Value, errors: &mut Errors) {
+    fn validate_all(&self, object: &Value, old: Option<&Value>, errors: &mut Errors) {
         let root = Field::root(object);
         let (metadata, spec) = (root.child("metadata"), root.child("spec"));
         validate_pod_annotations(&metadata.child("annotations"), &spec, errors);
@@ -226,6 +226,7 @@ impl Pod {
             allow_privileged: self.config.allow_privileged,
             is_pod: true,
             name: metadata.child("name").text(),
+            labels_mounts: old.is_some_and(|old| old.at(&["spec", "securityContext", "seLinuxChangePolicy"]).is_some()),
         };
         validate_pod_spec(&spec, rules, errors);
         validate_only_for_pod(&spec, errors);

@@ -155,6 +155,13 @@ fn only_processors_and_memory(resources: &Field<'_, '_>, before: &Field<'_, '_>)
             for name in ["cpu", "memory"] {
                 left.remove_at(&[part, name]);
             }
+            if left
+                .get(part)
+                .and_then(Value::as_map)
+                .is_some_and(|rest| rest.is_empty())
+            {
+                left.remove_at(&[part]);
+            }
         }
         left
     };

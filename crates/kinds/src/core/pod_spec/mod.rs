@@ -24,7 +24,10 @@ pub(crate) use containers::validate_container_updates;
 pub(crate) use defaults::{default_pod, default_template};
 pub(crate) use disabled::drop_disabled;
 pub(crate) use scheduling::{validate_node_selector, validate_taint_effect, validate_tolerations};
-pub(crate) use template::{Template, validate_template, validate_template_of_replicas};
+pub(crate) use template::{
+    Template, validate_restarting, validate_selected, validate_template, validate_template_metadata,
+    validate_template_of_replicas,
+};
 pub(crate) use warnings::{deprecated_node_label, node_selector_warnings, pod_spec_warnings, template_warnings};
 
 use holdfast_resource::Field;
@@ -43,6 +46,8 @@ pub(crate) struct PodRules<'a> {
     pub(crate) is_pod: bool,
     /// The name of the Pod; empty in a template.
     pub(crate) name: &'a str,
+    /// Whether labels of SELinux may come with mounts: nobody may ask for that yet who did not before.
+    pub(crate) labels_mounts: bool,
 }
 
 /// `ValidatePodSpec`: checks the specification of a Pod or of a template of Pods.
@@ -66,7 +71,7 @@ pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules<'_>, error
     one_of(&spec.child("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
     networking::validate_dns_policy(&spec.child("dnsPolicy"), errors);
     validate_labels(&spec.child("nodeSelector"), errors);
-    security::validate_pod_security(spec, errors);
+    security::validate_pod_security(spec, rules, errors);
     affinity::validate_affinity(&spec.child("affinity"), errors);
     networking::validate_dns_config(spec, errors);
     scheduling::validate_gates(spec, errors);
@@ -239,6 +244,33 @@ mod tests {
         assert!(
             of("volumes: [{name: v}], containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /a}]}]")
                 .is_empty()
+        );
+    }
+
+    #[test]
+    fn claims_made_for_a_pod_have_labels_and_annotations_alone() {
+        let claim = "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}";
+        let errors = |metadata: &str| {
+            let template = format!("{{metadata: {{{metadata}}}, {claim}}}");
+            of(&format!(
+                "containers: [{{name: c, image: i}}], volumes: [{{name: v, ephemeral: {{volumeClaimTemplate: {template}}}}}]"
+            ))
+        };
+        assert_eq!(errors("labels: {a: b}, annotations: {a: b}"), Vec::<String>::new());
+        let place = "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata";
+        assert_eq!(
+            errors("annotations: {x/: v}, name: o, uid: u, finalizers: [a/b]"),
+            [
+                format!("{place}.annotations: Invalid value: \"x/\": name part must be non-empty"),
+                format!(
+                    "{place}.annotations: Invalid value: \"x/\": name part must consist of alphanumeric characters, '-', '_' or \
+                     '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', \
+                     regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+                ),
+                format!("{place}.name: Forbidden: cannot be set"),
+                format!("{place}.uID: Forbidden: cannot be set"),
+                format!("{place}.finalizers: Forbidden: cannot be set"),
+            ]
         );
     }
 

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 
 use holdfast_resource::Field;
 
+use super::PodRules;
 use super::containers::{PodParts, visit_containers};
 use super::windows::validate_options;
 use crate::validation::paths::descending;
 use crate::validation::{Errors, numbers, set_one_of};
 
 /// `validatePodSpecSecurityContext`
-pub(super) fn validate_pod_security(spec: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_pod_security(spec: &Field<'_, '_>, rules: PodRules<'_>, errors: &mut Errors) {
     let context = spec.child("securityContext");
     for part in ["fsGroup", "runAsUser", "runAsGroup"] {
         numbers::id(&context.child(part), errors);
@@ -34,8 +35,12 @@ pub(super) fn validate_pod_security(spec: &Field<'_, '_>, errors: &mut Errors) {
     validate_options(&context.child("windowsOptions"), errors);
     validate_app_armor(&context.child("appArmorProfile"), errors);
     set_one_of(&context.child("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
-    let change = context.child("seLinuxChangePolicy");
-    set_one_of(&change, &["MountOption", "Recursive"], errors);
+    let changes = if rules.labels_mounts {
+        &["MountOption", "Recursive"][..]
+    } else {
+        &["Recursive"]
+    };
+    set_one_of(&context.child("seLinuxChangePolicy"), changes, errors);
 }
 
 /// `validateHostUsers`; two of the fields are named as in the reference's own types.
@@ -218,7 +223,7 @@ pub(super) fn validate_operating_system(spec: &Field<'_, '_>, errors: &mut Error
     }
     let name = os.child("name");
     match name.text() {
-        "" => errors.push(name.required("cannot be empty")),
+        "" => errors.push(name.required("")),
         "linux" => validate_linux(spec, errors),
         "windows" => validate_windows(spec, errors),
         odd => errors.push(holdfast_resource::FieldError::not_supported(

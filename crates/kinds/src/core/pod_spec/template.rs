@@ -25,12 +25,22 @@ pub(crate) fn validate_template_of_replicas(
     of: &Template<'_>,
     errors: &mut Errors,
 ) {
+    validate_selected(template, selector, errors);
+    validate_template(template, of.allow_privileged, errors);
+    validate_restarting(template, of.workload, errors);
+}
+
+/// Reports labels of a template that `selector` does not find.
+pub(crate) fn validate_selected(template: &Field<'_, '_>, selector: &LabelSelector<'_>, errors: &mut Errors) {
     let metadata = template.child("metadata");
     let labels = metadata.child("labels");
-    if !selector.is_everything() && !selector.matches(&labels) {
+    if !selector.matches(&labels) {
         errors.push(labels.invalid("`selector` does not match template `labels`"));
     }
-    validate_template(template, of.allow_privileged, errors);
+}
+
+/// Checks that the Pods of a template run for ever.
+pub(crate) fn validate_restarting(template: &Field<'_, '_>, workload: &str, errors: &mut Errors) {
     let spec = template.child("spec");
     let restart_policy = spec.child("restartPolicy");
     if restart_policy.text() != "Always" {
@@ -38,13 +48,12 @@ pub(crate) fn validate_template_of_replicas(
     }
     let deadline = spec.child("activeDeadlineSeconds");
     if deadline.is_set() {
-        let workload = of.workload;
         errors.push(deadline.forbidden(format!("activeDeadlineSeconds in {workload} is not Supported")));
     }
 }
 
-/// Checks a template of Pods.
-pub(crate) fn validate_template(template: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
+/// Checks labels and annotations of a template.
+pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, errors: &mut Errors) {
     let metadata = template.child("metadata");
     // The reference leaves out `metadata` in the paths of these.
     let (labels, annotations) = (metadata.child("labels"), metadata.child("annotations"));
@@ -55,15 +64,21 @@ pub(crate) fn validate_template(template: &Field<'_, '_>, allow_privileged: bool
     if let Some(map) = annotations.value().and_then(Value::as_map) {
         validate_annotations(&annotations_place, map, errors);
     }
-    let spec = template.child("spec");
-    validate_pod_annotations(&placed, &spec, errors);
+    validate_pod_annotations(&placed, &template.child("spec"), errors);
+}
+
+/// Checks a template of Pods.
+pub(crate) fn validate_template(template: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
+    validate_template_metadata(template, errors);
+    let (metadata, spec) = (template.child("metadata"), template.child("spec"));
     let rules = PodRules {
         allow_privileged,
         is_pod: false,
         name: "",
+        labels_mounts: false,
     };
     validate_pod_spec(&spec, rules, errors);
-    validate_profile_annotations(&annotations, &spec, errors);
+    validate_profile_annotations(&metadata.child("annotations"), &spec, errors);
     let ephemeral = spec.child("ephemeralContainers");
     if !ephemeral.is_empty() {
         errors.push(ephemeral.forbidden("ephemeral containers not allowed in pod template"));

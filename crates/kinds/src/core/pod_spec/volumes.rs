@@ -10,8 +10,10 @@ use holdfast_value::Value;
 use super::env::{
     DownwardTo, validate_field_selector, validate_key_to_path, validate_mode, validate_resource_selector,
 };
+use crate::core::persistentvolumeclaim::validate_claim_spec;
 use crate::core::volume_sources::{self as sources, Source, named_source, source, validate_one_source};
 use crate::validation::paths::{descending, descending_not_reserved};
+use crate::validation::template_metadata::validate_template_metadata;
 use crate::validation::{Errors, required_fields, required_text, resources, set_one_of};
 
 /// The volumes of a Pod that are well-formed, by name.
@@ -316,7 +318,8 @@ fn project_certificate<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, paths: &
 fn validate_ephemeral(source: &Field<'_, '_>, errors: &mut Errors) {
     let template = source.child("volumeClaimTemplate");
     if template.is_set() {
-        crate::core::persistentvolumeclaim::validate_claim_template(&template, errors);
+        validate_template_metadata(&template.child("metadata"), errors);
+        validate_claim_spec(&template.child("spec"), errors);
     } else {
         errors.push(template.required(""));
     }
