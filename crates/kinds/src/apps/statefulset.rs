@@ -182,7 +182,10 @@ fn with_claims(spec: &Value) -> Value {
             .flat_map(|list| list.iter())
     };
     let name = |claim: &Value| claim.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
-    let names: Vec<String> = of(&["volumeClaimTemplates"]).map(name).collect();
+    let mut names: Vec<String> = of(&["volumeClaimTemplates"]).map(name).collect();
+    // Claims of one name are one volume.
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
     let volume = |name: &String| {
         let mut volume = Value::empty_map();
         volume.set_at(&["name"], name.as_str().into());
@@ -323,6 +326,8 @@ spec:
         );
         assert_eq!(errors[1..], without);
         assert_eq!(harness.update_errors(DB, &nameless)[..2], without);
+        let claim = DB.split_once("volumeClaimTemplates:\n").map(|(_, claim)| claim).unwrap_or_default();
+        assert!(harness.errors(&format!("{DB}{claim}")).is_empty());
     }
 
     #[test]
