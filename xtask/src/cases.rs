@@ -16,8 +16,10 @@ const LISTS: &str = "tests/cases";
 /// The folders of cases.
 const SUITES: [&str; 3] = ["kinds", "extension", "protocol"];
 
-/// The reference answered without the plugin that gives pods their accounts, and without controllers that fill in.
-const FLAGS: [&str; 1] = [
+/// The reference answered without the plugin that gives pods their accounts, without controllers that fill in, and with a
+/// range of addresses for Services that some cases name.
+const FLAGS: [&str; 2] = [
+    "--service-cluster-ip-range=10.0.0.0/16",
     "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
                            -validatingadmissionpolicy-status-controller",
 ];

@@ -326,7 +326,10 @@ spec:
         );
         assert_eq!(errors[1..], without);
         assert_eq!(harness.update_errors(DB, &nameless)[..2], without);
-        let claim = DB.split_once("volumeClaimTemplates:\n").map(|(_, claim)| claim).unwrap_or_default();
+        let claim = DB
+            .split_once("volumeClaimTemplates:\n")
+            .map(|(_, claim)| claim)
+            .unwrap_or_default();
         assert!(harness.errors(&format!("{DB}{claim}")).is_empty());
     }
 
