@@ -29,17 +29,6 @@ async fn a_created_object_gets_identity_and_an_owner() {
 }
 
 #[tokio::test]
-async fn a_uid_that_does_not_fit_is_told_with_the_key_below_the_prefix() {
-    let server = Server::start().await;
-    server.post(CONFIG_MAPS, &config_map("a", "1")).await;
-    let other = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"other"}}"#;
-    let refused = server.put(&format!("{CONFIG_MAPS}/a"), other).await;
-    assert_eq!(refused.code, 409);
-    let key = "Code: 4, Key: /configmaps/default/a, ResourceVersion: 0";
-    assert!(refused.message().contains(key), "{}", refused.message());
-}
-
-#[tokio::test]
 async fn a_creation_stands_although_its_namespace_changes_meanwhile() {
     let server = Server::start().await;
     let makes = (0..8).map(|at| {

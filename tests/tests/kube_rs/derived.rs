@@ -458,10 +458,14 @@ async fn keep(cache: &Cache, caches: &Api<Cache>, client: &Client) -> Result<Act
 }
 
 fn condition(name: &str, generation: Option<i64>) -> Value {
-    json!({
-        "type": name, "status": "True", "reason": "Kept", "message": "", "observedGeneration": generation,
-        "lastTransitionTime": "2026-01-02T03:04:05Z",
-    })
+    let mut condition = json!({
+        "type": name, "status": "True", "reason": "Kept", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z",
+    });
+    // An apply may not set to null what the definition does not call nullable.
+    if let Some(generation) = generation {
+        condition["observedGeneration"] = generation.into();
+    }
+    condition
 }
 
 /// Holds when the operator has seen the newest wish.
