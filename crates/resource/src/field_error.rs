@@ -140,6 +140,11 @@ impl FieldError {
         }
     }
 
+    /// A field holds a text that it may not hold, which the reference reports by its pointer: it is shown as JSON.
+    pub fn invalid_pointer(field: &FieldPath, text: &str, detail: &str) -> Self {
+        Self::invalid_shown(field, Value::from(text).to_string(), detail)
+    }
+
     /// A field holds none of the values that it may hold; `supported` is listed in the order given.
     pub fn not_supported(field: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         let mut detail = String::from("supported values: ");
@@ -293,6 +298,10 @@ mod tests {
             (
                 FieldError::invalid(&field, "\u{7}\n\0", "odd"),
                 r#"spec.type: Invalid value: "\a\n\x00": odd"#,
+            ),
+            (
+                FieldError::invalid_pointer(&field, "\u{7}\n\0", "odd"),
+                r#"spec.type: Invalid value: "\u0007\n\u0000": odd"#,
             ),
             (
                 FieldError::invalid_shown(&field, "[1]".to_owned(), ""),

@@ -27,10 +27,16 @@ impl NameRule {
     /// What is wrong with `prefix` as the beginning of a name, as `generateName` holds it: a dash at the end is fine,
     /// since a letter or a digit follows.
     pub fn check_prefix(self, prefix: &str) -> Faults {
-        match prefix.strip_suffix('-') {
-            Some(head) if !head.is_empty() => self.check(&format!("{head}a")),
-            _ if self == NameRule::PathSegment && matches!(prefix, "." | "..") => Faults::new(),
-            _ => self.check(prefix),
+        if self == NameRule::PathSegment {
+            return match prefix {
+                "." | ".." => Faults::new(),
+                _ => self.check(prefix),
+            };
+        }
+        // The reference puts one letter in the place of a dash at the end and of the byte before it, whatever that is.
+        match prefix.as_bytes().strip_suffix(b"-").and_then(<[u8]>::split_last) {
+            Some((_, head)) => self.check(&format!("{}a", String::from_utf8_lossy(head))),
+            None => self.check(prefix),
         }
     }
 }
@@ -44,7 +50,11 @@ mod tests {
         assert!(NameRule::Subdomain.check_prefix("pre-").is_empty());
         assert!(!NameRule::Subdomain.check("pre-").is_empty());
         assert!(!NameRule::Subdomain.check_prefix("Bad_").is_empty());
+        assert!(NameRule::Subdomain.check_prefix("G-").is_empty());
+        assert!(!NameRule::Subdomain.check_prefix("Good-").is_empty());
+        assert!(!NameRule::Subdomain.check_prefix("-").is_empty());
         assert!(NameRule::PathSegment.check_prefix("system:node-").is_empty());
+        assert!(!NameRule::PathSegment.check_prefix("%-").is_empty());
         assert_eq!(
             NameRule::LongName.check(&"a".repeat(254)),
             ["must be no more than 253 bytes"]

@@ -27,7 +27,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     let mut errors = Vec::new();
 
     let (name, generate_name) = (text("name"), text("generateName"));
-    if !generate_name.is_empty() && is_generated(name, generate_name) {
+    if !generate_name.is_empty() {
         let field = root.child("generateName");
         let wrong = match resource.rules.name {
             NameRule::Own => resource.strategy.name_faults(object, generate_name),
@@ -87,12 +87,6 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
         finalizer_names(&root, metadata, &mut errors);
     }
     errors
-}
-
-/// Whether `name` was made of `generate_name`: its beginning and five letters. Where a name is given, the other is not looked at.
-fn is_generated(name: &str, generate_name: &str) -> bool {
-    let base = name.len().checked_sub(5).and_then(|base| name.get(..base));
-    name.is_empty() || base.is_some_and(|base| !base.is_empty() && generate_name.starts_with(base))
 }
 
 /// What is wrong with the metadata of an object within another, at `root`. It needs no name, and any that can stand in a

@@ -227,7 +227,7 @@ fn deprecation(version: &Value, field: &FieldPath, errors: &mut Errors) {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
         return;
     };
-    let mut invalid = |why: String| errors.push(FieldError::invalid(field, warning, why));
+    let mut invalid = |why: String| errors.push(FieldError::invalid_pointer(field, warning, &why));
     if !is_true(version, "deprecated") {
         invalid("can only be set for deprecated versions".to_owned());
         return;

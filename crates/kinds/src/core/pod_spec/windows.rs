@@ -1,7 +1,7 @@
 //! What is only there for Windows: options of security contexts, and containers that are processes of the host.
 
-use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_resource::{Field, FieldError};
 
 use super::PodRules;
 use super::containers::visit_containers;
@@ -30,7 +30,8 @@ pub(super) fn validate_options(options: &Field<'_, '_>, errors: &mut Errors) {
     }
     let user = options.child("runAsUserName");
     if user.is_set() {
-        errors.extend(user_faults(user.text()).into_iter().map(|fault| user.invalid(fault)));
+        let invalid = |fault| FieldError::invalid_pointer(&user.path(), user.text(), fault);
+        errors.extend(user_faults(user.text()).into_iter().map(invalid));
     }
 }
 
