@@ -141,8 +141,43 @@ fn mask(value: &mut Value) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::String(text) => *text = masked(text),
         _ => {}
     }
+}
+
+/// A text, which may hold a whole object, without the uids, times and resource versions in it.
+fn masked(text: &str) -> String {
+    let part_of_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | ':' | '.');
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut versioned) = (text, false);
+    while !rest.is_empty() {
+        let end = rest.find(|letter| !part_of_word(letter)).unwrap_or(rest.len());
+        let (word, more) = rest.split_at(end);
+        let is_version = versioned && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        out.push_str(if is_version || is_uid(word) || is_time(word) {
+            MASK
+        } else {
+            word
+        });
+        // Quotes and a colon stand between the name and its value.
+        versioned = word == "resourceVersion" || versioned && matches!(word, "" | ":");
+        let next = more.chars().next().map_or(0, char::len_utf8);
+        let (between, after) = more.split_at(next);
+        out.push_str(between);
+        rest = after;
+    }
+    out
+}
+
+fn is_uid(word: &str) -> bool {
+    let lengths = word.split('-').map(str::len);
+    word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') && lengths.eq([8, 4, 4, 4, 12])
+}
+
+fn is_time(word: &str) -> bool {
+    let date = word.split_once('T').map(|(date, _)| date.split('-').map(str::len));
+    word.ends_with('Z') && date.is_some_and(|lengths| lengths.eq([4, 2, 2]))
 }
 
 #[cfg(test)]
@@ -168,6 +203,23 @@ mod tests {
         let headless = answer(201, json!({"spec": {"clusterIP": "None"}}));
         let drawn = answer(201, json!({"spec": {"clusterIP": "10.0.0.7"}}));
         assert_eq!(place(&headless, &drawn).as_deref(), Some(".spec.clusterIP"));
+    }
+
+    #[test]
+    fn drawn_values_within_texts_may_differ() {
+        let of = |uid: &str, second: u32, version: u32| {
+            let text = format!(
+                "Invalid value: \"{{\\\"uid\\\":\\\"{uid}\\\",\\\"at\\\":\\\"2026-01-02T03:04:0{second}Z\\\",\\\"resourceVersion\\\":\\\"{version}\\\"}}\""
+            );
+            answer(422, json!({"message": text}))
+        };
+        let one = of("597bac90-d849-4b96-8a51-6e19c419c99e", 5, 12);
+        assert_eq!(place(&one, &of("c8f41cc1-961b-4225-9093-18b2669ad309", 6, 345)), None);
+        let other = answer(422, json!({"message": "Invalid value: 12"}));
+        assert_eq!(
+            place(&other, &answer(422, json!({"message": "Invalid value: 13"}))).as_deref(),
+            Some(".message")
+        );
     }
 
     #[test]
