@@ -57,6 +57,14 @@ impl Binary {
         Self::build(&[], "debug/holdfast")
     }
 
+    /// The build that tests use, or the optimised one, brought up to date.
+    ///
+    /// # Errors
+    /// Where the build fails.
+    pub fn of(debug: bool) -> Result<Self> {
+        if debug { Self::debug() } else { Self::release() }
+    }
+
     /// A command that runs it.
     pub fn command(&self) -> Command {
         Command::new(&self.path)

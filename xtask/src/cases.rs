@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use conformance::{Binary, Server, root};
 
-use crate::habits::{say, shared};
+use crate::habits::{RECORDED_CONTROLLERS, say, shared};
 use crate::names;
 
 /// The folder of the lists: one file for each file of cases, a line for each case that passes.
@@ -18,11 +18,7 @@ const SUITES: [&str; 3] = ["kinds", "extension", "protocol"];
 
 /// The reference answered without the plugin that gives pods their accounts, without controllers that fill in, and with a
 /// range of addresses for Services that some cases name.
-const FLAGS: [&str; 2] = [
-    "--service-cluster-ip-range=10.0.0.0/16",
-    "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
-                           -validatingadmissionpolicy-status-controller",
-];
+const FLAGS: [&str; 2] = ["--service-cluster-ip-range=10.0.0.0/16", RECORDED_CONTROLLERS];
 
 /// How many bytes of a line of the replay are printed: refused setups print whole answers.
 const SHOWN_LINE: usize = 300;

@@ -7,6 +7,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use conformance::root;
 
+/// No controller filled aggregated roles, counted for quotas or checked policies where answers of the reference were recorded.
+pub(crate) const RECORDED_CONTROLLERS: &str = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
+                                               -validatingadmissionpolicy-status-controller";
+
 /// The folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` beside the repository. `None` where
 /// there is none.
 pub(crate) fn shared() -> Option<PathBuf> {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use conformance::{Binary, Server, root};
 
-use crate::habits::{say, shared};
+use crate::habits::{RECORDED_CONTROLLERS, say, shared};
 use crate::names;
 
 /// The traces that are known to pass, one a line, sorted.
@@ -35,10 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         say("traces: not run, there is no shared folder");
         return Ok(());
     };
-    // No controller filled aggregated roles, counted for quotas or checked policies where the exchanges were recorded.
-    let controllers = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
-                       -validatingadmissionpolicy-status-controller";
-    let mut server = Server::start(&Binary::release()?, &[controllers])?;
+    let mut server = Server::start(&Binary::release()?, &[RECORDED_CONTROLLERS])?;
     let mut passing = BTreeSet::new();
     for (suite, jobs) in SUITES {
         if arguments.suites.is_empty() || arguments.suites.iter().any(|name| name == suite) {

@@ -54,11 +54,7 @@ pub(crate) struct Arguments {
 const FLAGS: [&str; 1] = ["--controllers="];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let binary = if arguments.debug {
-        Binary::debug()?
-    } else {
-        Binary::release()?
-    };
+    let binary = Binary::of(arguments.debug)?;
     let server = Server::start(&binary, &FLAGS)?;
     let reference = reference(arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -56,11 +56,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let binary = if arguments.debug {
-        Binary::debug()?
-    } else {
-        Binary::release()?
-    };
+    let binary = Binary::of(arguments.debug)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut soak = Soak::begin(arguments, &binary).await?;
