@@ -20,7 +20,7 @@ use crate::habits::say;
 const MOST: f64 = 0.03;
 
 /// How many times more a row is counted that seems to have grown.
-const AGAIN: usize = 2;
+const AGAIN: usize = 3;
 
 /// Where the counts are kept.
 const KEPT: &str = "tests/instructions.txt";
