@@ -53,6 +53,12 @@ pub(crate) fn test(slow: bool) -> Result<()> {
     Ok(())
 }
 
+pub(crate) fn etcd() -> Result<()> {
+    let program = test_support::etcd::program()?;
+    say(&program.display().to_string());
+    Ok(())
+}
+
 pub(crate) fn deny() -> Result<()> {
     let installed = Command::new(env!("CARGO"))
         .args(["deny", "--version"])

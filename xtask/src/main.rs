@@ -46,6 +46,8 @@ enum Habit {
     Soak(soak::Arguments),
     /// Feed any bytes to what reads them, for some minutes, and keep what breaks it.
     Fuzz(fuzz::Arguments),
+    /// Print the way to the etcd that tests use, which is built or downloaded where there is none.
+    Etcd,
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Habit::Compare(arguments) => compare::run(&arguments),
         Habit::Soak(arguments) => soak::run(&arguments),
         Habit::Fuzz(arguments) => fuzz::run(&arguments),
+        Habit::Etcd => habits::etcd(),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -11,6 +11,7 @@ use proc_macro::TokenStream;
 /// |---|---|
 /// | `shared` | `$HOLDFAST_SHARED` is a folder, or `shared` beside the repository |
 /// | `clients` | `HOLDFAST_REQUIRE` names them: they are installed from their registries |
+/// | `etcd` | `$HOLDFAST_ETCD` is a file, or there is a program of that name on the path or in `target/etcd` |
 /// | any other | a program of that name is on the path |
 ///
 /// A need that `HOLDFAST_REQUIRE` names (a list with commas) is never ignored: the test runs, and fails by its absence.
@@ -28,7 +29,9 @@ pub fn needs(needs: TokenStream, item: TokenStream) -> TokenStream {
         false => format!("#[ignore = {:?}]", format!("needs {}", missing.join(", "))),
     };
     // The constant makes Cargo build the test anew where a variable changes.
-    let tracked = r#"const _: [Option<&str>; 2] = [option_env!("HOLDFAST_REQUIRE"), option_env!("HOLDFAST_SHARED")];"#;
+    let tracked = r#"const _: [Option<&str>; 3] = [
+        option_env!("HOLDFAST_REQUIRE"), option_env!("HOLDFAST_SHARED"), option_env!("HOLDFAST_ETCD"),
+    ];"#;
     match format!("{tracked} {ignore}").parse::<TokenStream>() {
         Ok(mut tokens) => {
             tokens.extend(item);
@@ -42,6 +45,7 @@ fn is_present(need: &str) -> bool {
     match need {
         "shared" => shared().is_some_and(|folder| folder.is_dir()),
         "clients" => false,
+        "etcd" => etcd(),
         program => on_the_path(program),
     }
 }
@@ -51,11 +55,24 @@ fn shared() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("HOLDFAST_SHARED") {
         return Some(PathBuf::from(named));
     }
+    Some(root()?.parent()?.join("shared"))
+}
+
+/// Whether `test_support::etcd::program` finds one without making it.
+fn etcd() -> bool {
+    match std::env::var_os("HOLDFAST_ETCD") {
+        Some(named) => Path::new(&named).is_file(),
+        None => on_the_path("etcd") || root().is_some_and(|root| root.join("target/etcd/etcd").is_file()),
+    }
+}
+
+/// The root of the repository.
+fn root() -> Option<PathBuf> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")?;
-    let root = Path::new(&package)
-        .ancestors()
-        .find(|folder| folder.join("Cargo.lock").exists())?;
-    Some(root.parent()?.join("shared"))
+    let mut folders = Path::new(&package).ancestors();
+    folders
+        .find(|folder| folder.join("Cargo.lock").exists())
+        .map(Path::to_owned)
 }
 
 fn on_the_path(program: &str) -> bool {

@@ -1,0 +1,360 @@
+//! An etcd of the test's own: one member, or a cluster, on loopback ports, with its data in memory where the system has a
+//! place for that.
+//!
+//! Members are killed and started again on their data and their ports; the cluster goes away with the value.
+
+mod program;
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+pub use program::program;
+
+/// How long a cluster may take until it has a leader.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How often other ports are tried where somebody else took those that were free.
+const TRIES: usize = 5;
+/// How long a member may take for one answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a cluster is to be like.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many members there are.
+    pub members: usize,
+    /// Further flags of each member, such as `--quota-backend-bytes=33554432`.
+    pub flags: Vec<String>,
+    /// Whether clients speak TLS; the certificate is among the flags.
+    pub tls: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            members: 1,
+            flags: Vec::new(),
+            tls: false,
+        }
+    }
+}
+
+/// A running cluster.
+pub struct Etcd {
+    settings: Settings,
+    members: Vec<Member>,
+    /// The data of the members.
+    folder: TempDir,
+}
+
+struct Member {
+    name: String,
+    client: SocketAddr,
+    peer: SocketAddr,
+    /// Where it tells of itself, without TLS.
+    monitor: SocketAddr,
+    process: Option<Child>,
+}
+
+impl Etcd {
+    /// A single member that answers.
+    ///
+    /// # Errors
+    /// Where there is no etcd, or it does not start.
+    pub fn one() -> io::Result<Self> {
+        Self::start(Settings::default())
+    }
+
+    /// A cluster of three that has a leader.
+    ///
+    /// # Errors
+    /// As for [`Etcd::one`].
+    pub fn three() -> io::Result<Self> {
+        Self::start(Settings {
+            members: 3,
+            ..Settings::default()
+        })
+    }
+
+    /// A cluster that has a leader.
+    ///
+    /// # Errors
+    /// As for [`Etcd::one`].
+    pub fn start(settings: Settings) -> io::Result<Self> {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let mut etcd = Self {
+                members: (0..settings.members).map(Member::new).collect::<io::Result<_>>()?,
+                settings: settings.clone(),
+                folder: in_memory()?,
+            };
+            let begun = (0..etcd.members.len()).try_for_each(|member| etcd.spawn(member));
+            match begun.and_then(|()| etcd.wait_until_served()) {
+                Err(error) if tried == TRIES => return Err(error),
+                // Whoever asks for a free port may lose it to another process.
+                Err(error) if !error.to_string().contains("address already in use") => return Err(error),
+                Err(_) => {}
+                Ok(()) => return Ok(etcd),
+            }
+        }
+    }
+
+    /// The addresses for clients, as `--etcd-servers` takes them.
+    pub fn endpoints(&self) -> String {
+        let all = (0..self.members.len()).map(|member| self.endpoint(member));
+        all.collect::<Vec<_>>().join(",")
+    }
+
+    /// The address of one member for clients, as a URL.
+    pub fn endpoint(&self, member: usize) -> String {
+        let scheme = if self.settings.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.client(member))
+    }
+
+    /// The address of one member for clients.
+    pub fn client(&self, member: usize) -> SocketAddr {
+        self.members[member].client
+    }
+
+    /// How many members the cluster has, running or not.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The member that leads, as it says itself.
+    pub fn leader(&self) -> Option<usize> {
+        let leads = |member: &Member| {
+            let metrics = ask(member.monitor, "GET", "/metrics", "").unwrap_or_default();
+            metrics.lines().any(|line| line == "etcd_server_is_leader 1")
+        };
+        self.members
+            .iter()
+            .position(|member| member.process.is_some() && leads(member))
+    }
+
+    /// Kills a member where it stands. Its data stay.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn kill(&mut self, member: usize) -> io::Result<()> {
+        let Some(mut process) = self.members[member].process.take() else {
+            return Ok(());
+        };
+        process.kill()?;
+        process.wait()?;
+        Ok(())
+    }
+
+    /// Starts a member that was killed on its data, and waits until it serves.
+    ///
+    /// # Errors
+    /// As for [`Etcd::one`].
+    pub fn revive(&mut self, member: usize) -> io::Result<()> {
+        self.kill(member)?;
+        self.spawn(member)?;
+        self.wait_until_served()
+    }
+
+    /// Stops a member without ending it: its connections stay and nothing is answered.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn pause(&self, member: usize) -> io::Result<()> {
+        self.signal(member, "-STOP")
+    }
+
+    /// Lets a paused member go on.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn resume(&self, member: usize) -> io::Result<()> {
+        self.signal(member, "-CONT")
+    }
+
+    /// Asks a member over its JSON gateway, such as `/v3/kv/compaction` with `{"revision": 5}`; not over TLS.
+    ///
+    /// # Errors
+    /// Where it does not answer or refuses; its words are the message.
+    pub fn ask(&self, member: usize, path: &str, body: &str) -> io::Result<String> {
+        ask(self.members[member].client, "POST", path, body)
+    }
+
+    /// The last lines of a member's log.
+    pub fn log_tail(&self, member: usize) -> String {
+        let log = std::fs::read(self.log_of(member)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    fn log_of(&self, member: usize) -> std::path::PathBuf {
+        self.folder.path().join(format!("{}.log", self.members[member].name))
+    }
+
+    fn signal(&self, member: usize, signal: &str) -> io::Result<()> {
+        let Some(process) = &self.members[member].process else {
+            return Err(io::Error::other("the member does not run"));
+        };
+        let status = Command::new("kill")
+            .args([signal, &process.id().to_string()])
+            .status()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(io::Error::other("the member cannot be signalled")),
+        }
+    }
+
+    fn spawn(&mut self, member: usize) -> io::Result<()> {
+        let cluster: Vec<String> = self
+            .members
+            .iter()
+            .map(|member| format!("{}=http://{}", member.name, member.peer))
+            .collect();
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_of(member))?;
+        let (endpoint, data) = (self.endpoint(member), self.folder.path().join("data"));
+        let Member {
+            name, peer, monitor, ..
+        } = &self.members[member];
+        let process = Command::new(program()?)
+            .arg(format!("--name={name}"))
+            .arg(format!("--data-dir={}", data.join(name).display()))
+            .arg(format!("--listen-client-urls={endpoint}"))
+            .arg(format!("--advertise-client-urls={endpoint}"))
+            .arg(format!("--listen-peer-urls=http://{peer}"))
+            .arg(format!("--initial-advertise-peer-urls=http://{peer}"))
+            .arg(format!("--listen-metrics-urls=http://{monitor}"))
+            .arg(format!("--initial-cluster={}", cluster.join(",")))
+            .args(["--initial-cluster-token=tests", "--unsafe-no-fsync", "--log-level=warn"])
+            // Faster than by default, and patient enough for a machine that builds beside the tests.
+            .args(["--heartbeat-interval=50", "--election-timeout=500"])
+            .args(&self.settings.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()?;
+        self.members[member].process = Some(process);
+        Ok(())
+    }
+
+    /// Waits until every member that runs says that it serves.
+    fn wait_until_served(&mut self) -> io::Result<()> {
+        let end = Instant::now() + START_LIMIT;
+        for member in 0..self.members.len() {
+            loop {
+                let Member { process, monitor, .. } = &mut self.members[member];
+                let Some(process) = process else { break };
+                if let Some(status) = process.try_wait()? {
+                    let log = self.log_tail(member);
+                    return Err(io::Error::other(format!("etcd ended with {status}:\n{log}")));
+                }
+                let healthy = ask(*monitor, "GET", "/health", "");
+                if healthy.is_ok_and(|answer| answer.contains("\"true\"")) {
+                    break;
+                }
+                if Instant::now() > end {
+                    let log = self.log_tail(member);
+                    return Err(io::Error::other(format!("etcd does not serve:\n{log}")));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in 0..self.members.len() {
+            // What cannot be killed is gone already.
+            let _ = self.kill(member);
+        }
+    }
+}
+
+impl Member {
+    fn new(number: usize) -> io::Result<Self> {
+        let (client, peer, monitor) = (free_address()?, free_address()?, free_address()?);
+        Ok(Self {
+            name: format!("m{number}"),
+            client: client.local_addr()?,
+            peer: peer.local_addr()?,
+            monitor: monitor.local_addr()?,
+            process: None,
+        })
+    }
+}
+
+/// A listener that holds a free port for as long as it lives, so that the next one is another.
+fn free_address() -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// A folder in memory, where the system has such a place.
+fn in_memory() -> io::Result<TempDir> {
+    let shared_memory = Path::new("/dev/shm");
+    let there = shared_memory.is_dir().then(|| TempDir::new_in(shared_memory));
+    match there {
+        Some(Ok(folder)) => Ok(folder),
+        _ => TempDir::new(),
+    }
+}
+
+/// One request of HTTP/1.0, so that the answer ends with the connection and has no chunks.
+fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        _ => Err(io::Error::other(format!("{path}: {answer}"))),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use crate::needs;
+
+    use super::*;
+
+    #[needs(etcd)]
+    #[test]
+    fn a_cluster_chooses_another_leader_when_its_leader_is_killed() {
+        let mut etcd = Etcd::three().unwrap();
+        // `a`, `b`
+        etcd.ask(0, "/v3/kv/put", r#"{"key": "YQ==", "value": "Yg=="}"#)
+            .unwrap();
+        let leader = etcd.leader().unwrap();
+        etcd.kill(leader).unwrap();
+        let other = (leader + 1) % etcd.size();
+        let end = Instant::now() + START_LIMIT;
+        // It answers as soon as there is a leader again.
+        let found = loop {
+            match etcd.ask(other, "/v3/kv/range", r#"{"key": "YQ=="}"#) {
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+                Ok(found) => break found,
+            }
+        };
+        assert!(found.contains(r#""value":"Yg==""#), "{found}");
+        assert!(etcd.leader().is_some_and(|next| next != leader));
+        etcd.revive(leader).unwrap();
+        let found = etcd.ask(leader, "/v3/kv/range", r#"{"key": "YQ=="}"#).unwrap();
+        assert!(found.contains(r#""value":"Yg==""#), "{found}");
+    }
+}
