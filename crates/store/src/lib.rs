@@ -33,6 +33,7 @@
 //! What is on the disk, and what is promised of it, is in `FORMAT.md` beside this crate's manifest.
 
 mod clock;
+mod codec;
 mod embedded;
 mod engine;
 mod entry;
@@ -45,6 +46,7 @@ mod transaction;
 mod watch;
 
 pub use clock::{Clock, SystemClock};
+pub use codec::{Codec, CodecError};
 pub use embedded::Embedded;
 pub use engine::{Engine, Pending};
 pub use entry::{Entry, Indexer, Value};
