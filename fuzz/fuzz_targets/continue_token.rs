@@ -2,29 +2,31 @@
 
 // The module as it stands in the server, with the two words that it takes from there.
 #[allow(dead_code)]
-#[path = "../../crates/server/src/handlers/continue_token.rs"]
+#[path = "../../crates/server/src/read/continue_token.rs"]
 mod continue_token;
 
 use base64::Engine as _;
 use continue_token::ContinueToken;
 
-struct ApiError;
+mod http {
+    pub(crate) struct ApiError;
 
-impl ApiError {
-    fn bad_request(_why: impl Into<String>) -> Self {
-        Self
+    impl ApiError {
+        pub(crate) fn bad_request(_why: impl Into<String>) -> Self {
+            Self
+        }
     }
-}
 
-mod options {
-    pub(crate) struct ListOptions {
-        pub(crate) continue_token: String,
-        pub(crate) resource_version: String,
+    pub(crate) mod options {
+        pub(crate) struct ListOptions {
+            pub(crate) continue_token: String,
+            pub(crate) resource_version: String,
+        }
     }
 }
 
 fn read(continue_token: String) -> Option<ContinueToken> {
-    let options = options::ListOptions {
+    let options = http::options::ListOptions {
         continue_token,
         resource_version: String::new(),
     };

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use holdfast_resource::Resource;
-use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
-use holdfast_server::negotiation::PatchType;
+use holdfast_server::http::negotiation::PatchType;
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_value::{SmolStr, Value};
 
 use crate::queue::Queue;

@@ -24,8 +24,8 @@ mod reconcile;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use holdfast_server::loopback::Client;
-use holdfast_server::service::Service;
+use holdfast_server::operations::loopback::Client;
+use holdfast_server::operations::service::Service;
 
 /// The health check of the controllers of definitions, as kube-apiserver has it.
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";

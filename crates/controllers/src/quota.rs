@@ -10,7 +10,7 @@ use std::time::Duration;
 use holdfast_kinds::quota::{self, Amounts, Counted, Measure};
 use holdfast_resource::Resource;
 use holdfast_resource::schema::quantity::Quantity;
-use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 

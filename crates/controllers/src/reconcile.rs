@@ -8,7 +8,7 @@ use std::hash::Hash;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError};
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError};
 use tokio::time::{Instant, sleep_until};
 
 use crate::queue::Queue;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use holdfast_gotext::duration;
 use holdfast_kinds::Block;
-use holdfast_server::state::MAX_OBJECT_BYTES;
+use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
 use crate::remote::ObjectFlags;
 

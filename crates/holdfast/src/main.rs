@@ -46,7 +46,7 @@ fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
 }
 
 fn version() -> anyhow::Result<()> {
-    let kubernetes = holdfast_server::version::KUBERNETES;
+    let kubernetes = holdfast_server::operations::version::KUBERNETES;
     let own = env!("CARGO_PKG_VERSION");
     writeln!(
         std::io::stdout(),

@@ -14,24 +14,24 @@ use holdfast_controllers::Selection;
 use holdfast_kinds::tables;
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
-use holdfast_server::authentication::{
+use holdfast_server::api::context::{Config, Context};
+use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
-use holdfast_server::background::{self, Background};
-use holdfast_server::connection::{self, Limits};
-use holdfast_server::health::{Endpoint, Health, Hook};
-use holdfast_server::inflight::InFlight;
 use holdfast_server::metrics::Metrics;
-use holdfast_server::objects::{Objects, Store};
-use holdfast_server::paths::Paths;
-use holdfast_server::service::Service;
-use holdfast_server::shutdown::{Shutdown, ShutdownTrigger};
-use holdfast_server::state::{Config, Context, RandomIdentifiers, SystemClock};
-use holdfast_server::tls::TlsFiles;
-use holdfast_server::version::Build;
-use holdfast_server::watch::FrameCache;
+use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
+use holdfast_server::operations::health::{Endpoint, Health, Hook};
+use holdfast_server::operations::inflight::InFlight;
+use holdfast_server::operations::paths::Paths;
+use holdfast_server::operations::service::Service;
+use holdfast_server::operations::version::Build;
+use holdfast_server::runtime::background::{self, Background};
+use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
+use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
-use holdfast_server::write::{self, FieldManagers, Trees, Types};
+use holdfast_server::wire::connection::{self, Limits};
+use holdfast_server::wire::tls::TlsFiles;
+use holdfast_server::write::{self, FieldManagers, Types};
 use holdfast_store::OpenError;
 use smol_str::SmolStr;
 use time::OffsetDateTime;

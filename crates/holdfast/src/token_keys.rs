@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use holdfast_server::authentication::{Keys, SigningKey, VerifyingKey};
+use holdfast_server::identity::{Keys, SigningKey, VerifyingKey};
 use rcgen::{KeyPair, PublicKeyData as _};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};

@@ -5,7 +5,7 @@ mod wire;
 use std::time::Duration;
 
 use bytes::Bytes;
-use holdfast_server::connection::Limits;
+use holdfast_server::wire::connection::Limits;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use tokio::net::TcpStream;

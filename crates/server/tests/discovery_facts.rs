@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast_proto::Messages;
-use holdfast_server::discovery::aggregated::{Documents, Root};
-use holdfast_server::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
-use holdfast_server::negotiation::Format;
+use holdfast_server::http::negotiation::Format;
+use holdfast_server::operations::discovery::aggregated::{Documents, Root};
+use holdfast_server::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde::Serialize;

@@ -7,9 +7,9 @@ mod wire;
 use std::time::Duration;
 
 use bytes::Bytes;
-use holdfast_server::connection::Limits;
-use holdfast_server::inflight::InFlight;
-use holdfast_server::state::Config;
+use holdfast_server::api::context::Config;
+use holdfast_server::operations::inflight::InFlight;
+use holdfast_server::wire::connection::Limits;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;

@@ -6,8 +6,8 @@ mod support;
 
 use std::sync::Arc;
 
-use holdfast_server::loopback::{Client, path_of};
-use holdfast_server::negotiation::PatchType;
+use holdfast_server::http::negotiation::PatchType;
+use holdfast_server::operations::loopback::{Client, path_of};
 use holdfast_value::{Value, json};
 use support::{CONFIG_MAPS, Server, config_map};
 

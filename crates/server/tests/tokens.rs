@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::access::{BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer};
-use holdfast_server::authentication::{Keys, ServiceAccounts, SigningKey, Surroundings, TokenConfig, VerifyingKey};
+use holdfast_server::identity::{Keys, ServiceAccounts, SigningKey, Surroundings, TokenConfig, VerifyingKey};
 use holdfast_server::objects::{Objects, Store};
-use holdfast_server::state::{Clock, RandomIdentifiers};
+use holdfast_server::runtime::{Clock, RandomIdentifiers};
 use holdfast_store::Transaction;
 use parking_lot::Mutex;
 use rcgen::{KeyPair, PublicKeyData as _};

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use holdfast_server::connection::Limits;
+use holdfast_server::wire::connection::Limits;
 use http::header::HeaderName;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;

@@ -12,7 +12,7 @@ mod names;
 use std::sync::Arc;
 
 use holdfast_resource::Resource;
-use holdfast_server::loopback::Client;
+use holdfast_server::operations::loopback::Client;
 
 pub(crate) use cleanup::run as run_cleanup;
 pub(crate) use names::run as run_names;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_resource::Resource;
-use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_server::webhooks::authorities_fault;
 use holdfast_value::{SmolStr, Value};
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use holdfast_resource::{GroupKind, GroupResource, Resource};
-use holdfast_server::loopback::{Client, Object, RequestError, path_of};
-use holdfast_server::negotiation::PatchType;
+use holdfast_server::http::negotiation::PatchType;
+use holdfast_server::operations::loopback::{Client, Object, RequestError, path_of};
 use holdfast_value::Value;
 use parking_lot::Mutex;
 

@@ -14,7 +14,7 @@ mod report;
 mod uid;
 mod verdict;
 
-use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects};
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects};
 use holdfast_value::Value;
 use memchr::memmem::Finder;
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use holdfast_resource::{GroupResource, Resource};
-use holdfast_server::loopback::{Client, Object};
+use holdfast_server::operations::loopback::{Client, Object};
 use holdfast_value::Value;
 use memchr::memmem;
 use parking_lot::Mutex;

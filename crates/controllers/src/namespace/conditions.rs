@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_server::loopback::RequestError;
+use holdfast_server::operations::loopback::RequestError;
 use holdfast_value::Value;
 
 /// What became of the content of a namespace.

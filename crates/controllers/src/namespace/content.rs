@@ -1,7 +1,7 @@
 //! Deleting what is in a namespace, and counting what stays.
 
 use holdfast_resource::{Resource, Verb};
-use holdfast_server::loopback::{Client, RequestError, path_of};
+use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_value::{Value, json};
 use memchr::memmem;
 

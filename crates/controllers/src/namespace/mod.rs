@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_resource::Resource;
-use holdfast_server::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
-use holdfast_server::negotiation::PatchType;
+use holdfast_server::http::negotiation::PatchType;
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 

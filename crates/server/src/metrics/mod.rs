@@ -20,11 +20,11 @@ use http::{HeaderValue, StatusCode, header};
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
 
-use crate::ApiError;
-use crate::inflight::InFlight;
+use crate::http::ApiError;
+use crate::http::response::{self, Response};
 use crate::objects::Store;
-use crate::response::{self, Response};
-use crate::version::{Build, VersionInfo};
+use crate::operations::inflight::InFlight;
+use crate::operations::version::{Build, VersionInfo};
 
 use conversions::Conversions;
 use policies::Policies;
@@ -218,7 +218,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::request_info::RequestInfo;
+    use crate::http::request_info::RequestInfo;
 
     async fn text(response: Response) -> String {
         assert_eq!(response.headers()["content-type"], CONTENT_TYPE);

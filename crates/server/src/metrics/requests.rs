@@ -11,7 +11,7 @@ use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterV
 use smol_str::SmolStr;
 
 use super::registered;
-use crate::request_info::RequestInfo;
+use crate::http::request_info::RequestInfo;
 
 /// The upper bounds of durations, in seconds.
 const DURATIONS: [f64; 23] = [

@@ -4,8 +4,8 @@ use holdfast_resource::Field;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
-use crate::ApiError;
-use crate::status::{Cause, Details};
+use crate::http::ApiError;
+use crate::http::status::{Cause, Details};
 
 /// The refusal by the webhook of that name, with the `Status` that it gives, if any.
 pub(crate) fn rejection(webhook: &str, status: Option<&Value>) -> ApiError {

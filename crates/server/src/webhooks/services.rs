@@ -8,9 +8,9 @@ use arc_swap::ArcSwap;
 use holdfast_resource::{GroupResource, Lookup as _, Registry};
 use holdfast_value::{SmolStr, Value};
 
-use crate::lookup::SnapshotLookup;
 use crate::objects::Store;
-use crate::write::Trees;
+use crate::objects::Trees;
+use crate::objects::lookup::SnapshotLookup;
 
 /// The services of the cluster.
 pub(super) struct Services {

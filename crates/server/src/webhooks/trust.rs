@@ -13,8 +13,8 @@ use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error, InvalidMessage, RootCertStore};
 
 use super::connector::system_words;
+use crate::wire::x509::{self, Purpose};
 use crate::write::metadata::rfc3339;
-use crate::x509::{self, Purpose};
 
 /// TLS that trusts `authorities`, in PEM, or those of the system.
 ///

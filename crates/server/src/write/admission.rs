@@ -6,7 +6,7 @@ use holdfast_value::Value;
 use super::outcome::Call;
 use super::pipeline::Pipeline;
 use super::webhooks::{Asked, Rounds};
-use crate::ApiError;
+use crate::http::ApiError;
 
 /// How a refusal by a plugin is told to the client.
 pub(super) type Told<'a> = &'a (dyn Fn(Refusal) -> ApiError + Sync);

@@ -10,9 +10,9 @@ use http::StatusCode;
 use super::decode::{self, Patched, Source};
 use super::pipeline::Pipeline;
 use super::tracking;
-use crate::ApiError;
-use crate::negotiation::PatchType;
-use crate::options::{FieldValidation, PatchOptions};
+use crate::http::ApiError;
+use crate::http::negotiation::PatchType;
+use crate::http::options::{FieldValidation, PatchOptions};
 
 /// A change of one object.
 pub(crate) enum Change {

@@ -16,10 +16,10 @@ use super::pipeline::{self, Action, Pipeline, Prepared};
 use super::turns::Turn;
 use super::webhooks::{Asked, Given};
 use super::{Change, Target, metadata, tracking};
-use crate::ApiError;
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::DeleteOptions;
 use crate::objects::{self, Entry, Objects, Snapshot};
-use crate::options::DeleteOptions;
-use crate::state::Context;
 
 /// The end of a write.
 pub(crate) struct Written {

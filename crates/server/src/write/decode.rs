@@ -11,10 +11,10 @@ use holdfast_value::{Limits, List, Parsed, Value, json, yaml};
 
 use super::identity::{INTERNAL, Known, Stated};
 use super::typing::{KindType, TypedObject, Types};
-use crate::ApiError;
-use crate::negotiation::Format;
+use crate::http::ApiError;
+use crate::http::negotiation::Format;
+use crate::http::options::FieldValidation;
 use crate::objects;
-use crate::options::FieldValidation;
 
 /// How much of a body that cannot be read messages show.
 const SHOWN_BYTES: usize = 30;

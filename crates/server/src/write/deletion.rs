@@ -7,9 +7,9 @@ use holdfast_resource::{GarbageCollection, GroupResource, Resource, WriteContext
 use holdfast_value::{SmolStr, Value};
 
 use super::metadata;
-use crate::ApiError;
+use crate::http::ApiError;
+use crate::http::options::{DeleteOptions, PropagationPolicy};
 use crate::objects::{self, Entry};
-use crate::options::{DeleteOptions, PropagationPolicy};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -6,7 +6,7 @@ use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Generation, ResourceRules};
 use holdfast_value::{List, Seen, SmolStr, Value};
 
-use crate::state::Identifiers;
+use crate::runtime::Identifiers;
 
 /// The most letters of `generateName` that make it into the name; a name is at most 63 letters, five of them made up.
 const GENERATED_PREFIX: usize = 58;

@@ -22,7 +22,6 @@ mod policies;
 pub(crate) mod scale;
 mod start;
 pub(crate) mod tracking;
-mod trees;
 mod turns;
 pub(crate) mod typing;
 mod webhook_answers;
@@ -43,16 +42,15 @@ pub(crate) use connect::connect;
 pub(crate) use pipeline::{check_namespace, check_place};
 pub use start::start;
 pub use tracking::FieldManagers;
-pub use trees::Trees;
 pub use turns::Turns;
 pub use typing::Types;
 
-use crate::ApiError;
-use crate::handlers::representation::Shown;
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::WriteOptions;
+use crate::http::request::ResourceRequest;
 use crate::objects;
-use crate::options::WriteOptions;
-use crate::request::ResourceRequest;
-use crate::state::Context;
+use crate::representation::Shown;
 
 /// The field manager by the name of which the server itself writes.
 const SERVER_MANAGER: &str = "kube-apiserver";

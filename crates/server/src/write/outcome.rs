@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use holdfast_resource::{OutcomeCall, WriteContext};
 
-use crate::ApiError;
+use crate::http::ApiError;
 
 /// What the steps of one run may know. A run that breaks off tells those who wait that nothing was stored.
 pub(super) struct Call<'a>(WriteContext<'a>);

@@ -15,13 +15,13 @@ use super::outcome::{Call, Outcome};
 use super::typing::KindType;
 use super::webhooks::{Asked, Given};
 use super::{Target, deletion, metadata, scale, tracking};
-use crate::ApiError;
-use crate::authorization;
-use crate::conversion;
-use crate::long_work;
-use crate::lookup::SnapshotLookup;
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::identity::authorization;
+use crate::objects::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Snapshot};
-use crate::state::Context;
+use crate::representation::conversion;
+use crate::runtime::long_work;
 
 /// What is to be done to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use http::StatusCode;
 use super::pipeline::Pipeline;
 use super::typing::KindType;
 use super::webhooks::Asked;
-use crate::ApiError;
-use crate::status::{Cause, Details};
+use crate::http::ApiError;
+use crate::http::status::{Cause, Details};
 
 impl Pipeline<'_> {
     /// Lets policies change an object. Says whether they did.

@@ -13,7 +13,7 @@ use holdfast_value::{SmolStr, Value};
 use super::change::{Change, Next};
 use super::pipeline::{Pipeline, Prepared, Sent};
 use super::{metadata, tracking};
-use crate::ApiError;
+use crate::http::ApiError;
 use crate::objects::Entry;
 
 const KIND: &str = "Scale";

@@ -10,13 +10,13 @@ use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
 use super::{Change, Target, metadata};
-use crate::ApiError;
-use crate::background;
-use crate::definitions;
-use crate::followers::{self, Difference, Followed, Follower};
-use crate::handlers::representation::Shown;
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::objects::definitions;
+use crate::objects::followers::{self, Difference, Followed, Follower};
 use crate::objects::{self, Entry};
-use crate::state::Context;
+use crate::representation::Shown;
+use crate::runtime::background;
 
 /// By whom the objects are written that are there from the start.
 const MANAGER: &str = "kube-apiserver";

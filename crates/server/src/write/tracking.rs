@@ -13,9 +13,9 @@ use super::Target;
 use super::pipeline::Pipeline;
 use super::typing::Types;
 use super::webhook_versions::WebhookVersions;
-use crate::ApiError;
-use crate::conversion;
-use crate::state::Context;
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::representation::conversion;
 
 pub(super) use holdfast_ownership::{keep_times, manager_name};
 

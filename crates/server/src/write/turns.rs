@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time;
 
-use crate::ApiError;
+use crate::http::ApiError;
 
 /// How many may write to one object at a time, those who wait included.
 const WRITERS: usize = 1000;

@@ -11,7 +11,7 @@ use holdfast_resource::{GroupVersionKind, Registry, Resource, TablePatchType, co
 use holdfast_value::{Growth, SmolStr, Value};
 
 use super::change;
-use crate::ApiError;
+use crate::http::ApiError;
 
 /// The types of all kinds that are served.
 pub struct Types {

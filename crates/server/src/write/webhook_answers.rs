@@ -17,10 +17,10 @@ use super::outcome::Call;
 use super::pipeline::Pipeline;
 use super::typing::KindType;
 use super::webhooks::Asked;
-use crate::ApiError;
-use crate::conversion;
+use crate::http::ApiError;
+use crate::http::status::Aggregate;
 use crate::metrics;
-use crate::status::Aggregate;
+use crate::representation::conversion;
 use crate::webhooks::{CallError, rejection};
 
 /// Why a webhook does not let a write pass.

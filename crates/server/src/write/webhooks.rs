@@ -12,8 +12,8 @@ use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup as
 use holdfast_value::{SmolStr, Value};
 
 use super::pipeline::Pipeline;
-use crate::ApiError;
-use crate::options::{DeleteOptions, WriteOptions};
+use crate::http::ApiError;
+use crate::http::options::{DeleteOptions, WriteOptions};
 
 /// What webhooks are asked about, beside the objects.
 pub(super) struct Asked<'a> {

@@ -1,0 +1,52 @@
+//! POST that changes stored objects rather than adding one: bindings, evictions.
+
+use std::sync::Arc;
+
+use holdfast_resource::Action;
+use http::StatusCode;
+
+use super::{kind_type, read_body, unsupported};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation;
+use crate::http::options::CreateOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::write::{self, Target, decode};
+
+/// The answer to what was carried out.
+const DONE: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
+
+/// Answers a POST to a resource, or a subresource, that its kind calls an action.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn handle(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = CreateOptions::parse(&request.query)?;
+    let format = negotiation::body_format(&request.headers)?;
+    let body = read_body(&mut request).await?;
+    let kind_type = kind_type(context, &request)?;
+    let resource = Arc::clone(&request.served.resource);
+    let Some(action) = resource.strategy.action(&request.subresource) else {
+        return Err(unsupported(&request));
+    };
+    let types = context.field_managers.types();
+    let validation = options.write.field_validation;
+    let decoded = decode::object_of(
+        &body,
+        format,
+        types,
+        &kind_type,
+        validation,
+        Action::other_versions(action),
+    )?;
+    let target = Target::of_request(&request, options.write);
+    let object = kind_type.with_defaults(decoded.object)?;
+    let acted = write::act(context, target, action, object).await;
+    let warnings = acted.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
+    let representation = &request.representation;
+    let mut answer = response::encoded(context.messages(), StatusCode::CREATED, representation, DONE.to_vec())?;
+    let warnings = [decoded.warnings, warnings].concat();
+    response::add_warnings(answer.headers_mut(), &warnings);
+    Ok(answer)
+}

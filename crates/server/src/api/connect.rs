@@ -1,0 +1,113 @@
+//! Requests that are for a node or a pod: proxies, logs, commands. Nothing is behind this server, so that the answer says how
+//! far the request came.
+
+use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_resource::{ConnectParameter, Connection, ParameterForm};
+use holdfast_value::{Map, Value};
+use http::StatusCode;
+
+use super::unsupported;
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation::View;
+use crate::http::options::{self, WriteOptions};
+use crate::http::request::ResourceRequest;
+use crate::http::response::Response;
+use crate::wire::body::ResponseBody;
+use crate::write::{self, Target};
+
+/// Answers a request through a subresource that is connected through.
+///
+/// # Errors
+/// Why it comes no further.
+pub(super) async fn connect(context: &Context, request: &ResourceRequest) -> Result<Response, ApiError> {
+    let strategy = &request.served.resource.strategy;
+    let Some(connecter) = strategy.connecter(&request.subresource) else {
+        return Err(unsupported(request));
+    };
+    if connecter.connects() && request.query.get("dryRun").is_some() {
+        return Err(ApiError::bad_request("dryRun is not supported"));
+    }
+    let target = Target::of_request(request, WriteOptions::default());
+    let mut options = Map::new();
+    options.insert("kind", target.body_kind.as_str());
+    options.insert("apiVersion", target.body_version.as_str());
+    for parameter in connecter.parameters() {
+        if let Some(value) = asked(request, parameter)? {
+            options.insert(parameter.name, value);
+        }
+    }
+    match write::connect(context, &target, request.verb, connecter, Value::Map(options)).await? {
+        Connection::Nothing => {
+            check_view(request.representation.view)?;
+            let mut answer = Response::new(ResponseBody::empty());
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            Ok(answer)
+        }
+        Connection::Refused(refusal) => {
+            let resource = &request.served.resource;
+            let (named, kind) = (resource.group_resource(), resource.stored_kind());
+            Err(ApiError::refusal(refusal, &named, &kind, &request.name))
+        }
+    }
+}
+
+/// Refuses to show as an object what is a stream.
+fn check_view(view: View) -> Result<(), ApiError> {
+    match view {
+        View::Whole | View::Table(_) => Ok(()),
+        View::PartialObject(_) => Err(ApiError::unclassified(
+            "object does not implement the Object interfaces",
+        )),
+        View::PartialList(_) => Err(ApiError::not_acceptable(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*rest.LocationStreamer)",
+        )),
+    }
+}
+
+/// What the request asks for by a parameter, as it stands in the options; `None` for what is left out of them.
+fn asked(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<Option<Value>, ApiError> {
+    let first = request.query.all(parameter.name).next();
+    Ok(match parameter.form {
+        ParameterForm::Flag => first.is_some_and(options::reads_as_true).then_some(Value::Bool(true)),
+        ParameterForm::Number => first.map(options::whole_number).transpose()?.map(Value::from),
+        ParameterForm::Ports => ports(request.query.all(parameter.name))?,
+        ParameterForm::Path => Some(request.rest.as_str())
+            .filter(|rest| !rest.is_empty())
+            .map(Value::from),
+        ParameterForm::Text => first.filter(|text| !text.is_empty()).map(Value::from),
+        ParameterForm::Time => first
+            .filter(|text| !matches!(*text, "" | "null"))
+            .map(time)
+            .transpose()?,
+        ParameterForm::Texts => {
+            let texts: Vec<Value> = request.query.all(parameter.name).map(Value::from).collect();
+            Some(if texts.is_empty() { Value::Null } else { texts.into() })
+        }
+    })
+}
+
+/// The time that a text says, as objects show it.
+fn time(text: &str) -> Result<Value, ApiError> {
+    let time = Timestamp::parse(text, Precision::Seconds);
+    let time = time.map_err(|error| ApiError::bad_request(error.to_string()))?;
+    Ok(time.text(Precision::Seconds).into())
+}
+
+fn ports<'q>(texts: impl Iterator<Item = &'q str>) -> Result<Option<Value>, ApiError> {
+    let mut ports = Vec::new();
+    for text in texts.flat_map(|text| text.split(',')) {
+        let fault = |why| {
+            ApiError::bad_request(format!(
+                "cannot convert to []int32: strconv.ParseUint: parsing {text:?}: {why}"
+            ))
+        };
+        // Signs are not read.
+        if text.starts_with('+') {
+            return Err(fault("invalid syntax"));
+        }
+        let port: u16 = text.parse().map_err(|error| fault(options::number_fault(&error)))?;
+        ports.push(Value::from(i64::from(port)));
+    }
+    Ok((!ports.is_empty()).then(|| ports.into()))
+}

@@ -1,0 +1,149 @@
+//! DELETE of one object and of a collection.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use holdfast_value::{Value, json};
+use http::StatusCode;
+
+use super::{read_body, written};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation;
+use crate::http::options::{DeleteOptions, ListOptions, WriteOptions};
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::objects::{self, Entry};
+use crate::read::list;
+use crate::representation::conversion;
+use crate::representation::{self, Shown};
+use crate::write::{self, Target, Written, decode};
+
+/// Answers a DELETE of one object.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = read_options(context, &mut request).await?;
+    let told = warnings(&request, &options);
+    let result = write::delete(context, target(&request, &options), options.clone()).await;
+    // Refusals warn too.
+    let result = result.map_err(|error| error.with_warnings(told.clone()))?;
+    let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
+        let status = success(&request, &result);
+        let mut answer = response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?;
+        response::add_warnings(answer.headers_mut(), &result.warnings);
+        answer
+    } else {
+        written(context, &request, &result).await?
+    };
+    // The older way to ask for dependents to go first tells by the code that they are still there.
+    if !result.removed && options.orphan_dependents == Some(false) {
+        *answer.status_mut() = StatusCode::ACCEPTED;
+    }
+    response::add_warnings(answer.headers_mut(), &told);
+    Ok(answer)
+}
+
+/// Answers a DELETE of a collection: each object that is selected is deleted by itself.
+///
+/// # Errors
+/// What the client is to be told of the first refusal; what was deleted until then stays deleted.
+pub(super) async fn delete_collection(
+    context: &Arc<Context>,
+    mut request: ResourceRequest,
+) -> Result<Response, ApiError> {
+    let options = read_options(context, &mut request).await?;
+    let list_options = ListOptions::parse(&request.query)?;
+    let selection = list::selection(&request, &list_options)?;
+    let mut page = list::page(context, &request, &list_options, &selection).await?;
+    let entries = page.entries().await?;
+    check_can_be_shown(context, &request, &entries).await?;
+    let mut deletions = stream::iter(entries)
+        .map(|entry| {
+            let mut target = target(&request, &options);
+            target.name = objects::name_of_key(entry.key()).into();
+            target.of_collection = true;
+            write::delete(context, target, options.clone())
+        })
+        .buffered(DELETED_TOGETHER);
+    let mut warnings = Vec::new();
+    while let Some(outcome) = deletions.next().await {
+        match outcome {
+            Ok(deleted) => warnings.extend(deleted.warnings),
+            // Somebody else was faster.
+            Err(error) if error.code() == StatusCode::NOT_FOUND => {}
+            Err(error) => return Err(error.with_warnings(warnings)),
+        }
+    }
+    drop(deletions);
+    let shown = Shown::of_request(&request);
+    let mut answer = representation::list(context, &shown, &request.query, &request.representation, page).await?;
+    response::add_warnings(answer.headers_mut(), &warnings);
+    response::add_warnings(answer.headers_mut(), &self::warnings(&request, &options));
+    Ok(answer)
+}
+
+/// Refuses to delete anything where the webhook fails that shows the objects in the version of the request.
+async fn check_can_be_shown(
+    context: &Context,
+    request: &ResourceRequest,
+    entries: &[Arc<Entry>],
+) -> Result<(), ApiError> {
+    let shown = Shown::of_request(request);
+    let others: Vec<&Entry> = entries
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|entry| shown.needs_webhook(entry))
+        .collect();
+    for together in others.chunks(conversion::TOGETHER) {
+        conversion::stored(context, &shown, together).await?;
+    }
+    Ok(())
+}
+
+/// How many objects of a collection are deleted at a time: they share the wait for the disk.
+const DELETED_TOGETHER: usize = 16;
+
+/// What the client is warned of that does not say what is to be done with dependents.
+fn warnings(request: &ResourceRequest, options: &DeleteOptions) -> Vec<String> {
+    let said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+    let warning = request.served.resource.strategy.deletion_warning();
+    warning.filter(|_| !said).map(str::to_owned).into_iter().collect()
+}
+
+fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
+    let write_options = WriteOptions {
+        dry_run: options.dry_run,
+        ..WriteOptions::default()
+    };
+    Target::of_request(request, write_options)
+}
+
+/// The options: from the body where there is one, else from the query.
+async fn read_options(context: &Context, request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
+    let body = read_body(request).await?;
+    if body.is_empty() {
+        return DeleteOptions::parse(&request.query);
+    }
+    let format = negotiation::body_format(&request.headers)?;
+    let object = decode::delete_options(&body, format, context.field_managers.types())?;
+    DeleteOptions::from_object(&object)
+}
+
+/// The `Status` that tells of an object that is gone.
+fn success(request: &ResourceRequest, result: &Written) -> Vec<u8> {
+    let resource = &request.served.resource;
+    let tree = result.object.tree();
+    let text = |value: &str| json::to_string(&Value::from(value));
+    let mut details = format!("{{\"name\":{}", text(&request.name));
+    if !resource.group.is_empty() {
+        details.push_str(&format!(",\"group\":{}", text(&resource.group)));
+    }
+    details.push_str(&format!(",\"kind\":{}", text(&resource.plural)));
+    details.push_str(&format!(",\"uid\":{}}}", text(write::metadata::uid(&tree))));
+    format!(
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Success\",\"details\":{details}}}"
+    )
+    .into_bytes()
+}

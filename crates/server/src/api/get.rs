@@ -1,0 +1,53 @@
+//! GET of one object.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::GetOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::Response;
+use crate::objects::{self, Entry, Snapshot};
+use crate::read::list::{not_older_than, revision};
+use crate::representation::{self, Shown};
+
+/// Answers a GET of one object.
+///
+/// # Errors
+/// 404 where it is not there, 504 where the state asked for is yet to come.
+pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let snapshot = snapshot(context, &request).await?;
+    let entry = entry(&snapshot, &request)?;
+    let (query, representation) = (&request.query, &request.representation);
+    let shown = Shown::of_request(&request);
+    representation::entry(context, &shown, query, representation, StatusCode::OK, entry).await
+}
+
+/// The state that a GET of one object is answered from.
+///
+/// # Errors
+/// 400 where the options cannot be read, 504 where the state asked for is yet to come.
+pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
+    let options = GetOptions::parse(&request.query)?;
+    let wanted = revision(&options.resource_version)?.unwrap_or_default();
+    not_older_than(context, wanted).await
+}
+
+/// The object that the request names.
+///
+/// # Errors
+/// 400 where no object can have the name, 404 where it is not there, 500 where it cannot be read.
+pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Result<&'a Arc<Entry>, ApiError> {
+    let resource = &request.served.resource;
+    objects::check_key(resource, &request.namespace, &request.name)?;
+    let key = resource
+        .storage
+        .as_ref()
+        .map(|storage| storage.key(&request.namespace, &request.name));
+    let entry = key.and_then(|key| snapshot.get(key.as_bytes()));
+    let entry = entry.ok_or_else(|| ApiError::not_found(&resource.group_resource(), &request.name))?;
+    objects::check_readable(entry)?;
+    Ok(entry)
+}

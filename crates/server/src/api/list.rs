@@ -1,0 +1,23 @@
+//! GET of a collection: the objects of a namespace or of all, at one revision.
+
+use std::sync::Arc;
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::ListOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::Response;
+use crate::read::list::{page, selection};
+use crate::representation::{self, Shown};
+
+/// Answers a GET of a collection.
+///
+/// # Errors
+/// 400 for selectors and versions that cannot be read, 410 for versions that are gone, 504 for those yet to come.
+pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = ListOptions::parse(&request.query)?;
+    let selection = selection(&request, &options)?;
+    let page = page(context, &request, &options, &selection).await?;
+    let shown = Shown::of_request(&request);
+    representation::list(context, &shown, &request.query, &request.representation, page).await
+}

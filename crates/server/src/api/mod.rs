@@ -1,0 +1,163 @@
+//! What the verbs of the API do, one file a verb.
+
+mod action;
+mod connect;
+pub mod context;
+mod create;
+mod delete;
+mod get;
+mod list;
+mod patch;
+pub mod router;
+mod scale;
+mod update;
+mod virtual_resource;
+mod watch;
+
+use std::future::ready;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use holdfast_resource::Verb;
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation::{self, Representation};
+use crate::http::options::WriteOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::representation::{self, Shown};
+use crate::runtime::long_work;
+use crate::wire::body::RequestBody;
+use crate::write::decode::{self, Decoded};
+use crate::write::{Written, typing::KindType};
+
+/// Does what `request` asks for.
+///
+/// # Errors
+/// What the client is to be told of a failure.
+pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let version = &request.version().group_version.version;
+    let Some(deprecation) = request.served.resource.strategy.deprecation(version) else {
+        return dispatch(context, request).await;
+    };
+    let resource = &request.served.resource;
+    let deprecation = deprecation.into_owned();
+    let metrics = &context.metrics;
+    metrics.deprecated(&resource.group, version, &resource.plural, &request.subresource);
+    // Refusals warn too, so they become answers here.
+    let errors = Representation::of_errors(&request.headers, &request.query);
+    let answer = dispatch(context, request).await;
+    let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
+    response::put_warning_first(answer.headers_mut(), deprecation);
+    Ok(answer)
+}
+
+/// The work of the request's verb. Each verb has a box of its own: one future for all would have the size of the largest,
+/// and every read would move it.
+fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, Result<Response, ApiError>> {
+    if request
+        .served
+        .resource
+        .strategy
+        .virtual_resource(&request.subresource)
+        .is_some()
+    {
+        return Box::pin(virtual_resource::handle(context, request));
+    }
+    let strategy = &request.served.resource.strategy;
+    if request.verb == Verb::Create && strategy.action(&request.subresource).is_some() {
+        return Box::pin(action::handle(context, request));
+    }
+    if strategy.connecter(&request.subresource).is_some() {
+        return Box::pin(async move { connect::connect(context, &request).await });
+    }
+    if request.served.resource.storage.is_none() {
+        return Box::pin(ready(Err(unsupported(&request))));
+    }
+    let of_object = request.subresource.is_empty();
+    let of_parent = request
+        .subresource()
+        .is_some_and(|subresource| subresource.kind.kind == request.served.resource.kind);
+    let of_scale = request
+        .subresource()
+        .is_some_and(|subresource| subresource.scale.is_some());
+    match request.verb {
+        Verb::Get if of_scale => Box::pin(scale::get(context, request)),
+        Verb::Update if of_scale => Box::pin(scale::update(context, request)),
+        Verb::Patch if of_scale => Box::pin(scale::patch(context, request)),
+        Verb::Get if of_object || of_parent => Box::pin(get::get(context, request)),
+        Verb::Update if of_object || of_parent => Box::pin(update::update(context, request)),
+        Verb::Patch if of_object || of_parent => Box::pin(patch::patch(context, request)),
+        Verb::Create if of_object => Box::pin(create::create(context, request)),
+        Verb::Delete if of_object => Box::pin(delete::delete(context, request)),
+        Verb::DeleteCollection if of_object => Box::pin(delete::delete_collection(context, request)),
+        Verb::List if of_object => Box::pin(list::list(context, request)),
+        Verb::Watch if of_object => Box::pin(watch::watch(context, request)),
+        _ => Box::pin(ready(Err(unsupported(&request)))),
+    }
+}
+
+fn unsupported(request: &ResourceRequest) -> ApiError {
+    ApiError::method_not_supported(&request.served.resource.group_resource(), request.verb.name())
+}
+
+/// Takes the body out of a request and reads it.
+fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, ApiError>> {
+    let body = std::mem::replace(&mut request.body, RequestBody::from_bytes(Bytes::new()));
+    Box::pin(async {
+        let bytes = body.read().await?;
+        long_work::begins(bytes.len()).await;
+        Ok(bytes)
+    })
+}
+
+/// Takes the body out of a POST or a PUT and reads it as an object of the kind that the address takes.
+async fn read_object(
+    context: &Context,
+    request: &mut ResourceRequest,
+    options: &WriteOptions,
+) -> Result<(Arc<KindType>, Decoded), ApiError> {
+    let format = negotiation::body_format(&request.headers)?;
+    let body = read_body(request).await?;
+    let (types, kind_type) = (context.field_managers.types(), kind_type(context, request)?);
+    let decoded = decode::object(&body, format, types, &kind_type, options.field_validation)?;
+    Ok((kind_type, decoded))
+}
+
+/// The types of the objects that the address takes.
+fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<KindType>, ApiError> {
+    let (api_version, kind) = match request.subresource() {
+        Some(subresource) => (
+            subresource.kind.group_version.api_version(),
+            subresource.kind.kind.clone(),
+        ),
+        None => (
+            request.version().api_version.clone(),
+            request.served.resource.kind.clone(),
+        ),
+    };
+    let types = context.field_managers.types();
+    types
+        .of_body(&request.served.resource, &api_version, &kind)
+        .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
+}
+
+/// The answer to a write: the object as it is now.
+async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+    use crate::write::Shape;
+    let shown = Shown::of_request(request);
+    let code = if written.created {
+        http::StatusCode::CREATED
+    } else {
+        http::StatusCode::OK
+    };
+    let (query, representation) = (&request.query, &request.representation);
+    let mut answer = match &written.object {
+        Shape::Stored(entry) => representation::entry(context, &shown, query, representation, code, entry).await?,
+        Shape::Tree(tree) => representation::tree(context, &shown, query, representation, code, tree.clone()).await?,
+    };
+    response::add_warnings(answer.headers_mut(), &written.warnings);
+    Ok(answer)
+}

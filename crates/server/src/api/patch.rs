@@ -1,0 +1,26 @@
+//! PATCH of one object or of a part of it, Server-Side Apply included.
+
+use std::sync::Arc;
+
+use super::{read_body, written};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation;
+use crate::http::options::PatchOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::Response;
+use crate::write::{self, Change, Target};
+
+/// Answers a PATCH.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let sort = negotiation::patch_type(&request.headers)?;
+    let options = PatchOptions::parse(&request.query, sort)?;
+    let body = read_body(&mut request).await?;
+    let change = Change::read(&body, sort, &options)?;
+    let target = Target::of_request(&request, options.write);
+    let result = write::update(context, target, change).await?;
+    written(context, &request, &result).await
+}

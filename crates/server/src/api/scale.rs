@@ -1,0 +1,95 @@
+//! GET, PUT and PATCH of the Scale of an object.
+
+use std::sync::Arc;
+
+use holdfast_resource::{ScaleFields, nested_integer, nested_path};
+use holdfast_value::Value;
+use http::StatusCode;
+
+use super::{get, read_body, read_object};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation;
+use crate::http::options::{PatchOptions, UpdateOptions};
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::objects;
+use crate::representation::{self, Shown, Tree};
+use crate::write::{self, Change, Target, Written};
+
+/// Answers a GET.
+///
+/// # Errors
+/// 404 where the object is not there.
+pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let snapshot = get::snapshot(context, &request).await?;
+    let entry = get::entry(&snapshot, &request)?;
+    let stored = objects::tree(entry);
+    if request.served.resource.definition.is_some() {
+        let parent = Shown::of_request(&request).convert(context, stored.clone()).await?;
+        let path = &fields(&request)?.spec_replicas;
+        if nested_integer(&parent, path).map_err(ApiError::unclassified)?.is_none() {
+            let path = nested_path(path);
+            return Err(ApiError::internal(format!(
+                "the spec replicas field {path:?} does not exist"
+            )));
+        }
+    }
+    answer(context, &request, stored).await
+}
+
+/// Answers a PUT.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = UpdateOptions::parse(&request.query)?;
+    let (_, decoded) = read_object(context, &mut request, &options.write).await?;
+    let mut object = decoded.object;
+    write::check_place(&mut object, &request.name, &request.namespace)?;
+    let change = Change::Replace {
+        object,
+        warnings: decoded.warnings,
+    };
+    let target = Target::of_request(&request, options.write);
+    written(context, &request, &write::update(context, target, change).await?).await
+}
+
+/// Answers a PATCH.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let sort = negotiation::patch_type(&request.headers)?;
+    let options = PatchOptions::parse(&request.query, sort)?;
+    let body = read_body(&mut request).await?;
+    let change = Change::read(&body, sort, &options)?;
+    let target = Target::of_request(&request, options.write);
+    written(context, &request, &write::update(context, target, change).await?).await
+}
+
+async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+    let mut response = answer(context, request, written.object.tree()).await?;
+    response::add_warnings(response.headers_mut(), &written.warnings);
+    Ok(response)
+}
+
+async fn answer(context: &Context, request: &ResourceRequest, stored: Value) -> Result<Response, ApiError> {
+    let parent = Shown::of_request(request).convert(context, stored).await?;
+    let scale = write::scale::of(&parent, fields(request)?);
+    let (query, representation) = (&request.query, &request.representation);
+    let shown = Shown::of_subresource(request);
+    representation::object(
+        context,
+        &shown,
+        query,
+        representation,
+        StatusCode::OK,
+        Tree::Stored(&scale),
+    )
+}
+
+fn fields(request: &ResourceRequest) -> Result<&ScaleFields, ApiError> {
+    let fields = request.subresource().and_then(|subresource| subresource.scale.as_ref());
+    fields.ok_or_else(ApiError::unknown_resource)
+}

@@ -1,0 +1,35 @@
+//! PUT of one object or of a part of it.
+
+use std::sync::Arc;
+
+use super::{read_object, written};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::UpdateOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::Response;
+use crate::write::{self, Change, Target};
+
+/// Answers a PUT.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let options = UpdateOptions::parse(&request.query)?;
+    let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
+    let mut object = kind_type.with_defaults(decoded.object)?;
+    let repeated = write::metadata::drop_repeated_owners(&mut object, false);
+    decoded.warnings.extend(repeated);
+    let told = decoded.warnings.clone();
+    // What was left out of the object is told even where the rest is refused.
+    let warned = |error: ApiError| error.with_warnings(told.clone());
+    write::check_namespace(&mut object, &request.namespace).map_err(warned)?;
+    write::check_place(&mut object, &request.name, &request.namespace).map_err(warned)?;
+    let change = Change::Replace {
+        object,
+        warnings: decoded.warnings,
+    };
+    let target = Target::of_request(&request, options.write);
+    let result = write::update(context, target, change).await.map_err(warned)?;
+    written(context, &request, &result).await
+}

@@ -1,0 +1,156 @@
+//! GET of a collection, or of one object by the older paths, as a stream of its changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_store::HistoryError;
+use http::{HeaderValue, StatusCode, header};
+use tokio::time::Instant;
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation::{Format, View};
+use crate::http::options::ListOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::objects::Form;
+use crate::read::items::Conversion;
+use crate::read::list::{Place, not_older_than, revision, selection};
+use crate::read::watch::{Bookmarks, Framing, WatchStream, error_frame, too_old};
+use crate::representation::Shown;
+use crate::representation::table::IncludeObject;
+use crate::wire::body::ResponseBody;
+
+/// The media types that messages about watches name.
+const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+
+/// Answers a watch.
+///
+/// # Errors
+/// 400 for selectors and versions that cannot be read, 406 for forms that are no streams, 504 for initial events of a
+/// version that is yet to come.
+pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+    let mut options = ListOptions::parse(&request.query)?;
+    options.watch = true;
+    let selection = selection(&request, &options)?;
+    let wanted = revision(&options.resource_version)?;
+    let format = request.representation.format;
+    if format == Format::Yaml {
+        return Err(ApiError::not_acceptable(format!(
+            "only the following media types are accepted: {STREAM_TYPES}"
+        )));
+    }
+    let include = match request.representation.view {
+        View::Table(_) => IncludeObject::parse(&request.query)?,
+        _ => IncludeObject::default(),
+    };
+    let end = Instant::now() + duration(context, &options);
+    // What is there already is shown where no version says from where the client knows it.
+    let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
+    let snapshot = if options.send_initial_events == Some(true) {
+        not_older_than(context, wanted.unwrap_or_default()).await?
+    } else {
+        context.store.snapshot()
+    };
+    let place = Place::of(&request, &selection);
+    let shown = Shown::of_request(&request);
+    let conversion = Conversion::of(context, &shown);
+    let initial = match from_state {
+        true => Some(
+            place
+                .items(&snapshot, &shown.resource, &selection, None, conversion)
+                .await?,
+        ),
+        false => None,
+    };
+    let after = match wanted {
+        Some(wanted) if !from_state && wanted > 0 => wanted,
+        _ => snapshot.revision(),
+    };
+    let watcher = match place.key {
+        Some(key) => context.store.watch_key(key, after),
+        None => context.store.watch(place.prefix, after),
+    };
+    let watcher = match watcher {
+        Ok(watcher) => watcher,
+        Err(HistoryError::Compacted { oldest, .. }) => {
+            let frame = error_frame(context.messages(), format, &too_old(after, oldest));
+            return Ok(answer(request, ResponseBody::from(frame)));
+        }
+        Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
+    };
+    let form = Form {
+        format,
+        view: request.representation.view,
+        include,
+        api_version: shown.api_version.clone(),
+        drops_managed_fields: request.representation.drops_managed_fields,
+        definition: shown
+            .resource
+            .definition
+            .as_ref()
+            .map_or(0, |definition| definition.serial),
+    };
+    let framing = Framing {
+        context: Arc::clone(context),
+        shown,
+        selection,
+        form,
+        columns_told: false,
+    };
+    let watch = WatchStream {
+        framing,
+        watcher,
+        initial,
+        initial_revision: snapshot.revision(),
+        bookmarks: Bookmarks {
+            periodic: options.allow_watch_bookmarks,
+            after_initial_events: options.allow_watch_bookmarks && options.send_initial_events == Some(true),
+        },
+        end,
+    };
+    Ok(answer(request, ResponseBody::stream(watch.frames())))
+}
+
+/// The answer that shows frames: as they come, or as the messages of a WebSocket.
+fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
+    let format = request.representation.format;
+    match request.upgrade {
+        Some(upgrade) => upgrade.answer(&request.headers, format, frames),
+        None => stream(format, frames),
+    }
+}
+
+/// How long the watch lasts: as the client says, or the least time and up to as much again, so that not all watches end at
+/// once.
+fn duration(context: &Context, options: &ListOptions) -> Duration {
+    match options.timeout_seconds.filter(|seconds| *seconds != 0) {
+        // A time below zero is over at once.
+        Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(MAX_SECONDS)),
+        None => {
+            let least = context.config.min_watch_timeout;
+            let random = context.identifiers.uid();
+            let share = random
+                .bytes()
+                .take(8)
+                .fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            least + least.mul_f64(f64::from(share % 1000) / 1000.0)
+        }
+    }
+}
+
+/// A watch of a year is as long as anybody waits; larger numbers would overflow clocks.
+const MAX_SECONDS: u64 = 366 * 24 * 3600;
+
+fn stream(format: Format, body: ResponseBody) -> Response {
+    let content_type = match format {
+        Format::Protobuf => PROTOBUF_STREAM,
+        _ => format.content_type(),
+    };
+    let mut response = response::bytes(StatusCode::OK, content_type, body);
+    let no_cache = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_cache);
+    response
+}

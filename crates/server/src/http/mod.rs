@@ -1,0 +1,13 @@
+//! Requests and answers in the words of the API: paths, parameters, headers, negotiation, errors.
+
+pub(crate) mod headers;
+pub mod negotiation;
+pub mod options;
+pub(crate) mod protobuf;
+pub mod query;
+pub mod request;
+pub mod request_info;
+pub mod response;
+pub mod status;
+
+pub use status::ApiError;

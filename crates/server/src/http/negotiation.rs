@@ -1,0 +1,674 @@
+//! What form the client wants its answer in, and what form its body has.
+//!
+//! The reference decides twice. First its router refuses a request that accepts none of the route's media types; that
+//! looks at bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and takes the
+//! first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
+
+use std::borrow::Cow;
+
+use http::header::{self, HeaderMap, HeaderValue};
+use smol_str::SmolStr;
+
+use crate::http::ApiError;
+use crate::http::headers;
+use crate::http::query::Query;
+
+/// How trees are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `application/json`.
+    #[default]
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`; of the built-in kinds alone.
+    Protobuf,
+}
+
+impl Format {
+    /// The media type, as it stands in Content-Type.
+    pub fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(self.media_type())
+    }
+
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => JSON,
+            Self::Yaml => YAML,
+            Self::Protobuf => PROTOBUF,
+        }
+    }
+}
+
+/// The field that clients may ask to leave out.
+const MANAGED_FIELDS: &str = "metadata.managedFields";
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The media types that messages name, as the reference does.
+pub const NAMED_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
+
+/// The media types that messages of routes name which can be watched.
+pub const NAMED_WATCH_TYPES: [&str; 5] = [
+    JSON,
+    YAML,
+    PROTOBUF,
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+/// The media types that the routes of logs name.
+pub const LOG_TYPES: [&str; 4] = ["text/plain", JSON, YAML, PROTOBUF];
+
+/// What is shown of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum View {
+    /// All of it.
+    #[default]
+    Whole,
+    /// A `Table` of `meta.k8s.io` with a row an object.
+    Table(MetaVersion),
+    /// Its `PartialObjectMetadata`.
+    PartialObject(MetaVersion),
+    /// The `PartialObjectMetadataList` of a list.
+    PartialList(MetaVersion),
+}
+
+/// The versions of `meta.k8s.io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MetaVersion {
+    /// `meta.k8s.io/v1`.
+    V1,
+    /// `meta.k8s.io/v1beta1`.
+    V1Beta1,
+}
+
+impl MetaVersion {
+    /// The text of `apiVersion`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// Which forms the objects of an address have beside JSON and YAML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms {
+    /// Whether objects have a protobuf form.
+    pub protobuf: bool,
+    /// Whether they are shown as rows of a table.
+    pub tables: bool,
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Representation {
+    /// How it is written.
+    pub format: Format,
+    /// What is shown of the object.
+    pub view: View,
+    /// Whether JSON is indented.
+    pub pretty: bool,
+    /// Whether `metadata.managedFields` is left out of objects (`drop=metadata.managedFields`, KEP-5958).
+    pub drops_managed_fields: bool,
+}
+
+impl Representation {
+    /// The form in which errors are told: that of the first clause that asks for nothing but a format, since a `Status` is
+    /// only shown whole. Where there is none, what went wrong is told all the same, as JSON for people.
+    pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
+        let told = Self::of_document(headers, query);
+        told.unwrap_or(Self {
+            pretty: true,
+            ..Self::default()
+        })
+    }
+
+    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their metadata
+    /// still do.
+    ///
+    /// # Errors
+    /// 406 where the client accepts nothing that is served.
+    pub fn of_object(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Self, ApiError> {
+        Self::negotiate(headers, query, |format, view| match view {
+            View::Whole => format != Format::Protobuf || forms.protobuf,
+            View::Table(_) => forms.tables,
+            View::PartialObject(_) | View::PartialList(_) => true,
+        })
+    }
+
+    /// The form of an answer that can be shown in full only, such as a discovery document.
+    ///
+    /// # Errors
+    /// 406 where the client accepts nothing that is served.
+    pub fn of_document(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
+        Self::negotiate(headers, query, |_, view| view == View::Whole)
+    }
+
+    fn negotiate(headers: &HeaderMap, query: &Query, served: impl Fn(Format, View) -> bool) -> Result<Self, ApiError> {
+        let pretty = pretty(headers, query);
+        for clause in clauses(headers) {
+            let Some(format) = clause.format() else { continue };
+            let Some(view) = clause.view(format) else { continue };
+            if !served(format, view) {
+                continue;
+            }
+            return Ok(Self {
+                format,
+                view,
+                pretty: pretty || clause.parameter("pretty") == Some("1"),
+                drops_managed_fields: clause.drops(MANAGED_FIELDS),
+            });
+        }
+        let accepted = NAMED_TYPES.join(", ");
+        let message = format!("only the following media types are accepted: {accepted}");
+        Err(ApiError::not_acceptable(message))
+    }
+}
+
+/// Refuses a request that accepts none of the bare media types `produced`, as the reference's router does: quality and
+/// parameters do not count, and of the wildcards only `*/*` does.
+///
+/// # Errors
+/// 406 that names the types.
+pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
+    let accept = accept_text(headers);
+    if accept.is_empty() {
+        return Ok(());
+    }
+    let acceptable = accept.split(',').any(|clause| {
+        let bare = clause.split(';').next().unwrap_or_default().trim();
+        bare == "*/*" || produced.contains(&bare)
+    });
+    if acceptable {
+        Ok(())
+    } else {
+        Err(ApiError::no_representation(produced))
+    }
+}
+
+/// The clauses of the Accept header, best first. Those that name no media type are left out, and only where there is no
+/// header at all anything will do.
+pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
+    let accept = accept_text(headers);
+    let text = if accept.is_empty() { "*/*" } else { &accept };
+    let mut clauses: Vec<Clause> = text.split(',').take(MAX_CLAUSES).filter_map(Clause::parse).collect();
+    // The rule is no order of all clauses, so that how they are sorted counts: one by one into those before it.
+    for next in 1..clauses.len() {
+        let mut at = next;
+        while at > 0 && clauses[at].goes_before(&clauses[at - 1]) {
+            clauses.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+    clauses
+}
+
+/// More clauses than any client sends.
+const MAX_CLAUSES: usize = 64;
+
+fn accept_text(headers: &HeaderMap) -> Cow<'_, str> {
+    headers::text(headers, header::ACCEPT).unwrap_or_default()
+}
+
+/// A media type with its parameters, as one clause of an Accept header.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Clause {
+    family: SmolStr,
+    subtype: SmolStr,
+    quality: f32,
+    parameters: Vec<(SmolStr, SmolStr)>,
+}
+
+impl Clause {
+    /// Reads a clause, if it is a media type or a wildcard. Parameters that are no pair of a name and a value do not count.
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.trim().split(';');
+        let mut names = parts.next().unwrap_or_default().split('/').map(str::trim);
+        let (family, subtype) = match (names.next()?, names.next(), names.next()) {
+            ("*", None | Some(""), None) => ("*", "*"),
+            (_, None | Some(""), None) => return None,
+            (family, Some(subtype), None) => (family, subtype),
+            _ => return None,
+        };
+        let mut clause = Self {
+            family: SmolStr::new(family),
+            subtype: SmolStr::new(subtype),
+            quality: 1.0,
+            parameters: Vec::new(),
+        };
+        for part in parts {
+            let Some((key, value)) = part.split_once('=').filter(|(_, value)| !value.is_empty()) else {
+                continue;
+            };
+            if value.contains('=') {
+                continue;
+            }
+            match key.trim() {
+                "q" => clause.quality = value.parse().unwrap_or_default(),
+                key => clause.parameters.push((SmolStr::new(key), SmolStr::new(value.trim()))),
+            }
+        }
+        Some(clause)
+    }
+
+    /// Whether it goes before another that stands before it: for more quality, and a type before a wildcard.
+    fn goes_before(&self, other: &Self) -> bool {
+        self.quality > other.quality
+            || self.family != "*" && other.family == "*"
+            || self.subtype != "*" && other.subtype == "*"
+    }
+
+    /// The value of the parameter `name`.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().rev().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it asks to leave out a field of objects. Several are joined by `+`; those that nobody knows are left in.
+    fn drops(&self, field: &str) -> bool {
+        let dropped = self.parameter("drop").unwrap_or_default();
+        dropped.split('+').any(|dropped| dropped == field)
+    }
+
+    /// Whether it accepts a media type, by name or by wildcards in the place of either part.
+    pub(crate) fn accepts(&self, media_type: &str) -> bool {
+        media_type.split_once('/').is_some_and(|(family, subtype)| {
+            [(&self.family, family), (&self.subtype, subtype)]
+                .iter()
+                .all(|(asked, served)| *asked == "*" || asked == served)
+        })
+    }
+
+    /// The format that this clause accepts, if it is one that is served. A part that is a wildcard is so alone, or last.
+    pub(crate) fn format(&self) -> Option<Format> {
+        let wild_before_a_name = self.family == "*" && self.subtype != "*";
+        let formats = [Format::Json, Format::Yaml, Format::Protobuf];
+        let mut accepted = formats.into_iter().filter(|format| self.accepts(format.media_type()));
+        accepted.next().filter(|_| !wild_before_a_name)
+    }
+
+    /// Whether the clause asks for a stream, or for a version of the server, that nobody has.
+    fn asks_too_much(&self, format: Format) -> bool {
+        let stream = self.parameter("stream").unwrap_or_default();
+        let streamed = stream.is_empty() || stream == "watch" && format != Format::Yaml;
+        !streamed || self.parameter("sv").is_some_and(|version| !version.is_empty())
+    }
+
+    /// What the clause asks to be shown; `None` where nobody can show that.
+    fn view(&self, format: Format) -> Option<View> {
+        if self.asks_too_much(format) {
+            return None;
+        }
+        let [kind, group, version] = ["as", "g", "v"].map(|name| self.parameter(name));
+        if kind.is_none() && group.is_none() && version.is_none() {
+            return Some(View::Whole);
+        }
+        let version = match (group, version) {
+            (Some("meta.k8s.io"), Some("v1")) => MetaVersion::V1,
+            (Some("meta.k8s.io"), Some("v1beta1")) => MetaVersion::V1Beta1,
+            _ => return None,
+        };
+        match kind? {
+            "Table" if matches!(format, Format::Json | Format::Yaml) => Some(View::Table(version)),
+            "PartialObjectMetadata" => Some(View::PartialObject(version)),
+            "PartialObjectMetadataList" => Some(View::PartialList(version)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether JSON is to be indented: as `pretty` says, and for people's tools where it says nothing.
+fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
+        return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers::text(headers, header::USER_AGENT);
+    agent.is_some_and(|agent| {
+        ["curl", "Wget", "Mozilla/5.0"]
+            .iter()
+            .any(|tool| agent.starts_with(tool))
+    })
+}
+
+/// The content type of a body, without its parameters. Objects are read as JSON where there is none.
+///
+/// # Errors
+/// 415 where it is none that objects are read in.
+pub fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
+    let bare = content_type(headers).filter(|_| has_parameters_to_read(headers));
+    let stated = headers.get(header::CONTENT_TYPE).is_some_and(|value| !value.is_empty());
+    let bare = bare.as_deref().unwrap_or(if stated { "" } else { JSON });
+    // The names of media types are read in any case here, while the router's check of patches is exact.
+    if bare.eq_ignore_ascii_case(JSON) {
+        Ok(Format::Json)
+    } else if bare.eq_ignore_ascii_case(YAML) {
+        Ok(Format::Yaml)
+    } else if bare.eq_ignore_ascii_case(PROTOBUF) {
+        Ok(Format::Protobuf)
+    } else {
+        Err(ApiError::unsupported_body_type(&NAMED_TYPES))
+    }
+}
+
+/// The sorts of patches, by the content type of their bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchType {
+    /// `application/json-patch+json` (RFC 6902).
+    Json,
+    /// `application/merge-patch+json` (RFC 7396).
+    Merge,
+    /// `application/strategic-merge-patch+json`.
+    Strategic,
+    /// `application/apply-patch+yaml`: Server-Side Apply.
+    Apply,
+}
+
+/// The content types of patches, in the order in which messages name them.
+pub const PATCH_TYPES: [(&str, PatchType); 4] = [
+    ("application/json-patch+json", PatchType::Json),
+    ("application/merge-patch+json", PatchType::Merge),
+    ("application/strategic-merge-patch+json", PatchType::Strategic),
+    ("application/apply-patch+yaml", PatchType::Apply),
+];
+
+/// Which sort of patch a body is.
+///
+/// # Errors
+/// 415 where its content type is that of none.
+pub fn patch_type(headers: &HeaderMap) -> Result<PatchType, ApiError> {
+    let bare = content_type(headers).unwrap_or_default();
+    let found = PATCH_TYPES.iter().find(|(name, _)| *name == bare);
+    found
+        .map(|(_, sort)| *sort)
+        .ok_or_else(ApiError::unsupported_patch_type)
+}
+
+/// The bare content type of a body, if one is stated.
+fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let text = headers::text(headers, header::CONTENT_TYPE).filter(|text| !text.is_empty())?;
+    let bare = |text: &str| text.split(';').next().map_or(0, str::len);
+    Some(match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text[..bare(text)].trim()),
+        Cow::Owned(text) => Cow::Owned(text[..bare(&text)].trim().to_owned()),
+    })
+}
+
+/// Whether what stands behind the media type in Content-Type reads as parameters do: each a name and a value. Where it does
+/// not, whoever reads the whole of it knows no format.
+fn has_parameters_to_read(headers: &HeaderMap) -> bool {
+    let text = headers::text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    let mut parameters = text.split(';').skip(1).map(str::trim).peekable();
+    while let Some(parameter) = parameters.next() {
+        let last = parameters.peek().is_none();
+        let named = parameter
+            .split_once('=')
+            .is_some_and(|(name, value)| !name.is_empty() && !value.is_empty() && name.bytes().all(is_token_byte));
+        if !(named || last && parameter.is_empty()) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a byte may stand in the name of a parameter (RFC 9110).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Forms = Forms {
+        protobuf: true,
+        tables: true,
+    };
+
+    #[test]
+    fn what_has_no_rows_is_shown_as_no_table() {
+        const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let form = |accept: &str| {
+            let forms = Forms { tables: false, ..ALL };
+            Representation::of_object(&headers(accept), &Query::default(), forms)
+        };
+        assert_eq!(form(TABLE).unwrap_err().code(), 406);
+        assert_eq!(form(&format!("{TABLE},application/json")).unwrap().view, View::Whole);
+    }
+
+    fn headers(accept: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
+        headers
+    }
+
+    fn object(accept: &str) -> Option<(Format, View)> {
+        let form = Representation::of_object(&headers(accept), &Query::default(), ALL).ok()?;
+        Some((form.format, form.view))
+    }
+
+    #[test]
+    fn the_first_clause_that_can_be_served_wins() {
+        const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let table = Some((Format::Json, View::Table(MetaVersion::V1)));
+        let whole = Some((Format::Json, View::Whole));
+        let cases = [
+            ("", whole),
+            ("*/*", whole),
+            ("application/yaml", Some((Format::Yaml, View::Whole))),
+            (TABLE, table),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io, application/json", table),
+            ("application/json;as=Gadget;g=meta.k8s.io;v=v1, application/json", whole),
+            ("application/json;as=Gadget;g=meta.k8s.io;v=v1", None),
+            ("application/json;as=Table;g=meta.k8s.io;v=v9", None),
+            ("application/json;as=Table;g=example.org;v=v1", None),
+            ("application/json;q=0.1, text/html;q=0.9", whole),
+            (
+                "application/json;q=0.1, application/yaml",
+                Some((Format::Yaml, View::Whole)),
+            ),
+            ("*/*, application/yaml", Some((Format::Yaml, View::Whole))),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Some((Format::Protobuf, View::Whole)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json",
+                whole,
+            ),
+            (
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
+                Some((Format::Json, View::PartialObject(MetaVersion::V1Beta1))),
+            ),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(object(accept), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_clause_is_read_as_far_as_it_is_one() {
+        let whole = Some((Format::Json, View::Whole));
+        let cases = [
+            ("application/json;as", whole),
+            ("application/json;as=", whole),
+            ("application/json;as=a=b", whole),
+            (",,application/json", whole),
+            (
+                "application/json;q=many, application/yaml",
+                Some((Format::Yaml, View::Whole)),
+            ),
+            // A wildcard that stands behind a type goes before it for its quality, one that stands before it does not.
+            ("application/yaml;q=0.1, */*;q=0.9", whole),
+            ("*/*;q=0.9, application/yaml;q=0.1", Some((Format::Yaml, View::Whole))),
+            ("*", whole),
+            ("*/json", None),
+            ("json", None),
+            (";", None),
+            ("a/b/c", None),
+            ("application/json;stream=watch", whole),
+            ("application/yaml;stream=watch", None),
+            ("application/json;stream=other", None),
+            ("application/json;sv=v1", None),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(object(accept), expected, "{accept}");
+        }
+        let form = Representation::of_object(&headers("application/json;pretty=1"), &Query::default(), ALL).unwrap();
+        assert!(form.pretty);
+    }
+
+    #[test]
+    fn errors_take_the_form_of_a_clause_that_asks_for_a_format_alone() {
+        const TABLE: &str = ";as=Table;g=meta.k8s.io;v=v1";
+        let form = |accept: &str| {
+            let form = Representation::of_errors(&headers(accept), &Query::default());
+            (form.format, form.pretty)
+        };
+        for accept in ["application/yaml", &format!("application/json{TABLE},application/yaml")] {
+            assert_eq!(form(accept), (Format::Yaml, false), "{accept}");
+        }
+        for accept in [&format!("application/yaml{TABLE}"), "text/html"] {
+            assert_eq!(form(accept), (Format::Json, true), "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_content_type_whose_parameters_cannot_be_read_is_that_of_no_format() {
+        let format = |text: &str| {
+            let value = HeaderValue::from_str(text).unwrap();
+            body_format(&HeaderMap::from_iter([(header::CONTENT_TYPE, value)])).ok()
+        };
+        for text in [
+            "application/json",
+            "application/json;",
+            "application/json; charset=latin1",
+            "",
+        ] {
+            assert_eq!(format(text), Some(Format::Json), "{text}");
+        }
+        for text in [
+            "application/json; foo",
+            "application/json; a=",
+            "application/json;;a=b",
+            ";a=b",
+        ] {
+            assert_eq!(format(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_protobuf_form_falls_back_to_the_next_choice() {
+        let form = |accept: &str| {
+            Representation::of_object(&headers(accept), &Query::default(), Forms { protobuf: false, ..ALL })
+        };
+        let format = |accept: &str| form(accept).map(|form| form.format).ok();
+        assert_eq!(format("application/vnd.kubernetes.protobuf"), None);
+        assert_eq!(
+            format("application/vnd.kubernetes.protobuf, application/json"),
+            Some(Format::Json)
+        );
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(format(metadata), Some(Format::Protobuf));
+        let document = Representation::of_document(&headers(metadata), &Query::default());
+        assert!(document.is_err(), "a document can only be shown whole");
+    }
+
+    #[test]
+    fn managed_fields_are_dropped_where_the_clause_that_is_served_says_so() {
+        for (accept, drops) in [
+            ("application/json", false),
+            ("application/json;drop=metadata.managedFields", true),
+            ("application/json; drop=metadata.managedFields", true),
+            (
+                "application/json;drop=metadata.annotations+metadata.managedFields",
+                true,
+            ),
+            ("application/json;drop=metadata.annotations", false),
+            ("application/json;drop=", false),
+            (
+                "application/yaml;drop=metadata.managedFields;q=0.5, application/json",
+                false,
+            ),
+            (
+                "application/json;as=Table;g=meta.k8s.io;v=v1;drop=metadata.managedFields",
+                true,
+            ),
+        ] {
+            let form = Representation::of_object(&headers(accept), &Query::default(), ALL).unwrap();
+            assert_eq!(form.drops_managed_fields, drops, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_router_knows_bare_types_alone() {
+        let cases = [
+            ("text/html", false),
+            ("application/*", false),
+            ("text/html, application/json", true),
+            ("application/json;q=0.1", true),
+            ("*/*;q=0.1", true),
+            ("", true),
+        ];
+        for (accept, acceptable) in cases {
+            assert_eq!(
+                check_acceptable(&headers(accept), &NAMED_TYPES).is_ok(),
+                acceptable,
+                "{accept}"
+            );
+        }
+        let error = check_acceptable(&headers("text/html"), &NAMED_TYPES).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+        );
+    }
+
+    #[test]
+    fn patch_types_are_exact_but_for_parameters() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
+            patch_type(&headers).ok()
+        };
+        assert_eq!(
+            of("application/apply-patch+yaml; charset=utf-8"),
+            Some(PatchType::Apply)
+        );
+        assert_eq!(of("Application/Apply-Patch+YAML"), None);
+        assert_eq!(of("application/json"), None);
+        assert!(patch_type(&HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn headers_that_are_no_text_are_not_those_that_are_missing() {
+        let of = |name: header::HeaderName, bytes: &[u8]| {
+            HeaderMap::from_iter([(name, HeaderValue::from_bytes(bytes).unwrap())])
+        };
+        let accept = of(header::ACCEPT, b"application/json\xff");
+        assert!(check_acceptable(&accept, &NAMED_TYPES).is_err());
+        assert!(Representation::of_object(&accept, &Query::default(), ALL).is_err());
+        for bytes in [&b"application/\xff"[..], b";charset=utf-8", b"application/jso\xc3\xb1"] {
+            let body = of(header::CONTENT_TYPE, bytes);
+            assert_eq!(body_format(&body).unwrap_err().code().as_u16(), 415);
+            assert_eq!(patch_type(&body).unwrap_err().code().as_u16(), 415);
+        }
+        let parameters = of(header::CONTENT_TYPE, b"application/yaml; by=jos\xc3\xa9");
+        assert_eq!(body_format(&parameters).ok(), Some(Format::Yaml));
+    }
+
+    #[test]
+    fn pretty_follows_the_parameter_before_the_agent() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::USER_AGENT, HeaderValue::from_static("curl/8.1"));
+        assert!(pretty(&headers, &Query::default()));
+        assert!(!pretty(&headers, &Query::parse("pretty=false")));
+        assert!(pretty(&HeaderMap::new(), &Query::parse("pretty=1")));
+        assert!(!pretty(&HeaderMap::new(), &Query::parse("pretty=yes")));
+    }
+}

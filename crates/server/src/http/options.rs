@@ -1,0 +1,663 @@
+//! The options of the API's verbs, as query parameters carry them
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/common-parameters/common-parameters/>).
+//!
+//! Numbers that cannot be read are refused; booleans never are: anything but `false` and `0` counts as true, as in the
+//! reference. What is read but makes no sense is refused with a 422 that names the options' kind.
+
+use std::num::{IntErrorKind, ParseIntError};
+
+use holdfast_gotext::quote::quote;
+use holdfast_resource::{FieldError, FieldPath};
+use holdfast_value::Value;
+
+use crate::http::ApiError;
+use crate::http::negotiation::PatchType;
+use crate::http::query::Query;
+
+/// Whether the text of a boolean parameter counts as true.
+pub fn reads_as_true(text: &str) -> bool {
+    !(text.eq_ignore_ascii_case("false") || text == "0")
+}
+
+/// What unknown and repeated fields in a body do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// They are dropped silently.
+    Ignore,
+    /// They are dropped, and the client is warned: what happens where the client says nothing.
+    #[default]
+    Warn,
+    /// The request fails.
+    Strict,
+}
+
+impl FieldValidation {
+    const NAMES: [(&'static str, Self); 4] = [
+        ("", Self::Warn),
+        ("Ignore", Self::Ignore),
+        ("Strict", Self::Strict),
+        ("Warn", Self::Warn),
+    ];
+}
+
+/// What all writes of objects have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Whether nothing is to be stored (`dryRun=All`).
+    pub dry_run: bool,
+    /// The name of the field manager; empty where the client leaves it to the User-Agent.
+    pub field_manager: String,
+    /// What unknown and repeated fields do.
+    pub field_validation: FieldValidation,
+}
+
+/// The options of a POST.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// What all writes have in common.
+    pub write: WriteOptions,
+}
+
+/// The options of a PUT.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateOptions {
+    /// What all writes have in common.
+    pub write: WriteOptions,
+}
+
+/// The options of a PATCH.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchOptions {
+    /// What all writes have in common.
+    pub write: WriteOptions,
+    /// Whether an apply takes fields from other managers.
+    pub force: bool,
+}
+
+/// What happens to the dependents of an object that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropagationPolicy {
+    /// They are deleted first.
+    Foreground,
+    /// They are deleted afterwards.
+    Background,
+    /// They stay.
+    Orphan,
+}
+
+impl PropagationPolicy {
+    const NAMES: [(&'static str, Self); 3] = [
+        ("Foreground", Self::Foreground),
+        ("Background", Self::Background),
+        ("Orphan", Self::Orphan),
+    ];
+}
+
+/// The options of a DELETE, from the query or from a body of kind `DeleteOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Whether nothing is to be deleted (`dryRun=All`).
+    pub dry_run: bool,
+    /// How many seconds the object has to end.
+    pub grace_period_seconds: Option<i64>,
+    /// The older form of [`DeleteOptions::propagation_policy`].
+    pub orphan_dependents: Option<bool>,
+    /// What happens to dependents.
+    pub propagation_policy: Option<PropagationPolicy>,
+    /// The uid that the object must have.
+    pub uid: Option<String>,
+    /// The resource version that the object must have.
+    pub resource_version: Option<String>,
+}
+
+/// The options of a GET of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GetOptions {
+    /// The resource version that the answer must not be older than; empty for the newest.
+    pub resource_version: String,
+}
+
+/// What `resourceVersion` of a list means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceVersionMatch {
+    /// The list at exactly this version.
+    Exact,
+    /// The list at this version or a later one.
+    NotOlderThan,
+}
+
+/// The options of a list and of a watch, and those that choose objects of a DELETE of a collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// The text of the label selector.
+    pub label_selector: String,
+    /// The text of the field selector.
+    pub field_selector: String,
+    /// Whether a stream of changes is asked for.
+    pub watch: bool,
+    /// Whether the watch wants bookmarks.
+    pub allow_watch_bookmarks: bool,
+    /// The version to read at or to watch from; may be empty.
+    pub resource_version: String,
+    /// What `resource_version` means.
+    pub resource_version_match: Option<ResourceVersionMatch>,
+    /// How many seconds the call may last.
+    pub timeout_seconds: Option<i64>,
+    /// The most objects of an answer; 0 or less for all.
+    pub limit: i64,
+    /// The token of the chunk that comes next.
+    pub continue_token: String,
+    /// Whether a watch begins with the objects that are there.
+    pub send_initial_events: Option<bool>,
+}
+
+impl WriteOptions {
+    /// The options as an object of that kind, such as `CreateOptions`.
+    pub fn to_object(&self, kind: &str) -> Value {
+        let mut object = options_object(kind, self.dry_run);
+        if !self.field_manager.is_empty() {
+            object.set_at(&["fieldManager"], self.field_manager.as_str().into());
+        }
+        let named = FieldValidation::NAMES
+            .iter()
+            .find(|(_, of)| *of == self.field_validation);
+        if let Some((name, _)) = named.filter(|(name, _)| !name.is_empty()) {
+            object.set_at(&["fieldValidation"], (*name).into());
+        }
+        object
+    }
+}
+
+fn options_object(kind: &str, dry_run: bool) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["kind"], kind.into());
+    object.set_at(&["apiVersion"], "meta.k8s.io/v1".into());
+    if dry_run {
+        object.set_at(&["dryRun"], Value::from(vec![Value::from("All")]));
+    }
+    object
+}
+
+impl DeleteOptions {
+    /// The options as an object.
+    pub fn to_object(&self) -> Value {
+        let mut object = options_object("DeleteOptions", self.dry_run);
+        if let Some(seconds) = self.grace_period_seconds {
+            object.set_at(&["gracePeriodSeconds"], Value::Int(seconds));
+        }
+        if let Some(orphans) = self.orphan_dependents {
+            object.set_at(&["orphanDependents"], Value::Bool(orphans));
+        }
+        let policy = PropagationPolicy::NAMES
+            .iter()
+            .find(|(_, of)| Some(of) == self.propagation_policy.as_ref());
+        if let Some((name, _)) = policy {
+            object.set_at(&["propagationPolicy"], (*name).into());
+        }
+        if let Some(uid) = &self.uid {
+            object.set_at(&["preconditions", "uid"], uid.as_str().into());
+        }
+        if let Some(version) = &self.resource_version {
+            object.set_at(&["preconditions", "resourceVersion"], version.as_str().into());
+        }
+        object
+    }
+}
+
+impl CreateOptions {
+    /// Reads the options of a POST.
+    ///
+    /// # Errors
+    /// 422 for values that are none.
+    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        let write = WriteOptions::parse(query, &mut errors);
+        refuse("CreateOptions", errors)?;
+        Ok(Self { write })
+    }
+}
+
+impl UpdateOptions {
+    /// Reads the options of a PUT.
+    ///
+    /// # Errors
+    /// 422 for values that are none.
+    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        let write = WriteOptions::parse(query, &mut errors);
+        refuse("UpdateOptions", errors)?;
+        Ok(Self { write })
+    }
+}
+
+impl PatchOptions {
+    /// Reads the options of a PATCH of that sort.
+    ///
+    /// # Errors
+    /// 422 for values that are none, for an apply without a field manager and for a forced patch of another sort.
+    pub fn parse(query: &Query, sort: PatchType) -> Result<Self, ApiError> {
+        let force = query.get("force").map(reads_as_true);
+        let mut errors = Vec::new();
+        if sort == PatchType::Apply {
+            if query.get("fieldManager").unwrap_or_default().is_empty() {
+                let field = FieldPath::new("fieldManager");
+                errors.push(FieldError::required(&field, "is required for apply patch"));
+            }
+        } else if force.is_some() {
+            let field = FieldPath::new("force");
+            errors.push(FieldError::forbidden(
+                &field,
+                "may not be specified for non-apply patch",
+            ));
+        }
+        let write = WriteOptions::parse(query, &mut errors);
+        refuse("PatchOptions", errors)?;
+        Ok(Self {
+            write,
+            force: force.unwrap_or_default(),
+        })
+    }
+}
+
+impl WriteOptions {
+    fn parse(query: &Query, errors: &mut Vec<FieldError>) -> Self {
+        let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
+        check_field_manager(&field_manager, errors);
+        let dry_run = dry_run(query.all("dryRun"), errors);
+        let text = query.get("fieldValidation").unwrap_or_default();
+        let names = FieldValidation::NAMES;
+        let field_validation = named(&names, "fieldValidation", text, &names.map(|(name, _)| name), errors);
+        Self {
+            dry_run,
+            field_manager,
+            field_validation: field_validation.unwrap_or_default(),
+        }
+    }
+}
+
+impl DeleteOptions {
+    /// Reads the options of a DELETE without a body.
+    ///
+    /// # Errors
+    /// 400 for a number that cannot be read, 422 for values that are none.
+    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+        let grace_period_seconds = integer(query, "gracePeriodSeconds")?;
+        let orphan_dependents = query.get("orphanDependents").map(reads_as_true);
+        let policy = query.get("propagationPolicy");
+        let precondition = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        Ok(Self {
+            uid: precondition("uid"),
+            resource_version: precondition("resourceVersion"),
+            ..Self::check(query.all("dryRun"), grace_period_seconds, orphan_dependents, policy)?
+        })
+    }
+
+    /// Reads the options of a DELETE from an object that has the form of its type.
+    ///
+    /// # Errors
+    /// 422 for values that are none.
+    pub fn from_object(object: &Value) -> Result<Self, ApiError> {
+        // Every stored object can be read here, so that `ignoreStoreReadErrorWithClusterBreakingPotential` has nothing to do.
+        let text = |path: &[&str]| object.str_at(path).map(str::to_owned);
+        let dry_runs = object
+            .get("dryRun")
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|list| list.iter());
+        let dry_runs = dry_runs.map(|item| item.as_str().unwrap_or_default());
+        let integer = object.get("gracePeriodSeconds").and_then(Value::as_i64);
+        let orphan = object.get("orphanDependents").and_then(Value::as_bool);
+        let options = Self::check(dry_runs, integer, orphan, object.str_at(&["propagationPolicy"]))?;
+        Ok(Self {
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
+            ..options
+        })
+    }
+
+    fn check<'a>(
+        dry_runs: impl Iterator<Item = &'a str>,
+        grace_period_seconds: Option<i64>,
+        orphan_dependents: Option<bool>,
+        policy: Option<&str>,
+    ) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        if let (Some(_), Some(policy)) = (orphan_dependents, policy) {
+            const WHY: &str = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid(&FieldPath::new("propagationPolicy"), policy, WHY));
+        }
+        let propagation_policy = policy.and_then(|text| {
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
+            named(
+                &PropagationPolicy::NAMES,
+                "propagationPolicy",
+                text,
+                &supported,
+                &mut errors,
+            )
+        });
+        let dry_run = dry_run(dry_runs, &mut errors);
+        refuse("DeleteOptions", errors)?;
+        Ok(Self {
+            dry_run,
+            grace_period_seconds,
+            orphan_dependents,
+            propagation_policy,
+            uid: None,
+            resource_version: None,
+        })
+    }
+}
+
+impl GetOptions {
+    /// Reads the options of a GET of one object.
+    ///
+    /// # Errors
+    /// 400 for an export, which the API knows no more.
+    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+        if query.get("export").is_some_and(reads_as_true) {
+            const WHY: &str = "the export parameter, deprecated since v1.14, is no longer supported";
+            return Err(ApiError::bad_request(WHY));
+        }
+        Ok(Self {
+            resource_version: query.get("resourceVersion").unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+impl ListOptions {
+    /// Reads the options of a list or a watch.
+    ///
+    /// # Errors
+    /// 400 for a number that cannot be read, 422 for options that do not go together.
+    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+        let text = |name| query.get(name).unwrap_or_default().to_owned();
+        let flag = |name| query.get(name).map(reads_as_true);
+        let mut options = Self {
+            label_selector: text("labelSelector"),
+            field_selector: text("fieldSelector"),
+            watch: flag("watch").unwrap_or_default(),
+            allow_watch_bookmarks: flag("allowWatchBookmarks").unwrap_or_default(),
+            resource_version: text("resourceVersion"),
+            resource_version_match: None,
+            timeout_seconds: integer(query, "timeoutSeconds")?,
+            limit: integer(query, "limit")?.unwrap_or_default(),
+            continue_token: text("continue"),
+            send_initial_events: flag("sendInitialEvents"),
+        };
+        let rule = query.get("resourceVersionMatch").unwrap_or_default();
+        options.resource_version_match = match rule {
+            "Exact" => Some(ResourceVersionMatch::Exact),
+            "NotOlderThan" => Some(ResourceVersionMatch::NotOlderThan),
+            _ => None,
+        };
+        if options.watch && rule.is_empty() {
+            options.begin_with_initial_events();
+        }
+        let errors = if options.watch {
+            options.check_watch(rule)
+        } else {
+            options.check_list(rule)
+        };
+        refuse("ListOptions", errors)?;
+        Ok(options)
+    }
+
+    /// A watch from any version, or from none, that does not say how it begins, begins as one that asks for the objects that
+    /// are there: with the newest state, and with a bookmark behind it where the watch wants bookmarks.
+    fn begin_with_initial_events(&mut self) {
+        let from_any_version = matches!(self.resource_version.as_str(), "" | "0");
+        if from_any_version && self.send_initial_events.is_none() {
+            self.send_initial_events = Some(true);
+            self.resource_version_match = Some(ResourceVersionMatch::NotOlderThan);
+        }
+    }
+
+    fn check_list(&self, rule: &str) -> Vec<FieldError> {
+        let field = FieldPath::new("resourceVersionMatch");
+        let mut errors = Vec::new();
+        let mut forbid = |detail: &str| errors.push(FieldError::forbidden(&field, detail));
+        if !rule.is_empty() {
+            if self.resource_version.is_empty() {
+                forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+            }
+            if !self.continue_token.is_empty() {
+                forbid("resourceVersionMatch is forbidden when continue is provided");
+            }
+            if rule == "Exact" && self.resource_version == "0" {
+                forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            }
+            if self.resource_version_match.is_none() {
+                errors.push(FieldError::not_supported(&field, rule, &["Exact", "NotOlderThan", ""]));
+            }
+        }
+        if self.send_initial_events.is_some() {
+            let field = FieldPath::new("sendInitialEvents");
+            errors.push(FieldError::forbidden(&field, "sendInitialEvents is forbidden for list"));
+        }
+        errors
+    }
+
+    fn check_watch(&self, rule: &str) -> Vec<FieldError> {
+        let field = FieldPath::new("resourceVersionMatch");
+        let not_older = self.resource_version_match == Some(ResourceVersionMatch::NotOlderThan);
+        let mut errors = Vec::new();
+        let mut forbid = |detail: &str| errors.push(FieldError::forbidden(&field, detail));
+        if self.send_initial_events.is_some() && !not_older {
+            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        if !rule.is_empty() {
+            if self.send_initial_events.is_none() {
+                forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
+            if !not_older {
+                errors.push(FieldError::not_supported(&field, rule, &["NotOlderThan"]));
+            }
+        }
+        if !self.continue_token.is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden(&field, detail));
+        }
+        errors
+    }
+}
+
+fn refuse(options: &'static str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid_options(options, &errors))
+    }
+}
+
+/// The value that `text` names; an error that lists `supported` where it names none.
+fn named<T: Copy>(
+    names: &[(&str, T)],
+    field: &str,
+    text: &str,
+    supported: &[&str],
+    errors: &mut Vec<FieldError>,
+) -> Option<T> {
+    let found = names.iter().find(|(name, _)| *name == text);
+    if found.is_none() {
+        errors.push(FieldError::not_supported(&FieldPath::new(field), text, supported));
+    }
+    found.map(|(_, value)| *value)
+}
+
+fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
+    let values: Vec<Value> = values.map(Value::from).collect();
+    let dry = !values.is_empty();
+    if values.iter().any(|value| value.as_str() != Some("All")) {
+        errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), values, &["All"]));
+    }
+    dry
+}
+
+/// The longest name of a field manager, in bytes.
+const MAX_FIELD_MANAGER: usize = 128;
+
+fn check_field_manager(name: &str, errors: &mut Vec<FieldError>) {
+    let field = FieldPath::new("fieldManager");
+    if name.len() > MAX_FIELD_MANAGER {
+        errors.push(FieldError::too_long(&field, MAX_FIELD_MANAGER));
+    }
+    for (at, character) in name.char_indices() {
+        if character != ' ' && (character.is_control() || character.is_whitespace()) {
+            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
+            errors.push(FieldError::invalid(&field, name, detail));
+        }
+    }
+}
+
+/// The integer in the parameter `name`.
+fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
+    query.get(name).map(whole_number).transpose()
+}
+
+/// The integer that `text` says.
+///
+/// # Errors
+/// 400.
+pub(crate) fn whole_number(text: &str) -> Result<i64, ApiError> {
+    text.parse().map_err(|error| {
+        let why = number_fault(&error);
+        ApiError::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
+    })
+}
+
+/// What is wrong with the text of a number, in Go's words.
+pub(crate) fn number_fault(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::NegOverflow | IntErrorKind::PosOverflow => "value out of range",
+        _ => "invalid syntax",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(query: &str) -> Result<ListOptions, String> {
+        ListOptions::parse(&Query::parse(query)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn booleans_are_true_unless_they_say_false() {
+        for (text, expected) in [
+            ("true", true),
+            ("", true),
+            ("perhaps", true),
+            ("False", false),
+            ("0", false),
+        ] {
+            assert_eq!(reads_as_true(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_read_are_refused() {
+        assert_eq!(
+            list("limit=many").unwrap_err(),
+            "strconv.ParseInt: parsing \"many\": invalid syntax"
+        );
+        let long = "99999999999999999999";
+        let text = format!("strconv.ParseInt: parsing \"{long}\": value out of range");
+        assert_eq!(list(&format!("timeoutSeconds={long}")).unwrap_err(), text);
+        assert_eq!(list("limit=-1").unwrap().limit, -1);
+        for query in ["limit=", "limit", "timeoutSeconds="] {
+            let text = "strconv.ParseInt: parsing \"\": invalid syntax";
+            assert_eq!(list(query).unwrap_err(), text, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_delete_may_state_in_its_query_what_the_object_must_be() {
+        let parse = |query| DeleteOptions::parse(&Query::parse(query)).unwrap();
+        let options = parse("resourceVersion=7&resourceVersion=8&uid=x");
+        assert_eq!(
+            (options.resource_version.as_deref(), options.uid.as_deref()),
+            (Some("7"), Some("x"))
+        );
+        let options = parse("resourceVersion=&uid=");
+        assert_eq!((options.resource_version, options.uid), (None, None));
+    }
+
+    #[test]
+    fn list_options_that_do_not_go_together_are_refused() {
+        let cases = [
+            (
+                "resourceVersionMatch=Exact",
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ),
+            (
+                "resourceVersionMatch=Exact&resourceVersion=0",
+                "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ),
+            (
+                "resourceVersionMatch=Nearly&resourceVersion=5",
+                "resourceVersionMatch: Unsupported value: \"Nearly\": supported values: \"Exact\", \"NotOlderThan\", \"\"",
+            ),
+            (
+                "sendInitialEvents=true",
+                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",
+            ),
+            (
+                "watch=1&sendInitialEvents=true",
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+        ];
+        for (query, error) in cases {
+            let text = format!("ListOptions.meta.k8s.io \"\" is invalid: {error}");
+            assert_eq!(list(query).unwrap_err(), text, "{query}");
+        }
+        assert!(list("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").is_ok());
+    }
+
+    #[test]
+    fn patch_options_know_apply_from_other_patches() {
+        let parse = |query, sort| PatchOptions::parse(&Query::parse(query), sort).map_err(|error| error.to_string());
+        assert_eq!(
+            parse("", PatchType::Apply).unwrap_err(),
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"
+        );
+        assert_eq!(
+            parse("force=true", PatchType::Merge).unwrap_err(),
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
+        );
+        assert!(parse("fieldManager=a&force=perhaps", PatchType::Apply).unwrap().force);
+        assert_eq!(
+            parse("fieldValidation=strict", PatchType::Merge).unwrap_err(),
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+        );
+    }
+
+    #[test]
+    fn field_managers_and_dry_runs_are_checked() {
+        let parse = |query| CreateOptions::parse(&Query::parse(query)).map_err(|error| error.to_string());
+        assert_eq!(
+            parse("fieldManager=bad%0Aname").unwrap_err(),
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"bad\\nname\": invalid character U+000A (at position 3)"
+        );
+        assert_eq!(
+            parse("dryRun=Some").unwrap_err(),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""
+        );
+        assert!(parse("dryRun=All").unwrap().write.dry_run);
+    }
+
+    #[test]
+    fn delete_options_come_from_a_body_as_well() {
+        let body = |text: &str| {
+            let object = holdfast_value::json::parse(text.as_bytes(), &holdfast_value::Limits::REQUEST).unwrap();
+            DeleteOptions::from_object(&object).map_err(|error| error.to_string())
+        };
+        let options = body(r#"{"propagationPolicy":"Orphan","preconditions":{"uid":"x"},"dryRun":["All"]}"#).unwrap();
+        assert_eq!(options.propagation_policy, Some(PropagationPolicy::Orphan));
+        assert_eq!((options.uid.as_deref(), options.dry_run), (Some("x"), true));
+        assert_eq!(
+            body(r#"{"propagationPolicy":"Sideways"}"#).unwrap_err(),
+            "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Sideways\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+        );
+    }
+}

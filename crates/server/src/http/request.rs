@@ -1,0 +1,67 @@
+//! A request for a resource, as the handlers of the verbs get it: who asks, what is asked for, and in which form.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use holdfast_authorization::User;
+use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
+use http::HeaderMap;
+use smol_str::SmolStr;
+
+use crate::http::headers;
+use crate::http::negotiation::Representation;
+use crate::http::query::Query;
+use crate::wire::body::RequestBody;
+use crate::wire::websocket::Upgrade;
+
+/// A request for a resource that is served, by a user who may make it.
+pub struct ResourceRequest {
+    /// The resources at the time of the request.
+    pub registry: Arc<Registry>,
+    /// The resource, in the version of the path.
+    pub served: Served,
+    /// What is to be done.
+    pub verb: Verb,
+    /// The namespace; empty for cluster-scoped resources, namespaces included, and for all namespaces.
+    pub namespace: SmolStr,
+    /// The name of the object; empty for collections.
+    pub name: SmolStr,
+    /// The subresource, which the version has; empty for the object itself.
+    pub subresource: SmolStr,
+    /// The parameters.
+    pub query: Query,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// Who asks.
+    pub user: Arc<User>,
+    /// The form of the answer.
+    pub representation: Representation,
+    /// The body, not read yet.
+    pub body: RequestBody,
+    /// What stands in the path behind the subresource, from its slash on.
+    pub rest: String,
+    /// When the request came: the time of day for all that it does.
+    pub now: SystemTime,
+    /// When the client is told that it took too long, if ever.
+    pub deadline: Option<Instant>,
+    /// How the connection becomes a WebSocket, where the client asks for one.
+    pub upgrade: Option<Upgrade>,
+}
+
+impl ResourceRequest {
+    /// What is known of the resource in the version of the path.
+    pub fn version(&self) -> &ResourceVersion {
+        self.served.version()
+    }
+
+    /// What is known of the subresource, if the path names one.
+    pub fn subresource(&self) -> Option<&Subresource> {
+        self.version().subresource(&self.subresource)
+    }
+
+    /// The User-Agent; empty where there is none.
+    pub fn user_agent(&self) -> Cow<'_, str> {
+        headers::text(&self.headers, http::header::USER_AGENT).unwrap_or_default()
+    }
+}

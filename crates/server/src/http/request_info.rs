@@ -1,0 +1,358 @@
+//! What a request is about, read from its method and path alone, before anything is known of resources.
+//!
+//! This is what access rules judge, so it says the same of every path as kube-apiserver does
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>).
+
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_resource::metadata::formats::path_segment;
+use holdfast_resource::selector::FieldSelector;
+use http::Method;
+use smol_str::SmolStr;
+
+use crate::http::query::{self, Query};
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// The path, decoded.
+    pub path: String,
+    /// What is to be done: for resources a verb of the API (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
+    /// `deletecollection`, `proxy`), for all else the method in small letters.
+    pub verb: SmolStr,
+    /// The resource; `None` for all other paths.
+    pub resource: Option<ResourcePath>,
+    /// The parameters behind the path.
+    pub query: Query,
+    /// The one name that the field selector of a list or watch asks for; access rules judge by it as by that of a get.
+    pub selected_name: SmolStr,
+}
+
+/// The parts of the path of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourcePath {
+    /// The group; empty for the core group.
+    pub group: SmolStr,
+    /// The version.
+    pub version: SmolStr,
+    /// The namespace, or nothing. The path of a namespace object has its name both here and in `name`.
+    pub namespace: SmolStr,
+    /// The plural name of the resource.
+    pub resource: SmolStr,
+    /// The name of the object; empty for collections.
+    pub name: SmolStr,
+    /// What comes behind the name; empty for the object itself.
+    pub subresource: SmolStr,
+    /// What comes behind the subresource, as for `proxy`; empty for most.
+    pub rest: String,
+    /// The old verb that stands before the resource, if one does.
+    pub path_verb: Option<PathVerb>,
+    /// Whether the path is that of a namespace itself, so that `namespace` is its name rather than where it lives.
+    pub of_namespace: bool,
+    /// Whether the path leads through a namespace, though its name may be empty.
+    pub in_namespace: bool,
+}
+
+/// The verbs that old paths carry in front of the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathVerb {
+    /// `proxy`, which leads nowhere any more.
+    Proxy,
+    /// `watch`, the old form of a watch.
+    Watch,
+}
+
+impl PathVerb {
+    fn named(segment: &str) -> Option<Self> {
+        match segment {
+            "proxy" => Some(Self::Proxy),
+            "watch" => Some(Self::Watch),
+            _ => None,
+        }
+    }
+
+    /// The verb as access rules name it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// Why a request is answered before anybody looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestInfoError {
+    /// The path is too long, or its escapes are broken.
+    #[error("400 Bad Request")]
+    Unreadable,
+    /// An old path names no resource.
+    #[error("unable to determine kind and namespace from url")]
+    NoResource,
+}
+
+/// The longest path that is read.
+const MAX_PATH: usize = 8 * 1024;
+
+/// What may stand behind the name of a namespace and is no resource within it.
+const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
+
+impl RequestInfo {
+    /// Reads the method and the path with its query.
+    ///
+    /// # Errors
+    /// Where the path cannot be read, and where an old path names no resource.
+    pub fn parse(method: &Method, uri: &http::Uri) -> Result<Self, RequestInfoError> {
+        if uri.path().len() > MAX_PATH {
+            return Err(RequestInfoError::Unreadable);
+        }
+        let path = query::decode_lossy(uri.path()).ok_or(RequestInfoError::Unreadable)?;
+        let mut info = Self {
+            path: path.into_owned(),
+            verb: SmolStr::from(method.as_str().to_ascii_lowercase()),
+            resource: None,
+            query: Query::parse(uri.query().unwrap_or_default()),
+            selected_name: SmolStr::default(),
+        };
+        info.read_resource(method)?;
+        Ok(info)
+    }
+
+    /// Whether this is about a resource.
+    pub fn is_resource(&self) -> bool {
+        self.resource.is_some()
+    }
+
+    /// What access rules judge.
+    pub fn attributes(&self) -> Attributes<'_> {
+        let target = match &self.resource {
+            None => AccessTarget::Path(&self.path),
+            Some(target) => AccessTarget::Resource(ResourceTarget {
+                group: &target.group,
+                version: &target.version,
+                resource: &target.resource,
+                subresource: &target.subresource,
+                namespace: &target.namespace,
+                name: if target.name.is_empty() {
+                    &self.selected_name
+                } else {
+                    &target.name
+                },
+            }),
+        };
+        Attributes {
+            verb: &self.verb,
+            target,
+        }
+    }
+
+    fn read_resource(&mut self, method: &Method) -> Result<(), RequestInfoError> {
+        let parts: Vec<&str> = self.path.trim_matches('/').split('/').collect();
+        let (group, version, mut parts) = match parts.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+            _ => return Ok(()),
+        };
+        let mut verb = method_verb(method);
+        let path_verb = PathVerb::named(parts[0]);
+        if let Some(path_verb) = path_verb {
+            if parts.len() < 2 {
+                return Err(RequestInfoError::NoResource);
+            }
+            verb = path_verb.name();
+            parts = &parts[1..];
+        }
+        let mut target = ResourcePath {
+            group: group.into(),
+            version: version.into(),
+            path_verb,
+            ..ResourcePath::default()
+        };
+        if let ["namespaces", namespace, rest @ ..] = parts {
+            target.namespace = SmolStr::new(namespace);
+            if rest.first().is_some_and(|next| !NAMESPACE_SUBRESOURCES.contains(next)) {
+                parts = rest;
+                target.in_namespace = true;
+            } else {
+                target.of_namespace = true;
+            }
+        }
+        let part = |at: usize| SmolStr::new(parts.get(at).copied().unwrap_or_default());
+        (target.resource, target.name, target.subresource) = (part(0), part(1), part(2));
+        target.rest = parts.get(3..).unwrap_or_default().join("/");
+        if path_verb == Some(PathVerb::Proxy) {
+            // All that comes behind the name was for whoever was asked through it.
+            target.subresource = SmolStr::default();
+        }
+        if target.name.is_empty() {
+            verb = match verb {
+                "get" if wants_watch(&self.query) => "watch",
+                "get" => "list",
+                "delete" => "deletecollection",
+                other => other,
+            };
+        }
+        if target.name.is_empty() && matches!(verb, "list" | "watch") {
+            self.selected_name = selected_name(&self.query);
+        }
+        self.verb = SmolStr::new(verb);
+        self.resource = Some(target);
+        Ok(())
+    }
+}
+
+fn method_verb(method: &Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "create",
+        "GET" | "HEAD" => "get",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "",
+    }
+}
+
+/// The name that a field selector asks for, if it asks for one that can stand in a path.
+fn selected_name(query: &Query) -> SmolStr {
+    let Some(text) = query.get("fieldSelector").filter(|text| !text.is_empty()) else {
+        return SmolStr::default();
+    };
+    let selector = FieldSelector::parse(text).ok();
+    let name = selector.as_ref().and_then(FieldSelector::name).unwrap_or_default();
+    if path_segment(name).is_empty() {
+        SmolStr::new(name)
+    } else {
+        SmolStr::default()
+    }
+}
+
+fn wants_watch(query: &Query) -> bool {
+    query.get("watch").is_some_and(crate::http::options::reads_as_true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(method: &str, uri: &str) -> RequestInfo {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap()
+    }
+
+    /// The verb and group/version/namespace/resource/name/subresource.
+    fn show(method: &str, uri: &str) -> String {
+        let info = parse(method, uri);
+        let Some(target) = info.resource else {
+            return format!("{} {}", info.verb, info.path);
+        };
+        format!(
+            "{} {}/{} ns={} {} {} {}",
+            info.verb, target.group, target.version, target.namespace, target.resource, target.name, target.subresource
+        )
+        .trim_end()
+        .to_owned()
+    }
+
+    #[test]
+    fn resources_are_told_from_other_paths() {
+        let cases = [
+            ("GET", "/", "get /"),
+            ("GET", "/api/v1", "get /api/v1"),
+            ("GET", "/apis/apps/v1", "get /apis/apps/v1"),
+            ("POST", "/healthz", "post /healthz"),
+            ("GET", "/openapi/v3/apis/apps/v1", "get /openapi/v3/apis/apps/v1"),
+            ("GET", "/api/v1/pods", "list /v1 ns= pods"),
+            ("GET", "/api/v1/pods?watch=1", "watch /v1 ns= pods"),
+            ("GET", "/api/v1/pods?watch=false", "list /v1 ns= pods"),
+            ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection /v1 ns=a pods"),
+            ("GET", "/api/v1/namespaces/a/pods/b", "get /v1 ns=a pods b"),
+            ("HEAD", "/api/v1/namespaces/a/pods/b", "get /v1 ns=a pods b"),
+            (
+                "PATCH",
+                "/apis/apps/v1/namespaces/a/deployments/b/scale",
+                "patch apps/v1 ns=a deployments b scale",
+            ),
+            ("GET", "/api/v1/namespaces", "list /v1 ns= namespaces"),
+            ("GET", "/api/v1/namespaces/a", "get /v1 ns=a namespaces a"),
+            (
+                "PUT",
+                "/api/v1/namespaces/a/finalize",
+                "update /v1 ns=a namespaces a finalize",
+            ),
+            ("GET", "/api/v1/watch/namespaces/a/pods/b", "watch /v1 ns=a pods b"),
+            (
+                "PUT",
+                "/api/v1/watch/namespaces/a/pods/b/status",
+                "watch /v1 ns=a pods b status",
+            ),
+            ("PUT", "/api/v1/proxy/namespaces/a/pods/b/c/d", "proxy /v1 ns=a pods b"),
+            ("GET", "/api/v1//namespaces", "get /v1 ns=  namespaces"),
+            ("GET", "/api/v1/namespaces/a//pods/b", "get /v1 ns=a  pods b"),
+            ("BREW", "/api/v1/pods", " /v1 ns= pods"),
+        ];
+        for (method, uri, expected) in cases {
+            assert_eq!(show(method, uri), expected, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_decoded_before_the_path_is_cut() {
+        let target = parse("GET", "/api/v1/namespaces/n/configmaps/a%2Fb").resource.unwrap();
+        assert_eq!((target.name.as_str(), target.subresource.as_str()), ("a", "b"));
+        let target = parse("GET", "/api/v1/namespaces/n/config%6Daps/%61.b")
+            .resource
+            .unwrap();
+        assert_eq!((target.resource.as_str(), target.name.as_str()), ("configmaps", "a.b"));
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_judged_by_it() {
+        let name = |uri: &str| match parse("GET", uri).attributes().target {
+            AccessTarget::Resource(target) => target.name.to_owned(),
+            AccessTarget::Path(path) => path.to_owned(),
+        };
+        assert_eq!(
+            name("/api/v1/pods?fieldSelector=metadata.name%3Da,spec.nodeName%3Db"),
+            "a"
+        );
+        assert_eq!(name("/api/v1/pods?watch=1&fieldSelector=metadata.name%3D%3Da"), "a");
+        for selector in [
+            "metadata.name!%3Da",
+            "metadata.namespace%3Da",
+            "metadata.name%3Da/b",
+            "%3D%3D",
+        ] {
+            assert_eq!(
+                name(&format!("/api/v1/pods?fieldSelector={selector}")),
+                "",
+                "{selector}"
+            );
+        }
+        assert_eq!(name("/api/v1/namespaces/n/pods/b?fieldSelector=metadata.name%3Da"), "b");
+    }
+
+    #[test]
+    fn a_path_may_lead_through_a_namespace_without_a_name() {
+        let of = |uri: &str| parse("GET", uri).resource.unwrap();
+        let target = of("/api/v1/namespaces//pods");
+        assert_eq!((target.in_namespace, target.namespace.as_str()), (true, ""));
+        assert_eq!(target.resource, "pods");
+        assert!(!of("/api/v1/pods").in_namespace && of("/api/v1/namespaces/a").of_namespace);
+    }
+
+    #[test]
+    fn paths_that_cannot_be_read_are_errors() {
+        let error = |uri: &str| RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap_err();
+        for uri in ["/api/v1/watch", "/api/v1/watch/", "/apis/apps/v1/proxy"] {
+            assert_eq!(error(uri), RequestInfoError::NoResource, "{uri}");
+        }
+        for uri in [
+            "/api/v1/pods/%zz",
+            "/api/v1/pods/%",
+            &format!("/{}", "a".repeat(MAX_PATH)),
+        ] {
+            assert_eq!(error(uri), RequestInfoError::Unreadable, "{uri}");
+        }
+        let odd = parse("GET", "/api/v1/namespaces/a/pods/%ff").resource.unwrap();
+        assert_eq!(odd.name, "\u{fffd}");
+    }
+}

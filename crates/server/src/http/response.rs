@@ -1,0 +1,316 @@
+//! Answers: a status code, a content type, warnings and a body.
+
+use bytes::Bytes;
+use holdfast_gotext::quote::quote;
+use holdfast_proto::Messages;
+use holdfast_value::{Limits, json, yaml};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{StatusCode, Uri};
+
+use serde::Serialize;
+
+use crate::http::ApiError;
+use crate::http::negotiation::{Format, Representation};
+use crate::http::protobuf;
+use crate::http::request_info::RequestInfoError;
+use crate::wire::body::ResponseBody;
+
+/// An answer to a request.
+pub type Response = http::Response<ResponseBody>;
+
+/// The content type of plain text, as Go's `net/http` names it.
+pub const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+const WARNING: HeaderName = header::WARNING;
+
+/// An answer of bytes that are encoded already.
+pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<ResponseBody>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// An answer of one document in the form that the client asked for: JSON with the members in their order, YAML, or protobuf
+/// by `messages`.
+///
+/// # Errors
+/// 500 where the document has no JSON form, which is a fault of the server; 406 where its kind has no protobuf form.
+pub fn document(
+    messages: &Messages,
+    code: StatusCode,
+    representation: &Representation,
+    document: &impl Serialize,
+) -> Result<Response, ApiError> {
+    let body = document_bytes(messages, representation, document)?;
+    Ok(bytes(code, representation.format.content_type(), body))
+}
+
+/// The body of [`document`].
+///
+/// # Errors
+/// Those of [`document`].
+pub(crate) fn document_bytes(
+    messages: &Messages,
+    representation: &Representation,
+    document: &impl Serialize,
+) -> Result<Bytes, ApiError> {
+    let fault = |error: &dyn std::fmt::Display| ApiError::internal(error.to_string());
+    let body = match (representation.format, representation.pretty) {
+        (Format::Json, false) => {
+            let mut text = json::html_safe(serde_json::to_vec(document).map_err(|error| fault(&error))?);
+            text.push(b'\n');
+            text
+        }
+        (Format::Json, true) => {
+            let text = serde_json::to_vec_pretty(document).map_err(|error| fault(&error))?;
+            json::html_safe(text)
+        }
+        (Format::Yaml, _) => {
+            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            let value = json::parse(&json, &Limits::TRUSTED).map_err(|error| fault(&error))?;
+            let mut text = Vec::with_capacity(json.len());
+            yaml::write(&value, &mut text);
+            text
+        }
+        (Format::Protobuf, _) => {
+            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            protobuf::from_json(messages, &json)?
+        }
+    };
+    Ok(body.into())
+}
+
+/// An answer of one object whose JSON exists already, in the form that the client asked for: as it is, indented, as YAML,
+/// or in protobuf by `messages`.
+///
+/// # Errors
+/// 500 where `text` is no JSON, which is a fault of the server; 406 where the object has no protobuf form.
+pub fn encoded(
+    messages: &Messages,
+    code: StatusCode,
+    representation: &Representation,
+    text: impl Into<Bytes>,
+) -> Result<Response, ApiError> {
+    let text = text.into();
+    let parse = || json::parse(&text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()));
+    let mut out = Vec::new();
+    let body = match (representation.format, representation.pretty) {
+        (Format::Json, false) => text,
+        (Format::Json, true) => {
+            json::Indenter::default().write(&text, &mut out);
+            out.into()
+        }
+        (Format::Yaml, _) => {
+            yaml::write(&parse()?, &mut out);
+            out.into()
+        }
+        (Format::Protobuf, _) => protobuf::from_json(messages, &text)?.into(),
+    };
+    Ok(bytes(code, representation.format.content_type(), body))
+}
+
+/// Plain text.
+pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
+    let mut response = bytes(code, PLAIN_TEXT, text.into());
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The answer to a request that took longer than it may. The reference gives it from outside of all handlers: a status without
+/// its kind and as plain text, which clients do not read, so that they tell in their own words that the time has run out.
+pub fn out_of_time() -> Response {
+    const STATUS: &str = concat!(
+        r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","#,
+        r#""reason":"Timeout","details":{},"code":504}"#,
+        "\n"
+    );
+    bytes(
+        StatusCode::GATEWAY_TIMEOUT,
+        PLAIN_TEXT,
+        Bytes::from_static(STATUS.as_bytes()),
+    )
+}
+
+/// The answer to a request for `uri` whose path is refused before anybody asks who sends it: plain text, as no handler has a
+/// say in it.
+pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
+    match error {
+        RequestInfoError::Unreadable => bytes(StatusCode::BAD_REQUEST, PLAIN_TEXT, Bytes::from(error.to_string())),
+        RequestInfoError::NoResource => {
+            let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+            let why = format!("failed to create RequestInfo: {error}, {target}");
+            let told = format!("Internal Server Error: {}: {why}\n", quote(target));
+            // Whatever shows this as HTML does so without harm.
+            let told = told.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            text(StatusCode::INTERNAL_SERVER_ERROR, told)
+        }
+    }
+}
+
+/// The answer at a path that nothing knows, in the words of Go's `net/http`.
+pub fn page_not_found() -> Response {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// The answer that tells the client of an error, in the form that it asked for; in protobuf by `messages`.
+pub fn error(messages: &Messages, error: &ApiError, representation: &Representation) -> Response {
+    let code = error.code();
+    // A Status is numbers and text, which have any form.
+    let response = match representation.format {
+        Format::Protobuf => encoded(messages, code, representation, error.to_json()),
+        _ => document(messages, code, representation, &error.document()),
+    };
+    let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
+    let details = error.status().details.as_ref();
+    let retry_after = details.map_or(0, |details| details.retry_after_seconds);
+    if retry_after > 0 {
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after.into());
+    }
+    add_warnings(response.headers_mut(), &error.status().warnings);
+    response
+}
+
+/// How many characters of warnings are told before each of them is cut short, and to how many.
+const WARNING_CHARACTERS: usize = 4096;
+const CUT_WARNING: usize = 256;
+
+/// Puts a warning before those that are there: what is said of the whole resource stands first.
+pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
+    let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
+    headers.remove(WARNING);
+    add_warnings(headers, &[warning]);
+    for other in others {
+        headers.append(WARNING, other);
+    }
+}
+
+/// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. Where they are long together, each is cut
+/// short, and what is too much even then is left out.
+pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    // What cannot stand in a header, and what says nothing, is left out.
+    let sayable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    let mut told: Vec<&str> = Vec::with_capacity(warnings.len().min(WARNING_CHARACTERS));
+    let mut length = 0;
+    for text in warnings {
+        if length >= WARNING_CHARACTERS && told.len() * CUT_WARNING >= WARNING_CHARACTERS {
+            break;
+        }
+        if sayable(text) && !told.contains(&text.as_str()) {
+            length += text.chars().count();
+            told.push(text);
+        }
+    }
+    let cut = length > WARNING_CHARACTERS;
+    let mut length = 0;
+    for text in told {
+        if cut && length >= WARNING_CHARACTERS {
+            return;
+        }
+        let most = if cut { CUT_WARNING } else { usize::MAX };
+        let mut quoted = String::with_capacity(text.len().min(WARNING_CHARACTERS) + 10);
+        quoted.push_str("299 - \"");
+        for character in text.chars().take(most) {
+            length += 1;
+            if matches!(character, '"' | '\\') {
+                quoted.push('\\');
+            }
+            quoted.push(character);
+        }
+        quoted.push('"');
+        if let Ok(value) = HeaderValue::from_bytes(quoted.as_bytes()) {
+            headers.append(WARNING, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn warnings_are_quoted_and_said_once() {
+        let mut headers = HeaderMap::new();
+        let warnings = [
+            "unknown field \"spec.a\"",
+            "b",
+            "two\nlines",
+            "",
+            "unknown field \"spec.a\"",
+        ]
+        .map(str::to_owned);
+        add_warnings(&mut headers, &warnings);
+        let all: Vec<_> = headers.get_all(header::WARNING).iter().collect();
+        assert_eq!(all, [r#"299 - "unknown field \"spec.a\"""#, r#"299 - "b""#]);
+    }
+
+    #[tokio::test]
+    async fn an_old_path_without_a_resource_is_told_with_its_query() {
+        use http_body_util::BodyExt as _;
+
+        let uri = "/api/v1/watch?a=1&b=2".parse().unwrap();
+        let answer = unread(RequestInfoError::NoResource, &uri);
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()[header::CONTENT_TYPE]),
+            (500, &PLAIN_TEXT)
+        );
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            text,
+            "Internal Server Error: \"/api/v1/watch?a=1&amp;b=2\": failed to create RequestInfo: unable to determine \
+             kind and namespace from url, /api/v1/watch?a=1&amp;b=2\n"
+        );
+    }
+
+    #[test]
+    fn an_error_warns_once() {
+        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let refusal = ApiError::bad_request("no").with_warnings(vec!["odd".to_owned()]);
+        let response = error(&messages, &refusal, &Representation::default());
+        assert_eq!(response.headers().get_all(header::WARNING).iter().count(), 1);
+    }
+
+    #[test]
+    fn warnings_that_are_long_together_are_cut_short() {
+        let told = |warnings: &[String]| -> Vec<usize> {
+            let mut headers = HeaderMap::new();
+            add_warnings(&mut headers, warnings);
+            let all = headers.get_all(WARNING).iter();
+            all.map(|value| value.len() - r#"299 - """#.len()).collect()
+        };
+        let text = |at: usize, length: usize| format!("{at:04}{}", "x".repeat(length - 4));
+        assert_eq!(told(&[text(0, 4000), text(1, 96)]), [4000, 96]);
+        assert_eq!(told(&[text(0, 4000), text(1, 97), text(2, 300)]), [256, 97, 256]);
+        let many: Vec<String> = (0..5000).map(|at| text(at, 1000)).collect();
+        assert_eq!(told(&many), [256; 16]);
+    }
+
+    #[test]
+    fn a_warning_of_the_resource_stands_before_those_of_the_object() {
+        let mut headers = HeaderMap::new();
+        add_warnings(&mut headers, &["unknown field \"a\"".to_owned(), "b".to_owned()]);
+        put_warning_first(&mut headers, "deprecated".to_owned());
+        let all: Vec<_> = headers.get_all(WARNING).iter().collect();
+        assert_eq!(
+            all,
+            [
+                "299 - \"deprecated\"",
+                "299 - \"unknown field \\\"a\\\"\"",
+                "299 - \"b\""
+            ]
+        );
+    }
+
+    #[test]
+    fn an_error_with_advice_says_when_to_come_back() {
+        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let refusal = ApiError::too_large_resource_version(9, 1);
+        let response = error(&messages, &refusal, &Representation::default());
+        assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+        assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+    }
+}

@@ -1,0 +1,136 @@
+//! May they: whether a user may do what a request asks.
+
+use holdfast_authorization::{AccessTarget, Attributes, Authorizer, User};
+use holdfast_resource::GroupResource;
+use http::Method;
+
+use crate::http::ApiError;
+use crate::http::request_info::RequestInfo;
+
+/// Refuses a request that `authorizer` does not allow, in the words of the reference.
+///
+/// # Errors
+/// 403.
+pub fn check(authorizer: &dyn Authorizer, user: &User, request: &RequestInfo, method: &Method) -> Result<(), ApiError> {
+    let attributes = request.attributes();
+    if request.is_resource() {
+        return authorize(authorizer, user, &attributes);
+    }
+    let verb = method.as_str().to_ascii_lowercase();
+    authorize(
+        authorizer,
+        user,
+        &Attributes {
+            verb: &verb,
+            ..attributes
+        },
+    )
+}
+
+/// Refuses what `authorizer` does not allow.
+///
+/// # Errors
+/// 403.
+pub(crate) fn authorize(authorizer: &dyn Authorizer, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+    let decision = authorizer.authorize(user, attributes);
+    if decision.allows() {
+        return Ok(());
+    }
+    Err(refused(user, attributes, decision.reason()))
+}
+
+/// The refusal of what `attributes` say. `reason` is what the authorizer says about it; may be empty.
+pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
+    let (verb, user) = (attributes.verb, &user.name);
+    let because = |said: String| {
+        if reason.is_empty() {
+            said
+        } else {
+            format!("{said}: {reason}")
+        }
+    };
+    let target = match attributes.target {
+        AccessTarget::Path(path) => {
+            return ApiError::forbidden_path(because(format!("User \"{user}\" cannot {verb} path \"{path}\"")));
+        }
+        AccessTarget::Resource(target) => target,
+    };
+    let resource = GroupResource {
+        group: target.group.into(),
+        resource: target.resource.into(),
+    };
+    let below = if target.subresource.is_empty() { "" } else { "/" };
+    let place = if target.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace \"{}\"", target.namespace)
+    };
+    let why = because(format!(
+        "User \"{user}\" cannot {verb} resource \"{}{below}{}\" in API group \"{}\" {place}",
+        target.resource, target.subresource, target.group
+    ));
+    ApiError::forbidden(&resource, target.name, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_authorization::AUTHENTICATED;
+
+    fn user(name: &str, groups: &[&str]) -> User {
+        User {
+            name: name.into(),
+            groups: groups.iter().map(|group| (*group).into()).collect(),
+            ..User::default()
+        }
+    }
+
+    fn ask(authorizer: &dyn Authorizer, user: &User, method: &str, uri: &str) -> Result<(), String> {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let request = RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap();
+        check(authorizer, user, &request, &method).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn others_are_refused_in_the_words_of_the_reference() {
+        let alice = user("alice", &["devs", AUTHENTICATED]);
+        let cases = [
+            (
+                "GET",
+                "/api/v1/namespaces/default/pods",
+                "pods is forbidden: User \"alice\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"",
+            ),
+            (
+                "GET",
+                "/api/v1/nodes?fieldSelector=metadata.name%3Da",
+                "nodes \"a\" is forbidden: User \"alice\" cannot list resource \"nodes\" in API group \"\" at the cluster scope",
+            ),
+            (
+                "GET",
+                "/api/v1/nodes/a",
+                "nodes \"a\" is forbidden: User \"alice\" cannot get resource \"nodes\" in API group \"\" at the cluster scope",
+            ),
+            (
+                "PATCH",
+                "/apis/apps/v1/namespaces/n/deployments/web/scale",
+                "deployments.apps \"web\" is forbidden: User \"alice\" cannot patch resource \"deployments/scale\" in API group \"apps\" in the namespace \"n\"",
+            ),
+            (
+                "GET",
+                "/livez/ping",
+                "forbidden: User \"alice\" cannot get path \"/livez/ping\"",
+            ),
+            (
+                "POST",
+                "/livez",
+                "forbidden: User \"alice\" cannot post path \"/livez\"",
+            ),
+        ];
+        for (method, uri, message) in cases {
+            assert_eq!(
+                ask(&holdfast_authorization::Masters, &alice, method, uri).unwrap_err(),
+                message
+            );
+        }
+    }
+}

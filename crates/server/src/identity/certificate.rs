@@ -1,0 +1,221 @@
+//! Users from client certificates: the common name is the user, each organization a group
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates>).
+//!
+//! A handshake asks for a certificate and takes any. What it comes to is decided here, so that a client whose certificate is
+//! of no use is told so by an answer and may still show a token.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use holdfast_authorization::User;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use sha2::{Digest as _, Sha256};
+use smol_str::SmolStr;
+use x509_parser::prelude::{AttributeTypeAndValue, X509Certificate};
+
+use super::{CREDENTIAL, authenticated};
+use crate::wire::x509::{self, Purpose};
+
+/// The type of the attribute of a subject that is the uid of its user: 1.3.6.1.4.1.57683.2, in DER.
+const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
+
+/// A client certificate that names no user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// It is no X.509 certificate, or its subject is no text.
+    #[error("the client certificate cannot be read")]
+    Unreadable,
+    /// Its subject has no common name.
+    #[error("the subject of the client certificate has no common name")]
+    NoCommonName,
+    /// Its subject has several uids, or an empty one.
+    #[error("the subject of the client certificate does not have one uid")]
+    AmbiguousUid,
+}
+
+/// What the client certificate of a connection comes to.
+#[derive(Clone, Debug)]
+pub enum ClientCertificate {
+    /// It names a user, until then if it ends ever.
+    User(Arc<User>, Option<SystemTime>),
+    /// Nobody is known by it; it counts as none.
+    Nameless,
+    /// It is not to be trusted. Who shows it is not anonymous, but refused unless another credential is good.
+    Untrusted,
+}
+
+/// Those whose client certificates are trusted.
+pub struct ClientAuthorities {
+    roots: Vec<CertificateDer<'static>>,
+    /// `None` where none of the roots may sign.
+    chains: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl fmt::Debug for ClientAuthorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientAuthorities")
+            .field("roots", &self.roots.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientAuthorities {
+    /// Trusts `roots`, and what `chains` finds to come from them.
+    pub(crate) fn new(roots: Vec<CertificateDer<'static>>, chains: Option<Arc<dyn ClientCertVerifier>>) -> Self {
+        Self { roots, chains }
+    }
+
+    /// What the certificates that a client shows come to, its own first.
+    pub fn judge(&self, shown: &[CertificateDer<'_>], now: SystemTime) -> ClientCertificate {
+        let Some((own, between)) = shown.split_first() else {
+            return ClientCertificate::Nameless;
+        };
+        match self.verify(own, between, now) {
+            Ok(until) => match user_of_certificate(own) {
+                Ok(user) => ClientCertificate::User(Arc::new(user), Some(until)),
+                Err(CertificateError::NoCommonName) => ClientCertificate::Nameless,
+                Err(error) => untrusted(&error),
+            },
+            Err(error) => untrusted(&error),
+        }
+    }
+
+    /// Until when the certificate is good.
+    fn verify(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: SystemTime,
+    ) -> Result<SystemTime, rustls::Error> {
+        let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
+        if self.roots.contains(own) {
+            x509::check_root(own, Purpose::Client, now)?;
+        } else {
+            let chains = self.chains.as_ref();
+            let chains = chains.ok_or(rustls::CertificateError::UnknownIssuer)?;
+            chains.verify_client_cert(own, between, now)?;
+        }
+        let until = x509::not_after(&x509::parse(own)?);
+        Ok(UNIX_EPOCH + Duration::from_secs(until.as_secs()))
+    }
+}
+
+fn untrusted(why: &dyn fmt::Display) -> ClientCertificate {
+    tracing::debug!(%why, "a client certificate is not trusted");
+    ClientCertificate::Untrusted
+}
+
+/// The user that a certificate names, which was verified already.
+///
+/// # Errors
+/// Where it names none.
+pub fn user_of_certificate(der: &[u8]) -> Result<User, CertificateError> {
+    let certificate = CertificateDer::from(der);
+    let certificate = x509::parse(&certificate).map_err(|_| CertificateError::Unreadable)?;
+    let subject = certificate.subject();
+    // Of several names the last counts, as in Go.
+    let name = subject
+        .iter_common_name()
+        .last()
+        .map(text)
+        .transpose()?
+        .unwrap_or_default();
+    if name.is_empty() {
+        return Err(CertificateError::NoCommonName);
+    }
+    let groups = subject.iter_organization().map(|group| text(group).map(SmolStr::new));
+    Ok(authenticated(User {
+        name: SmolStr::new(name),
+        uid: uid(&certificate)?,
+        groups: groups.collect::<Result<_, _>>()?,
+        extra: vec![(SmolStr::new_static(CREDENTIAL), vec![credential(der)])],
+    }))
+}
+
+/// The uid that the subject of a certificate has; empty where it has none.
+fn uid(certificate: &X509Certificate<'_>) -> Result<SmolStr, CertificateError> {
+    let attributes = certificate.subject().iter_attributes();
+    let mut uids = attributes.filter(|attribute| attribute.attr_type().as_bytes() == UID);
+    let Some(uid) = uids.next() else {
+        return Ok(SmolStr::default());
+    };
+    match text(uid)? {
+        text if !text.is_empty() && uids.next().is_none() => Ok(SmolStr::new(text)),
+        _ => Err(CertificateError::AmbiguousUid),
+    }
+}
+
+fn text<'c>(attribute: &AttributeTypeAndValue<'c>) -> Result<&'c str, CertificateError> {
+    attribute.as_str().map_err(|_| CertificateError::Unreadable)
+}
+
+fn credential(der: &[u8]) -> SmolStr {
+    let mut text = String::from("X509SHA256=");
+    for byte in Sha256::digest(der) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn uid_type() -> DnType {
+        DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2])
+    }
+
+    fn certificate(names: &[(DnType, &str)]) -> CertificateDer<'static> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (sort, text) in names {
+            params.distinguished_name.push(sort.clone(), *text);
+        }
+        let key = KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().der().clone()
+    }
+
+    #[test]
+    fn the_common_name_is_the_user_and_organizations_are_groups() {
+        let der = certificate(&[
+            (DnType::CommonName, "alice"),
+            (DnType::OrganizationName, "system:masters"),
+            (uid_type(), "1234"),
+        ]);
+        let user = user_of_certificate(&der).unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "1234"));
+        assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
+        let (key, values) = &user.extra[0];
+        assert_eq!(key, "authentication.kubernetes.io/credential-id");
+        assert_eq!(values[0].len(), "X509SHA256=".len() + 64);
+    }
+
+    #[test]
+    fn a_certificate_among_the_roots_is_trusted_itself_while_it_is_valid() {
+        let (own, other) = (
+            certificate(&[(DnType::CommonName, "alice")]),
+            certificate(&[(DnType::CommonName, "alice")]),
+        );
+        let nameless = certificate(&[(DnType::OrganizationName, "devs")]);
+        let authorities = ClientAuthorities::new(vec![own.clone(), nameless.clone()], None);
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let judge = |certificate: &CertificateDer<'_>, now| authorities.judge(std::slice::from_ref(certificate), now);
+        assert!(matches!(judge(&own, now), ClientCertificate::User(user, Some(_)) if user.name == "alice"));
+        assert!(matches!(judge(&nameless, now), ClientCertificate::Nameless));
+        assert!(matches!(judge(&own, UNIX_EPOCH), ClientCertificate::Untrusted));
+        assert!(matches!(judge(&other, now), ClientCertificate::Untrusted));
+    }
+
+    #[test]
+    fn a_certificate_without_a_common_name_names_nobody() {
+        let der = certificate(&[(DnType::OrganizationName, "devs")]);
+        assert_eq!(user_of_certificate(&der), Err(CertificateError::NoCommonName));
+        assert_eq!(user_of_certificate(b"none"), Err(CertificateError::Unreadable));
+        let empty = certificate(&[(DnType::CommonName, "alice"), (uid_type(), "")]);
+        assert_eq!(user_of_certificate(&empty), Err(CertificateError::AmbiguousUid));
+    }
+}

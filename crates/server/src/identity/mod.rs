@@ -1,0 +1,218 @@
+//! Who asks: from a client certificate, from a bearer token, or nobody.
+//!
+//! A certificate comes before a token. One credential that is good is enough; where there are credentials and none is good,
+//! the request is refused rather than made by nobody.
+
+pub mod authorization;
+mod certificate;
+mod impersonation;
+mod keys;
+mod service_accounts;
+mod tokens;
+
+pub use certificate::{CertificateError, ClientAuthorities, ClientCertificate, user_of_certificate};
+pub use impersonation::Impersonation;
+pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
+pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
+pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use holdfast_authorization::{AUTHENTICATED, UNAUTHENTICATED, User};
+use holdfast_resource::access::TokenAuthenticator;
+use http::header::{self, HeaderMap};
+use smol_str::SmolStr;
+
+use crate::http::ApiError;
+use crate::http::headers;
+use crate::wire::websocket::BearerProtocol;
+
+/// The extra of a user that tells one credential from another.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// Finds out who makes a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Authenticator {
+    /// Whether the user `system:anonymous` stands in where there are no credentials.
+    pub anonymous: bool,
+}
+
+impl Authenticator {
+    /// The user who makes a request at the time `now`: that of the connection's client certificate, or that of its token,
+    /// which `tokens` knows. A token among the subprotocols of a WebSocket is taken out of the headers.
+    ///
+    /// # Errors
+    /// 401 where there is no such user.
+    pub fn authenticate(
+        &self,
+        tokens: &dyn TokenAuthenticator,
+        headers: &mut HeaderMap,
+        certificate: Option<&ClientCertificate>,
+        now: SystemTime,
+    ) -> Result<Arc<User>, ApiError> {
+        let faulty = match certificate {
+            Some(ClientCertificate::User(user, until)) if until.is_none_or(|until| now <= until) => {
+                return Ok(Arc::clone(user));
+            }
+            Some(ClientCertificate::Nameless) | None => false,
+            Some(ClientCertificate::User(..) | ClientCertificate::Untrusted) => true,
+        };
+        if let Some(token) = bearer_token(headers) {
+            let known = token.map(|token| tokens.authenticate(token, &[]));
+            return known
+                .and_then(Result::ok)
+                .map(|known| known.user)
+                .ok_or_else(ApiError::unauthorized);
+        }
+        if let Some(protocol) = BearerProtocol::read(headers)? {
+            let known = tokens.authenticate(&protocol.token, &[]);
+            let known = known.map_err(|_| ApiError::unauthorized())?;
+            protocol.remove_from(headers);
+            return Ok(known.user);
+        }
+        if self.anonymous && !faulty {
+            Ok(Arc::new(anonymous()))
+        } else {
+            Err(ApiError::unauthorized())
+        }
+    }
+}
+
+/// What the client is warned of where its token stands behind more than one space, so that nobody sees it.
+const SPACE_BEFORE_TOKEN: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// What the client is to be warned of in how it says who it is.
+pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
+    let text = headers::text(headers, header::AUTHORIZATION)?;
+    let mut parts = text.trim().splitn(3, ' ');
+    let bears = parts.next()?.eq_ignore_ascii_case("bearer") && parts.next()?.is_empty();
+    (bears && parts.next().is_some()).then(|| SPACE_BEFORE_TOKEN.to_owned())
+}
+
+/// The user who stands in where there are no credentials.
+fn anonymous() -> User {
+    User {
+        name: SmolStr::new_static("system:anonymous"),
+        groups: vec![SmolStr::new_static(UNAUTHENTICATED)],
+        ..User::default()
+    }
+}
+
+/// Puts a user who was authenticated into the group of all such users.
+fn authenticated(mut user: User) -> User {
+    if !user.is_in(AUTHENTICATED) {
+        user.groups.push(SmolStr::new_static(AUTHENTICATED));
+    }
+    user
+}
+
+/// The token of a request, `Some(None)` where it is no text; an empty one counts as none, as do other schemes. What stands
+/// behind the token is not looked at.
+fn bearer_token(headers: &HeaderMap) -> Option<Option<&str>> {
+    let text = headers::text(headers, header::AUTHORIZATION)?;
+    let mut parts = text.trim().splitn(3, ' ');
+    let bears = parts.next()?.eq_ignore_ascii_case("bearer") && parts.next().is_some_and(|token| !token.is_empty());
+    match text {
+        _ if !bears => None,
+        Cow::Borrowed(text) => Some(text.trim().split(' ').nth(1)),
+        Cow::Owned(_) => Some(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn ask_with(
+        anonymous: bool,
+        authorization: &[u8],
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Arc<User>, ApiError> {
+        let tokens = TokenFile::parse("secret,alice,alice-uid,\"devs\"\ns\u{fffd},eve,1\n").unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_bytes(authorization).unwrap());
+        Authenticator { anonymous }.authenticate(&tokens, &mut headers, certificate, UNIX_EPOCH)
+    }
+
+    fn ask(anonymous: bool, authorization: &str) -> Result<Arc<User>, ApiError> {
+        ask_with(anonymous, authorization.as_bytes(), None)
+    }
+
+    fn node(until: SystemTime) -> ClientCertificate {
+        let user = User {
+            name: "node".into(),
+            ..User::default()
+        };
+        ClientCertificate::User(Arc::new(user), Some(until))
+    }
+
+    #[test]
+    fn a_known_token_names_its_user() {
+        for text in ["bearer secret", " Bearer secret ", "BEARER secret more"] {
+            let user = ask(false, text).unwrap();
+            assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "alice-uid"));
+            assert_eq!(user.groups, ["devs", "system:authenticated"]);
+        }
+    }
+
+    #[test]
+    fn an_unknown_token_is_refused_rather_than_ignored() {
+        for text in [&b"Bearer wrong"[..], b"Bearer s\xff", b"Bearer \xff"] {
+            let error = ask_with(true, text, Some(&ClientCertificate::Nameless)).unwrap_err();
+            assert_eq!(
+                (error.code().as_u16(), error.to_string().as_str()),
+                (401, "Unauthorized")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_counts_as_no_credentials() {
+        for text in [&b"Bearer "[..], b"Basic YTpi", b"Bearer  secret", b"Basic \xff"] {
+            assert_eq!(ask_with(true, text, None).unwrap().name, "system:anonymous");
+            assert!(ask_with(false, text, None).is_err());
+        }
+    }
+
+    #[test]
+    fn a_token_behind_too_many_spaces_is_warned_of() {
+        for (text, warned) in [
+            ("Bearer  secret", true),
+            ("Bearer ", false),
+            ("Bearer a  b", false),
+            ("Basic  a", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(text))]);
+            assert_eq!(warning(&headers).is_some(), warned, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_comes_before_a_token() {
+        let good = node(UNIX_EPOCH);
+        for text in ["Basic YTpi", "Bearer secret", "Bearer wrong"] {
+            assert_eq!(ask_with(false, text.as_bytes(), Some(&good)).unwrap().name, "node");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_good_leaves_it_to_the_token() {
+        let expired = node(UNIX_EPOCH - Duration::from_secs(1));
+        for certificate in [expired, ClientCertificate::Untrusted] {
+            let ask = |text: &str| ask_with(true, text.as_bytes(), Some(&certificate));
+            assert_eq!(ask("Bearer secret").unwrap().name, "alice");
+            for text in ["Bearer wrong", "Basic YTpi"] {
+                assert_eq!(ask(text).unwrap_err().code().as_u16(), 401);
+            }
+        }
+        let nameless = ask_with(true, b"", Some(&ClientCertificate::Nameless));
+        assert_eq!(nameless.unwrap().name, "system:anonymous");
+    }
+}

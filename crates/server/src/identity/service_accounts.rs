@@ -1,0 +1,433 @@
+//! Tokens of service accounts: signed statements (JWTs) that this server makes and then takes
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/>).
+//!
+//! A token is good while its signature, issuer, audience and time are, and while the service account and the object that it
+//! is bound to are the ones that they were: of the same uid, and not deleted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use holdfast_authorization::{AUTHENTICATED, User};
+use holdfast_resource::access::{
+    BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
+};
+use holdfast_resource::{GroupResource, Registry};
+use holdfast_value::Value;
+use jsonwebtoken::{Header, Validation};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use smol_str::SmolStr;
+
+use super::CREDENTIAL;
+use super::keys::{Keys, SigningKey};
+use crate::objects::{self, Store};
+use crate::runtime::{Clock, Identifiers};
+
+/// For how long the signature of a token is not looked at again.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// How many tokens are remembered.
+const MOST_REMEMBERED: usize = 4096;
+/// The longest token that is looked at, in bytes.
+const LONGEST: usize = 64 * 1024;
+/// For how long what is deleted still counts, so that its last requests come through.
+const LEEWAY: Duration = Duration::from_secs(60);
+/// By how much clocks may differ, in seconds.
+const SKEW: u64 = 60;
+
+const POD: [&str; 2] = [
+    "authentication.kubernetes.io/pod-name",
+    "authentication.kubernetes.io/pod-uid",
+];
+const NODE: [&str; 2] = [
+    "authentication.kubernetes.io/node-name",
+    "authentication.kubernetes.io/node-uid",
+];
+
+/// What is decided at start about tokens.
+#[derive(Clone, Debug)]
+pub struct TokenConfig {
+    /// Who makes tokens, the first; tokens of all of them are taken.
+    pub issuers: Vec<String>,
+    /// For whom tokens are good that this server takes.
+    pub audiences: Vec<SmolStr>,
+    /// The longest life that is granted, in seconds.
+    pub longest: Option<i64>,
+    /// Whether tokens for pods live on for a year.
+    pub extends: bool,
+}
+
+/// Makes tokens of service accounts, and finds out whose they are.
+pub struct ServiceAccounts {
+    config: TokenConfig,
+    signing: Option<SigningKey>,
+    keys: Keys,
+    registry: Arc<ArcSwap<Registry>>,
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    identifiers: Arc<dyn Identifiers>,
+    remembered: Mutex<HashMap<[u8; 32], Remembered>>,
+}
+
+/// A token whose signature was found to be good.
+#[derive(Clone)]
+struct Remembered {
+    until: SystemTime,
+    claims: Arc<Claims>,
+}
+
+/// What a token says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Claims {
+    aud: Audiences,
+    exp: u64,
+    iat: u64,
+    iss: String,
+    #[serde(default)]
+    jti: String,
+    #[serde(rename = "kubernetes.io")]
+    kubernetes: Kubernetes,
+    nbf: u64,
+    sub: String,
+}
+
+/// One audience or several.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Audiences {
+    Several(Vec<SmolStr>),
+    One(SmolStr),
+}
+
+impl Audiences {
+    fn list(&self) -> &[SmolStr] {
+        match self {
+            Self::Several(list) => list,
+            Self::One(one) => std::slice::from_ref(one),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Kubernetes {
+    namespace: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node: Option<Named>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pod: Option<Named>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    secret: Option<Named>,
+    serviceaccount: Named,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    warnafter: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Named {
+    name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    uid: String,
+}
+
+impl From<&BoundObject> for Named {
+    fn from(object: &BoundObject) -> Self {
+        Self {
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+        }
+    }
+}
+
+/// What tokens are checked against, and where the time and names come from.
+pub struct Surroundings {
+    /// The resources that are served.
+    pub registry: Arc<ArcSwap<Registry>>,
+    /// The objects.
+    pub store: Arc<Store>,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Where the names of tokens come from.
+    pub identifiers: Arc<dyn Identifiers>,
+}
+
+impl ServiceAccounts {
+    /// Tokens that are signed with `signing` (made only where there is such a key) and taken where one of `keys` fits.
+    pub fn new(config: TokenConfig, signing: Option<SigningKey>, keys: Keys, surroundings: Surroundings) -> Self {
+        let Surroundings {
+            registry,
+            store,
+            clock,
+            identifiers,
+        } = surroundings;
+        Self {
+            config,
+            signing,
+            keys,
+            registry,
+            store,
+            clock,
+            identifiers,
+            remembered: Mutex::default(),
+        }
+    }
+
+    /// What the token says, if its signature is good.
+    fn claims(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
+        let (digest, now) = (<[u8; 32]>::from(Sha256::digest(token)), self.clock.now());
+        if let Some(known) = self.remembered.lock().get(&digest)
+            && now < known.until
+        {
+            return Ok(Arc::clone(&known.claims));
+        }
+        let claims = Arc::new(self.verify(token)?);
+        let mut remembered = self.remembered.lock();
+        if remembered.len() >= MOST_REMEMBERED {
+            remembered.retain(|_, known| now < known.until);
+        }
+        if remembered.len() < MOST_REMEMBERED {
+            let claims = Arc::clone(&claims);
+            remembered.insert(
+                digest,
+                Remembered {
+                    until: now + REMEMBERED,
+                    claims,
+                },
+            );
+        }
+        Ok(claims)
+    }
+
+    fn verify(&self, token: &str) -> Result<Claims, TokenError> {
+        if token.len() > LONGEST {
+            return Err(TokenError::Unknown);
+        }
+        let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Unknown)?;
+        // Tokens of others are none of this authenticator's business.
+        let unverified = jsonwebtoken::dangerous::insecure_decode::<Claims>(token).map_err(|_| TokenError::Unknown)?;
+        if !self.config.issuers.contains(&unverified.claims.iss) {
+            return Err(TokenError::Unknown);
+        }
+        let fitting = self.keys.of(header.kid.as_deref(), header.alg);
+        for key in fitting {
+            // Times and audiences are checked here, by the clock of the server.
+            let mut validation = Validation::new(header.alg);
+            validation.validate_exp = false;
+            validation.validate_aud = false;
+            validation.required_spec_claims.clear();
+            if let Ok(verified) = jsonwebtoken::decode::<Claims>(token, key.decoding(), &validation) {
+                return Ok(verified.claims);
+            }
+        }
+        Err(refused("failed to verify signature"))
+    }
+
+    /// Those of the audiences asked for (of this server's, where none are) that the token is good for.
+    fn audiences(&self, claims: &Claims, asked: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
+        let wanted: Vec<SmolStr> = if asked.is_empty() {
+            self.config.audiences.clone()
+        } else {
+            asked.iter().map(SmolStr::new).collect()
+        };
+        let good: Vec<SmolStr> = wanted
+            .iter()
+            .filter(|one| claims.aud.list().contains(one))
+            .cloned()
+            .collect();
+        if good.is_empty() {
+            let list = |list: &[SmolStr]| {
+                let quoted: Vec<String> = list.iter().map(|one| format!("{one:?}")).collect();
+                quoted.join(" ")
+            };
+            return Err(refused(format!(
+                "token audiences [{}] is invalid for the target audiences [{}]",
+                list(claims.aud.list()),
+                list(&wanted)
+            )));
+        }
+        Ok(good)
+    }
+
+    fn check_time(&self, claims: &Claims) -> Result<(), TokenError> {
+        let now = seconds(self.clock.now());
+        if now > claims.exp + SKEW {
+            return Err(refused("service account token has expired"));
+        }
+        if now + SKEW < claims.nbf {
+            return Err(refused("service account token is not valid yet"));
+        }
+        Ok(())
+    }
+
+    /// What the token names must be there still, and be the same.
+    fn check_objects(&self, claims: &Claims) -> Result<(), TokenError> {
+        let Kubernetes {
+            namespace,
+            node,
+            pod,
+            secret,
+            serviceaccount,
+            ..
+        } = &claims.kubernetes;
+        self.check_object("serviceaccounts", "service account", namespace, serviceaccount)?;
+        if let Some(secret) = secret {
+            self.check_object("secrets", "secret", namespace, secret)?;
+        }
+        match (pod, node) {
+            (Some(pod), _) => self.check_object("pods", "pod", namespace, pod),
+            // A node beside a pod tells where the pod is; alone the token ends with it.
+            (None, Some(node)) => self.check_object("nodes", "node", "", node),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn check_object(
+        &self,
+        resource: &'static str,
+        called: &str,
+        namespace: &str,
+        named: &Named,
+    ) -> Result<(), TokenError> {
+        let missing = || refused(format!("{resource} \"{}\" not found", named.name));
+        let object = self.get(resource, namespace, &named.name).ok_or_else(missing)?;
+        let uid = object.str_at(&["metadata", "uid"]).unwrap_or_default();
+        if uid != named.uid {
+            return Err(refused(format!(
+                "{called} UID ({uid}) does not match claim ({})",
+                named.uid
+            )));
+        }
+        let deleted = object.str_at(&["metadata", "deletionTimestamp"]).and_then(read_time);
+        if deleted.is_some_and(|deleted| deleted + LEEWAY < self.clock.now()) {
+            let place = if namespace.is_empty() {
+                named.name.clone()
+            } else {
+                format!("{namespace}/{}", named.name)
+            };
+            return Err(refused(format!("{called} {place} has been deleted")));
+        }
+        Ok(())
+    }
+
+    fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Option<Value> {
+        let registry = self.registry.load();
+        let resource = registry.resource(&GroupResource {
+            group: SmolStr::default(),
+            resource: SmolStr::new_static(resource),
+        })?;
+        let key = resource.storage.as_ref()?.key(namespace, name);
+        let snapshot = self.store.snapshot();
+        Some(objects::tree(snapshot.get(key.as_bytes())?))
+    }
+}
+
+impl TokenAuthenticator for ServiceAccounts {
+    fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
+        // What is no JWT is not looked at any further.
+        if token.bytes().filter(|byte| *byte == b'.').count() != 2 {
+            return Err(TokenError::Unknown);
+        }
+        let claims = self.claims(token)?;
+        let audiences = self.audiences(&claims, audiences)?;
+        self.check_time(&claims)?;
+        self.check_objects(&claims)?;
+        Ok(TokenUser {
+            user: Arc::new(user(&claims)),
+            audiences,
+        })
+    }
+}
+
+impl TokenIssuer for ServiceAccounts {
+    fn audiences(&self) -> &[SmolStr] {
+        &self.config.audiences
+    }
+
+    fn longest(&self) -> Option<i64> {
+        self.config.longest
+    }
+
+    fn extends(&self) -> bool {
+        self.config.extends
+    }
+
+    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<String, String> {
+        let (Some(key), Some(issuer)) = (&self.signing, self.config.issuers.first()) else {
+            return Err("there is no key to sign tokens with".to_owned());
+        };
+        let now = seconds(token.now);
+        let after = |seconds: i64| now.saturating_add_signed(seconds);
+        let claims = Claims {
+            aud: Audiences::Several(token.audiences.to_vec()),
+            exp: after(token.seconds),
+            iat: now,
+            iss: issuer.clone(),
+            jti: self.identifiers.uid(),
+            kubernetes: Kubernetes {
+                namespace: token.namespace.to_owned(),
+                node: token.node.as_ref().map(Named::from),
+                pod: token.pod.as_ref().map(Named::from),
+                secret: token.secret.as_ref().map(Named::from),
+                serviceaccount: Named::from(&token.account),
+                warnafter: token.warn_after.map(after),
+            },
+            nbf: now,
+            sub: format!("system:serviceaccount:{}:{}", token.namespace, token.account.name),
+        };
+        let header = Header {
+            typ: None,
+            kid: Some(key.id().to_owned()),
+            ..Header::new(key.algorithm())
+        };
+        jsonwebtoken::encode(&header, &claims, key.encoding()).map_err(|error| error.to_string())
+    }
+}
+
+/// The user that a service account is.
+fn user(claims: &Claims) -> User {
+    let Kubernetes {
+        namespace,
+        node,
+        pod,
+        serviceaccount,
+        ..
+    } = &claims.kubernetes;
+    let mut extra = Vec::new();
+    let mut say = |key: &'static str, value: String| {
+        extra.push((SmolStr::new_static(key), vec![SmolStr::from(value)]));
+    };
+    if !claims.jti.is_empty() {
+        say(CREDENTIAL, format!("JTI={}", claims.jti));
+    }
+    for (keys, named) in [(NODE, node), (POD, pod)] {
+        let Some(named) = named else { continue };
+        say(keys[0], named.name.clone());
+        if !named.uid.is_empty() {
+            say(keys[1], named.uid.clone());
+        }
+    }
+    User {
+        name: smol_str::format_smolstr!("system:serviceaccount:{namespace}:{}", serviceaccount.name),
+        uid: SmolStr::new(&serviceaccount.uid),
+        groups: vec![
+            SmolStr::new_static("system:serviceaccounts"),
+            smol_str::format_smolstr!("system:serviceaccounts:{namespace}"),
+            SmolStr::new_static(AUTHENTICATED),
+        ],
+        extra,
+    }
+}
+
+fn refused(why: impl Into<String>) -> TokenError {
+    TokenError::Refused(why.into())
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn read_time(text: &str) -> Option<SystemTime> {
+    use holdfast_gotext::time::{Precision, Timestamp};
+    Timestamp::parse(text, Precision::Seconds).ok().map(SystemTime::from)
+}

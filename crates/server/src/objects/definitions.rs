@@ -1,0 +1,259 @@
+//! The registry follows the store: resources that objects define (CustomResourceDefinitions) are served as soon as those
+//! objects say so, and no longer than they do.
+//!
+//! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`] of the one
+//! before and what changed. Whoever writes a defining object is answered when the registry has followed
+//! (`Definitions::committed`), and a path that nothing is known of is looked up again once it has
+//! (`Definitions::caught_up`): so what was acknowledged is served, to everyone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use holdfast_resource::schema::TypeTable;
+use holdfast_resource::{DefiningObject, Registry, Resource};
+use holdfast_value::SmolStr;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::api::context::Context;
+use crate::objects::followers::{self, Difference, Followed, Follower};
+use crate::objects::{self, Entry};
+use crate::runtime::background;
+
+/// How long anyone waits for the registry to follow. It takes milliseconds; a fault must not hold up writes for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How far the registry has followed the store.
+pub struct Definitions {
+    /// How many writes of defining objects are under way: what they store is seen before its revision is known here.
+    under_way: AtomicUsize,
+    /// The newest revision at which a defining object was written.
+    written: AtomicU64,
+    /// The revision up to which the registry has followed.
+    followed: watch::Sender<u64>,
+    /// Who waits for the end of a state of a definition, by its serial. They are woken when the sender is dropped.
+    ends: Mutex<HashMap<u64, watch::Sender<()>>>,
+}
+
+/// A write of a defining object that is under way.
+pub(crate) struct UnderWay<'a>(&'a Definitions);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Default for Definitions {
+    fn default() -> Self {
+        Self {
+            under_way: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
+            followed: watch::Sender::new(0),
+            ends: Mutex::default(),
+        }
+    }
+}
+
+impl Definitions {
+    /// Says that a defining object is about to be stored; to be kept until it is [`committed`](Self::committed).
+    pub(crate) fn begin_write(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        UnderWay(self)
+    }
+
+    /// Waits until the registry knows of a defining object that was written at `revision`.
+    pub(crate) async fn committed(&self, revision: u64) {
+        self.written.fetch_max(revision, Ordering::AcqRel);
+        self.reached(revision).await;
+    }
+
+    /// Waits until the registry knows of all defining objects that are stored now, so that whoever has seen one finds what
+    /// it defines; whether there were any left to wait for.
+    pub(crate) async fn caught_up(&self, context: &Context) -> bool {
+        // In this order: a write counts its revision before it ends.
+        let under_way = self.under_way.load(Ordering::Acquire) > 0;
+        let mut newest = self.written.load(Ordering::Acquire);
+        if under_way {
+            newest = newest.max(newest_stored(context));
+        }
+        if *self.followed.borrow() >= newest {
+            return false;
+        }
+        self.reached(newest).await;
+        true
+    }
+
+    async fn reached(&self, revision: u64) {
+        let mut followed = self.followed.subscribe();
+        let reached = tokio::time::timeout(PATIENCE, followed.wait_for(|at| *at >= revision)).await;
+        if reached.is_err() {
+            tracing::error!(revision, "the served resources do not follow their definitions");
+        }
+    }
+
+    /// Waits until the resource is no longer served as it was, and for ever where it is built in.
+    pub(crate) async fn changed(context: &Context, resource: &Resource) {
+        let Some(definition) = &resource.definition else {
+            return std::future::pending().await;
+        };
+        let (serial, name) = (definition.serial, resource.group_resource());
+        let ends = &context.definitions.ends;
+        loop {
+            let mut end = ends.lock().entry(serial).or_default().subscribe();
+            let registry = context.registry();
+            let now = registry
+                .resource(&name)
+                .and_then(|resource| resource.definition.as_ref());
+            if now.is_none_or(|now| now.serial != serial) {
+                ends.lock().remove(&serial);
+                return;
+            }
+            // Nothing is ever sent: this ends when the sender is dropped.
+            let _ = end.changed().await;
+        }
+    }
+
+    fn end(&self, serial: u64) {
+        self.ends.lock().remove(&serial);
+    }
+}
+
+/// The newest revision of a defining object that is stored now.
+fn newest_stored(context: &Context) -> u64 {
+    let registry = context.registry();
+    let kinds = registry.resources().filter(|resource| resource.strategy.defines());
+    let snapshot = context.store.snapshot();
+    let newest = |kind: &Arc<Resource>| {
+        let prefix = kind.storage.as_ref()?.prefix.clone();
+        snapshot
+            .range(prefix.as_bytes())
+            .map(|entry| entry.mod_revision())
+            .max()
+    };
+    kinds.filter_map(newest).max().unwrap_or_default()
+}
+
+/// Serves what the stored objects define, and follows their changes for as long as the server serves.
+pub(crate) fn follow(context: &Arc<Context>, types: &Arc<TypeTable>) {
+    let registry = context.registry();
+    let Some(kind) = registry.resources().find(|resource| resource.strategy.defines()) else {
+        return;
+    };
+    let Some(storage) = &kind.storage else { return };
+    let followed = Followed {
+        prefix: storage.prefix.clone(),
+        check: background::DEFINITIONS,
+    };
+    let definer = Definer {
+        context: Arc::clone(context),
+        types: Arc::clone(types),
+        kind: Arc::clone(kind),
+        defined: HashMap::new(),
+    };
+    followers::follow(context, followed, definer);
+}
+
+/// Makes of the objects that define resources the registry that is served.
+struct Definer {
+    context: Arc<Context>,
+    types: Arc<TypeTable>,
+    /// The kind whose objects define resources.
+    kind: Arc<Resource>,
+    /// What is defined, by the names of the defining objects.
+    defined: HashMap<SmolStr, Arc<Resource>>,
+}
+
+/// Changes of the registry that are published together.
+struct Step {
+    registry: Registry,
+    /// The resources that were served otherwise before.
+    replaced: Vec<Arc<Resource>>,
+    changed: bool,
+}
+
+impl Follower for Definer {
+    fn apply(&mut self, differences: &[Difference], revision: u64) {
+        let mut step = self.step();
+        for difference in differences {
+            let Some(entry) = difference.now.as_ref().or(difference.before.as_ref()) else {
+                continue;
+            };
+            let name = objects::name_of_key(entry.key());
+            let before = self.defined.remove(name);
+            let now = difference
+                .now
+                .as_ref()
+                .and_then(|entry| self.define(entry, before.as_ref()));
+            match (now, before) {
+                (Some(resource), before) => {
+                    self.defined.insert(name.into(), Arc::clone(&resource));
+                    step.serve(resource, before);
+                }
+                (None, Some(before)) => step.take_away(before),
+                (None, None) => {}
+            }
+        }
+        self.publish(step, revision);
+    }
+}
+
+impl Definer {
+    fn step(&self) -> Step {
+        Step {
+            registry: Registry::clone(&self.context.registry()),
+            replaced: Vec::new(),
+            changed: false,
+        }
+    }
+
+    /// What a stored object defines, if it can be read.
+    fn define(&self, entry: &Arc<Entry>, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
+        let kept = Arc::clone(entry);
+        let defining = DefiningObject {
+            object: objects::readable(entry)?,
+            revision: entry.mod_revision(),
+            read: Arc::new(move || objects::tree(&kept)),
+            types: Arc::clone(&self.types),
+        };
+        self.kind.strategy.define(&defining, before)
+    }
+
+    fn publish(&self, step: Step, revision: u64) {
+        let definitions = &self.context.definitions;
+        if step.changed {
+            self.context.registry.store(Arc::new(step.registry));
+            for resource in step.replaced {
+                self.context.field_managers.forget(&resource);
+                if let Some(definition) = &resource.definition {
+                    definitions.end(definition.serial);
+                }
+            }
+        }
+        definitions.followed.send_replace(revision);
+    }
+}
+
+impl Step {
+    fn serve(&mut self, resource: Arc<Resource>, before: Option<Arc<Resource>>) {
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &resource)) {
+            return;
+        }
+        self.changed = true;
+        if let Some(before) = before {
+            if before.group_resource() != resource.group_resource() {
+                self.registry.undefine(&before.group_resource());
+            }
+            self.replaced.push(before);
+        }
+        self.registry.define(resource);
+    }
+
+    fn take_away(&mut self, resource: Arc<Resource>) {
+        self.changed = true;
+        self.registry.undefine(&resource.group_resource());
+        self.replaced.push(resource);
+    }
+}

@@ -1,0 +1,237 @@
+//! Following what is stored below a prefix: all objects first, then each change, for as long as the server serves.
+//!
+//! A follower never ends and never sees a gap. State and watch are taken together before the task is spawned, so that nothing
+//! that happens before its first turn is missed; where the history moves past it, it begins again with the state of that moment
+//! and is told how this differs from what it was told last. So there is no time at which it knows less than before.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use holdfast_store::{EventKind, HistoryError, Key, Watcher};
+use holdfast_value::SmolStr;
+
+use crate::api::context::Context;
+use crate::objects::{Entry, Objects, Snapshot, Store};
+
+/// How many changes are looked at together before others have a turn.
+const RUN: usize = 512;
+
+/// Someone who follows objects.
+pub(crate) trait Follower: Send + 'static {
+    /// Takes note of differences, in the order of revisions: from here on the objects are as they are at `revision`.
+    fn apply(&mut self, differences: &[Difference], revision: u64);
+}
+
+/// How one key differs from what its follower knew of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    /// What was there.
+    pub(crate) before: Option<Arc<Entry>>,
+    /// What is there.
+    pub(crate) now: Option<Arc<Entry>>,
+}
+
+/// What is to be followed, and how the health of the server speaks of it.
+pub(crate) struct Followed {
+    /// What the keys begin with.
+    pub(crate) prefix: SmolStr,
+    /// The health check that fails where following ends.
+    pub(crate) check: &'static str,
+}
+
+/// Shows a follower what is stored now, and each change from then on in a task that ends with the store.
+pub(crate) fn follow(context: &Arc<Context>, followed: Followed, follower: impl Follower) {
+    let Followed { prefix, check } = followed;
+    let mut following = Following {
+        store: Arc::clone(&context.store),
+        prefix: prefix.clone(),
+        known: HashMap::new(),
+        follower,
+    };
+    // Where the store is closed, there is nothing to follow any more.
+    let Ok(watcher) = following.begin() else { return };
+    let work = async move { following.run(watcher).await };
+    context.background.spawn(check, prefix, &context.shutdown, work);
+}
+
+struct Following<F> {
+    store: Arc<Store>,
+    prefix: SmolStr,
+    /// What the follower was told last.
+    known: HashMap<Key, Arc<Entry>>,
+    follower: F,
+}
+
+impl<F: Follower> Following<F> {
+    async fn run(mut self, mut watcher: Watcher<Objects>) {
+        loop {
+            let broken = self.changes(&mut watcher).await;
+            if broken == HistoryError::Closed {
+                return;
+            }
+            tracing::warn!(prefix = %self.prefix, %broken, "changes were missed, so all objects are looked at again");
+            match self.begin() {
+                Ok(next) => watcher = next,
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Tells of the objects as they are now; the watcher has what comes after.
+    fn begin(&mut self) -> Result<Watcher<Objects>, HistoryError> {
+        let (snapshot, watcher) = self.store.snapshot_and_watch(self.prefix.as_str())?;
+        let differences = self.differences(&snapshot);
+        self.follower.apply(&differences, snapshot.revision());
+        Ok(watcher)
+    }
+
+    fn differences(&mut self, snapshot: &Snapshot) -> Vec<Difference> {
+        let mut gone = std::mem::take(&mut self.known);
+        let mut differences = Vec::new();
+        for entry in snapshot.range(self.prefix.as_bytes()) {
+            let before = gone.remove(entry.key());
+            self.known.insert(entry.key().clone(), Arc::clone(entry));
+            let same = |before: &Arc<Entry>| before.mod_revision() == entry.mod_revision();
+            if !before.as_ref().is_some_and(same) {
+                let now = Some(Arc::clone(entry));
+                differences.push(Difference { before, now });
+            }
+        }
+        differences.extend(gone.into_values().map(|before| Difference {
+            before: Some(before),
+            now: None,
+        }));
+        differences
+    }
+
+    /// Tells of changes for as long as that can be done; those that are there already are told together.
+    async fn changes(&mut self, watcher: &mut Watcher<Objects>) -> HistoryError {
+        loop {
+            let mut next = match watcher.next().await {
+                Ok(event) => Some(event),
+                Err(broken) => return broken,
+            };
+            let (mut differences, mut revision, mut broken) = (Vec::new(), 0, None);
+            while let Some(event) = next {
+                revision = event.revision();
+                let now = (event.kind() == EventKind::Put).then(|| Arc::clone(event.current()));
+                differences.push(self.difference(event.key(), now));
+                if differences.len() == RUN {
+                    break;
+                }
+                next = watcher.try_next().unwrap_or_else(|error| {
+                    broken = Some(error);
+                    None
+                });
+            }
+            self.follower.apply(&differences, revision);
+            if let Some(broken) = broken {
+                return broken;
+            }
+        }
+    }
+
+    fn difference(&mut self, key: &Key, now: Option<Arc<Entry>>) -> Difference {
+        let before = match &now {
+            Some(entry) => self.known.insert(key.clone(), Arc::clone(entry)),
+            None => self.known.remove(key),
+        };
+        Difference { before, now }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use arc_swap::ArcSwap;
+    use holdfast_resource::Registry;
+    use holdfast_store::{Config, HistoryLimits, Transaction, Value};
+
+    use super::*;
+
+    const PREFIX: &str = "/registry/configmaps/";
+
+    /// Notes what it is told.
+    #[derive(Default)]
+    struct Notes(Vec<String>);
+
+    impl Follower for Notes {
+        fn apply(&mut self, differences: &[Difference], _revision: u64) {
+            let text = |entry: &Option<Arc<Entry>>| {
+                let bytes = entry.as_ref().map(|entry| entry.bytes().to_vec());
+                String::from_utf8(bytes.unwrap_or_default()).unwrap()
+            };
+            let told = differences
+                .iter()
+                .map(|difference| format!("{}>{}", text(&difference.before), text(&difference.now)));
+            self.0.extend(told);
+        }
+    }
+
+    fn following(store: &Arc<Store>) -> Following<Notes> {
+        Following {
+            store: Arc::clone(store),
+            prefix: PREFIX.into(),
+            known: HashMap::new(),
+            follower: Notes::default(),
+        }
+    }
+
+    fn store(folder: &tempfile::TempDir) -> Arc<Store> {
+        let registry = Arc::new(ArcSwap::from_pointee(Registry::default()));
+        let config = Config {
+            history: HistoryLimits {
+                bytes: 1_000,
+                ..HistoryLimits::default()
+            },
+            ..Config::new(folder.path())
+        };
+        Arc::new(Store::open(config, Objects::new(registry)).unwrap())
+    }
+
+    async fn put(store: &Store, name: &str, text: &str) {
+        let put = Transaction::new().put(format!("{PREFIX}{name}"), Value::plain(text.as_bytes().to_vec()));
+        store.commit(put).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_missed_changes_is_told_the_differences_and_nothing_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder);
+        for name in ["a", "b", "c"] {
+            put(&store, name, "1").await;
+        }
+        let mut following = following(&store);
+        let mut watcher = following.begin().unwrap();
+        assert_eq!(following.follower.0, [">1", ">1", ">1"]);
+        store
+            .commit(Transaction::new().delete(format!("{PREFIX}a")))
+            .await
+            .unwrap();
+        put(&store, "b", "2").await;
+        put(&store, "d", "1").await;
+        // So much that the history moves past all that.
+        for n in 0..20 {
+            put(&store, "e", &format!("{n:0>200}")).await;
+        }
+        let broken = following.changes(&mut watcher).await;
+        assert!(matches!(broken, HistoryError::Compacted { .. }), "{broken}");
+        following.follower.0.clear();
+        following.begin().unwrap();
+        let last = format!(">{:0>200}", 19);
+        assert_eq!(following.follower.0, ["1>2", ">1", &last, "1>"]);
+    }
+
+    #[tokio::test]
+    async fn what_happens_before_the_first_turn_is_not_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder);
+        let mut following = following(&store);
+        let mut watcher = following.begin().unwrap();
+        put(&store, "a", "1").await;
+        store.begin_history();
+        let changes = following.changes(&mut watcher);
+        assert!(futures_util::FutureExt::now_or_never(changes).is_none(), "it goes on");
+        assert_eq!(following.follower.0, [">1"]);
+    }
+}

@@ -1,0 +1,226 @@
+//! Frames that were encoded already: what an event looks like in one form is encoded once, however many watch in it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+use holdfast_value::Value;
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+use tokio::sync::OnceCell;
+
+use crate::http::ApiError;
+use crate::http::negotiation::{Format, View};
+use crate::read::watch::Showing;
+use crate::representation::table::IncludeObject;
+
+/// The form in which a watcher sees events. Frames of equal forms are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// How events are written: JSON or protobuf.
+    pub(crate) format: Format,
+    /// What is shown of an object.
+    pub(crate) view: View,
+    /// What rows of tables hold.
+    pub(crate) include: IncludeObject,
+    /// The version of the objects.
+    pub(crate) api_version: SmolStr,
+    /// Whether `metadata.managedFields` is left out.
+    pub(crate) drops_managed_fields: bool,
+    /// The state of the definition by which they are shown; 0 for built-in kinds.
+    pub(crate) definition: u64,
+}
+
+/// The frames of one event, in every form that somebody asked for and that is still kept.
+#[derive(Default)]
+pub struct EventFrames(OnceLock<Arc<Frames>>);
+
+#[derive(Default)]
+struct Frames {
+    made: Mutex<Vec<(Showing, Form, Bytes)>>,
+    conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
+}
+
+/// The objects of an event in the version in which somebody watches, as a webhook converts them: asked for once, by
+/// whoever is first, and kept for as long as anybody waits for it.
+pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
+
+/// The objects of an event, as a webhook has converted them.
+#[derive(Clone, Debug)]
+pub(crate) struct Converted {
+    /// The object of the event.
+    pub(crate) current: Value,
+    /// The object before, where there was one and somebody has to know whether it was selected.
+    pub(crate) previous: Option<Value>,
+}
+
+/// As what a conversion shows objects: their version by the state of the definition, and whether the object before the
+/// event is among them.
+#[derive(Clone, PartialEq, Eq)]
+struct Version {
+    api_version: SmolStr,
+    definition: u64,
+    with_previous: bool,
+}
+
+impl EventFrames {
+    /// The conversion of the event's objects to the version of that form.
+    pub(crate) fn conversion(&self, form: &Form, with_previous: bool) -> Arc<Conversion> {
+        let version = Version {
+            api_version: form.api_version.clone(),
+            definition: form.definition,
+            with_previous,
+        };
+        let mut known = self.0.get_or_init(Arc::default).conversions.lock();
+        let found = known.iter().find(|(of, _)| *of == version);
+        if let Some(conversion) = found.and_then(|(_, conversion)| conversion.upgrade()) {
+            return conversion;
+        }
+        let conversion = Arc::default();
+        known.retain(|(_, conversion)| conversion.strong_count() > 0);
+        known.push((version, Arc::downgrade(&conversion)));
+        conversion
+    }
+}
+
+/// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded anew for those who
+/// lag behind.
+#[derive(Debug)]
+pub struct FrameCache {
+    kept: Mutex<Kept>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// The events whose frames are kept, in the order in which those were made, with the size of the frame.
+    order: VecDeque<(Weak<Frames>, usize)>,
+    bytes: usize,
+}
+
+impl std::fmt::Debug for Frames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Frames")
+    }
+}
+
+impl Default for FrameCache {
+    fn default() -> Self {
+        Self::new(16 << 20)
+    }
+}
+
+impl FrameCache {
+    /// A cache that keeps frames of so many bytes at most.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            kept: Mutex::default(),
+            limit,
+        }
+    }
+
+    /// The frame of an event in that form, made by `encode` where it is not kept.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub(crate) fn frame<E>(
+        &self,
+        event: &EventFrames,
+        showing: Showing,
+        form: &Form,
+        encode: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let frames = event.0.get_or_init(Arc::default);
+        // Others who want this frame wait until it is made, and then share it.
+        let mut known = frames.made.lock();
+        let found = known.iter().find(|(of, in_form, _)| *of == showing && in_form == form);
+        if let Some((.., frame)) = found {
+            return Ok(frame.clone());
+        }
+        let frame = encode()?;
+        known.push((showing, form.clone(), frame.clone()));
+        drop(known);
+        self.keep(frames, frame.len());
+        Ok(frame)
+    }
+
+    /// The frame of an event in that form, if it is kept.
+    pub(crate) fn kept(&self, event: &EventFrames, showing: Showing, form: &Form) -> Option<Bytes> {
+        let known = event.0.get()?.made.lock();
+        let mut frames = known.iter();
+        let (.., frame) = frames.find(|(of, in_form, _)| *of == showing && in_form == form)?;
+        Some(frame.clone())
+    }
+
+    fn keep(&self, frames: &Arc<Frames>, bytes: usize) {
+        let mut gone = Vec::new();
+        {
+            let mut kept = self.kept.lock();
+            kept.order.push_back((Arc::downgrade(frames), bytes));
+            kept.bytes += bytes;
+            while kept.bytes > self.limit
+                && let Some((oldest, bytes)) = kept.order.pop_front()
+            {
+                kept.bytes -= bytes;
+                gone.push(oldest);
+            }
+        }
+        for frames in gone.iter().filter_map(Weak::upgrade) {
+            frames.made.lock().clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::http::negotiation::MetaVersion;
+
+    fn form(view: View) -> Form {
+        Form {
+            drops_managed_fields: false,
+            format: Format::Json,
+            view,
+            include: IncludeObject::Metadata,
+            api_version: SmolStr::new_static("v1"),
+            definition: 0,
+        }
+    }
+
+    /// The frame, and whether it had to be made.
+    fn ask(cache: &FrameCache, event: &EventFrames, showing: Showing, form: &Form) -> (Bytes, bool) {
+        let mut made = false;
+        let frame = cache.frame(event, showing, form, || {
+            made = true;
+            Ok::<_, Infallible>(Bytes::from(vec![b'x'; 100]))
+        });
+        (frame.unwrap(), made)
+    }
+
+    #[test]
+    fn a_frame_is_made_once_for_each_form() {
+        let (cache, event) = (FrameCache::default(), EventFrames::default());
+        let whole = form(View::Whole);
+        let (first, made) = ask(&cache, &event, Showing::Added, &whole);
+        let (second, made_again) = ask(&cache, &event, Showing::Added, &whole);
+        assert!(made && !made_again);
+        assert_eq!(first.as_ptr(), second.as_ptr());
+        assert!(ask(&cache, &event, Showing::Modified, &whole).1);
+        assert!(ask(&cache, &event, Showing::Added, &form(View::Table(MetaVersion::V1))).1);
+    }
+
+    #[test]
+    fn the_oldest_frames_go_when_there_are_too_many() {
+        let cache = FrameCache::new(250);
+        let (whole, events) = (form(View::Whole), [(); 3].map(|()| EventFrames::default()));
+        for event in &events {
+            assert!(ask(&cache, event, Showing::Added, &whole).1);
+        }
+        assert!(!ask(&cache, &events[2], Showing::Added, &whole).1);
+        assert!(ask(&cache, &events[0], Showing::Added, &whole).1);
+        drop(events);
+        assert!(cache.kept.lock().bytes <= 250);
+    }
+}

@@ -1,0 +1,74 @@
+//! What strategies and admission plugins see of the other objects: one snapshot, so that all their questions are answered
+//! by the same state.
+
+use std::ops::ControlFlow;
+
+use holdfast_resource::{GroupKind, GroupResource, Lookup, Registry};
+use holdfast_value::Value;
+
+use crate::objects::Trees;
+use crate::objects::{self, Snapshot};
+
+/// The objects of a snapshot.
+pub struct SnapshotLookup<'a> {
+    /// The resources.
+    pub registry: &'a Registry,
+    /// The objects.
+    pub snapshot: &'a Snapshot,
+    /// The parsed objects that are at hand.
+    pub trees: &'a Trees,
+    /// Whether the last write to the store failed.
+    pub failing: bool,
+}
+
+impl Lookup for SnapshotLookup<'_> {
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value> {
+        let storage = self.registry.resource(resource)?.storage.as_ref()?;
+        let entry = self.snapshot.get(storage.key(namespace, name).as_bytes())?;
+        if objects::is_unreadable(entry) {
+            return None;
+        }
+        Some(self.trees.looked_up(entry))
+    }
+
+    fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
+        let Some(storage) = self
+            .registry
+            .resource(resource)
+            .and_then(|resource| resource.storage.as_ref())
+        else {
+            return;
+        };
+        for entry in self.snapshot.range(storage.namespace_prefix(namespace).as_bytes()) {
+            // What cannot be read is told of elsewhere, and holds up nobody who looks at all.
+            if objects::readable(entry).is_some_and(|tree| visit(&tree).is_break()) {
+                return;
+            }
+        }
+    }
+
+    fn list_revisions(
+        &self,
+        resource: &GroupResource,
+        namespace: &str,
+        visit: &mut dyn FnMut(u64, &dyn Fn() -> Value),
+    ) {
+        let resource = self.registry.resource(resource);
+        if let Some(storage) = resource.and_then(|resource| resource.storage.as_ref()) {
+            for entry in self.snapshot.range(storage.namespace_prefix(namespace).as_bytes()) {
+                visit(entry.mod_revision(), &|| objects::tree(entry));
+            }
+        }
+    }
+
+    fn resource_of(&self, kind: &GroupKind) -> Option<GroupResource> {
+        self.registry.kind(kind).map(|resource| resource.group_resource())
+    }
+
+    fn storage_health(&self) -> Result<(), String> {
+        if self.failing {
+            return Err("the last write to the store failed".to_owned());
+        }
+        Ok(())
+    }
+}

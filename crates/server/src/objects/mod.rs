@@ -1,0 +1,748 @@
+//! Stored objects: what lies beside their bytes in memory, and how the bytes come about.
+//!
+//! The embedded store keeps objects as the JSON that is served, in their storage version. kube-apiserver keeps built-in
+//! kinds as protobuf, but here a write encodes once and the disk, the cache, the answer and every watcher share those
+//! bytes; a second form would cost each write a second encoding and each start a decoding of everything. Keys are those of
+//! kube-apiserver. Only `metadata.resourceVersion` is missing from what is stored: it is known when the write is done, so
+//! the store puts it in its place then.
+
+pub mod definitions;
+pub(crate) mod followers;
+mod frames;
+pub mod lookup;
+mod trees;
+
+pub(crate) use frames::{Converted, Form};
+pub use frames::{EventFrames, FrameCache};
+pub use trees::Trees;
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use holdfast_resource::metadata::formats;
+use holdfast_resource::schema::{self, Shape, Type, TypeId, TypeTable};
+use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
+use holdfast_resource::{GroupVersion, GroupVersionKind, Registry, Resource};
+use holdfast_store::{Indexer, Key};
+use holdfast_value::{Limits, Map, SmolStr, Value, json};
+use parking_lot::Mutex;
+
+use crate::http::ApiError;
+
+/// A stored object as it is served.
+pub type Entry = holdfast_store::Entry<Objects>;
+/// The objects at one revision.
+pub type Snapshot = holdfast_store::Snapshot<Objects>;
+/// The store of all objects.
+pub type Store = holdfast_store::Store<Objects>;
+
+/// What is kept beside the bytes of an object, so that selectors need no parsing.
+#[derive(Debug, Default)]
+pub struct Index {
+    labels: Map,
+    /// The selectable fields beyond name and namespace, with their text.
+    fields: Vec<(SmolStr, SmolStr)>,
+    /// Whether the object cannot be read.
+    unreadable: bool,
+    /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
+    definition: AtomicU64,
+    /// The parsed object, for as long as somebody remembers it; see [`Index::remember`].
+    tree: Mutex<Option<Value>>,
+}
+
+impl Index {
+    /// The index of an object in its storage version. Resources that share the object's key each bring their fields.
+    pub fn of<'a>(resources: impl Iterator<Item = &'a Arc<Resource>>, object: &Value) -> Self {
+        let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map).cloned();
+        let mut fields = Vec::new();
+        for resource in resources {
+            fields.extend(selectable_fields(resource, object));
+        }
+        Self {
+            labels: labels.unwrap_or_default(),
+            fields,
+            unreadable: false,
+            definition: AtomicU64::new(0),
+            tree: Mutex::new(None),
+        }
+    }
+
+    /// Whether the object is known to be in the form in which the resource shows it in its storage version. One of a
+    /// built-in kind always is.
+    fn is_current(&self, resource: &Resource) -> bool {
+        let Some(definition) = &resource.definition else {
+            return true;
+        };
+        self.definition.load(Ordering::Relaxed) == definition.serial
+    }
+
+    fn set_current(&self, resource: &Resource) {
+        if let Some(definition) = &resource.definition {
+            self.definition.store(definition.serial, Ordering::Relaxed);
+        }
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> &Map {
+        &self.labels
+    }
+
+    /// Keeps the parsed object here, so that the next reader need not parse it.
+    pub fn remember(&self, tree: Value) {
+        *self.tree.lock() = Some(tree);
+    }
+
+    /// Lets the parsed object go.
+    pub fn forget(&self) {
+        *self.tree.lock() = None;
+    }
+
+    /// The parsed object, if it is remembered.
+    pub fn remembered(&self) -> Option<Value> {
+        self.tree.lock().clone()
+    }
+}
+
+/// Makes the index of stored objects from the descriptors of their resources.
+pub struct Objects {
+    registry: Arc<ArcSwap<Registry>>,
+}
+
+impl Objects {
+    /// An indexer that knows the resources of `registry`, as they are when an index is made.
+    pub fn new(registry: Arc<ArcSwap<Registry>>) -> Self {
+        Self { registry }
+    }
+}
+
+impl Indexer for Objects {
+    type Index = Index;
+    type Encodings = EventFrames;
+
+    fn index(&self, key: &Key, value: &[u8]) -> Index {
+        let registry = self.registry.load();
+        match json::parse(value, &Limits::TRUSTED) {
+            Ok(object) => Index::of(registry.stored_around(key).iter(), &object),
+            Err(error) => {
+                tracing::error!(%key, %error, "a stored object cannot be read");
+                Index {
+                    unreadable: true,
+                    ..Index::default()
+                }
+            }
+        }
+    }
+}
+
+/// The index of an object that is about to be stored.
+/// `api_version` is that in which the object was made.
+pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_version: &str) -> Index {
+    let prefix = resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str());
+    if resource.definition.is_none() {
+        return Index::of(registry.stored_at(prefix).iter(), object);
+    }
+    let index = Index {
+        fields: selectable_fields(resource, object),
+        ..Index::of(std::iter::empty(), object)
+    };
+    let stored_as_made = resource.storage.as_ref().is_some_and(|storage| {
+        storage.api_version == api_version && object.str_at(&["apiVersion"]) == Some(api_version)
+    });
+    // What was made in another version may lack defaults of this one.
+    if stored_as_made {
+        index.set_current(resource);
+    }
+    index
+}
+
+/// Whether the stored bytes are the object as the resource shows it in `api_version`. Custom objects that were stored under
+/// an older definition, or before the start of the server, are looked at once.
+pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry) -> bool {
+    let stored_so = resource
+        .storage
+        .as_ref()
+        .is_some_and(|storage| storage.api_version == api_version);
+    if !stored_so || resource.definition.is_none() {
+        return stored_so;
+    }
+    let index = entry.index();
+    if index.is_current(resource) {
+        return true;
+    }
+    let stored = tree(entry);
+    let current = resource
+        .strategy
+        .convert(stored.clone(), api_version)
+        .is_ok_and(|shown| shown == stored);
+    if current {
+        index.set_current(resource);
+    }
+    current
+}
+
+/// Refuses what no object of the resource can be stored under: names that mean something in paths, and none at all.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check_key(resource: &Resource, namespace: &str, name: &str) -> Result<(), ApiError> {
+    formats::check_key(resource.namespaced(), namespace, name).map_err(ApiError::bad_request)
+}
+
+/// The name of the object that is kept at `key`.
+pub fn name_of_key(key: &[u8]) -> &str {
+    let start = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    std::str::from_utf8(&key[start..]).unwrap_or_default()
+}
+
+/// The namespace of the object that is kept at `key`; empty where its resource has none.
+pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
+    let prefix = resource.storage.as_ref().map_or(0, |storage| storage.prefix.len());
+    let rest = key.get(prefix..).unwrap_or_default();
+    let end = rest.iter().position(|byte| *byte == b'/').unwrap_or_default();
+    std::str::from_utf8(&rest[..end]).unwrap_or_default()
+}
+
+/// What an object is called and where it lives.
+#[derive(Clone, Copy)]
+struct Identity<'o> {
+    name: &'o str,
+    namespace: &'o str,
+}
+
+impl<'o> Identity<'o> {
+    fn of_key(resource: &Resource, key: &'o [u8]) -> Self {
+        Self {
+            name: name_of_key(key),
+            namespace: namespace_of_key(resource, key),
+        }
+    }
+}
+
+/// Which objects of a resource a list or a watch is about.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// By labels.
+    pub labels: LabelSelector,
+    /// By fields.
+    pub fields: FieldSelector,
+    /// By name, where the path names one object.
+    pub name: Option<SmolStr>,
+}
+
+impl Selection {
+    /// Whether every object is selected.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+    }
+
+    /// Whether the stored object is selected.
+    pub fn selects(&self, resource: &Resource, entry: &Entry) -> bool {
+        if is_unreadable(entry) {
+            return false;
+        }
+        if self.is_everything() {
+            return true;
+        }
+        let index = entry.index();
+        // What was indexed under another definition may lack fields, or hold them without their defaults.
+        let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
+        let identity = Identity::of_key(resource, entry.key());
+        self.matches(identity, &index.labels, anew.as_ref().unwrap_or(&index.fields))
+    }
+
+    /// Whether the stored object is selected, which `converted` is in the version that is shown: a webhook may have labels
+    /// of its own.
+    pub fn selects_converted(&self, resource: &Resource, entry: &Entry, converted: &Value) -> bool {
+        if is_unreadable(entry) {
+            return false;
+        }
+        if self.is_everything() {
+            return true;
+        }
+        let identity = Identity::of_key(resource, entry.key());
+        self.matches_tree(resource, identity, converted)
+    }
+
+    /// Whether an object that is not stored is selected.
+    pub fn selects_tree(&self, resource: &Resource, object: &Value) -> bool {
+        let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
+        let identity = Identity {
+            name: text("name"),
+            namespace: text("namespace"),
+        };
+        self.is_everything() || self.matches_tree(resource, identity, object)
+    }
+
+    fn matches_tree(&self, resource: &Resource, identity: Identity<'_>, object: &Value) -> bool {
+        let none = Map::default();
+        let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
+        let fields = selectable_fields(resource, object);
+        self.matches(identity, labels.unwrap_or(&none), &fields)
+    }
+
+    fn matches(&self, identity: Identity<'_>, labels: &Map, fields: &[(SmolStr, SmolStr)]) -> bool {
+        let Identity { name, namespace } = identity;
+        if self.name.as_ref().is_some_and(|wanted| wanted != name) {
+            return false;
+        }
+        self.fields.matches(|field| match field {
+            "metadata.name" => name,
+            "metadata.namespace" => namespace,
+            _ => {
+                let found = fields.iter().find(|(known, _)| known == field);
+                found.map(|(_, text)| text.as_str()).unwrap_or_default()
+            }
+        }) && self.labels.matches(|key| labels.get(key).and_then(Value::as_str))
+    }
+}
+
+/// The selectable fields of a custom object by the definition of today.
+fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
+    let stored = tree(entry);
+    let api_version = resource
+        .storage
+        .as_ref()
+        .map_or("", |storage| storage.api_version.as_str());
+    let shown = resource.strategy.convert(stored.clone(), api_version);
+    selectable_fields(resource, &shown.unwrap_or(stored))
+}
+
+/// Whether a stored object cannot be read, as far as that can be told without parsing it: lists and watches leave it out,
+/// so that the others can be had.
+///
+/// Only a fault of ours or a stranger's hand in the file makes one; that the bytes are those that were written, the store checks.
+pub fn is_unreadable(entry: &Entry) -> bool {
+    let whole = matches!(entry.bytes()[..], [b'{', b'"', .., b'}']);
+    // Where its ends are not those of an object, its index tells for sure.
+    match entry.known_index() {
+        Some(index) => index.unreadable,
+        None => !whole && entry.index().unreadable,
+    }
+}
+
+/// The tree of a stored object that somebody asks for by its name.
+///
+/// # Errors
+/// 500 with its key where it cannot be read.
+pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
+    if let Some(tree) = entry.index().remembered() {
+        return Ok(tree);
+    }
+    json::parse(entry.bytes(), &Limits::TRUSTED).map_err(|error| unreadable(entry, &error))
+}
+
+/// Refuses a stored object that is known to be unreadable.
+///
+/// # Errors
+/// 500 with its key.
+pub fn check_readable(entry: &Entry) -> Result<(), ApiError> {
+    if is_unreadable(entry) {
+        tree_or_refusal(entry)?;
+    }
+    Ok(())
+}
+
+fn unreadable(entry: &Entry, why: &dyn std::fmt::Display) -> ApiError {
+    ApiError::unclassified(format!(
+        "StorageError: corrupt object, Code: 7, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable \
+         revision={}: {why}",
+        entry.key(),
+        entry.mod_revision()
+    ))
+}
+
+/// The tree of a stored object; null where it cannot be read.
+pub fn tree(entry: &Entry) -> Value {
+    readable(entry).unwrap_or_default()
+}
+
+/// The tree of a stored object, if it can be read.
+pub fn readable(entry: &Entry) -> Option<Value> {
+    tree_or_refusal(entry).ok()
+}
+
+/// Encodes an object for the store: without its resource version, and with the place where that belongs. The fields of
+/// built-in kinds stand in the order of `types`, as in the reference's answers; those of others by their names.
+///
+/// Kind, version and metadata come first in built-in kinds: lists, whose items leave the first two out, take the rest of the
+/// bytes as it is (see [`list_item`]). Answers that show metadata alone cut those out (see [`metadata_place`]).
+pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
+    let mut bytes = Vec::with_capacity(2048);
+    match write_object(types, object, true, &mut bytes) {
+        Some(at) => holdfast_store::Value::object(bytes, at),
+        None => holdfast_store::Value::plain(bytes),
+    }
+}
+
+/// An object as it is answered, its members in the order of [`encode`].
+pub fn encode_answer(types: &TypeTable, object: &Value) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(2048);
+    write_object(types, object, false, &mut bytes);
+    bytes
+}
+
+/// The type of the objects of a built-in kind.
+pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Option<TypeId> {
+    // The metadata of an object are the same type in both versions.
+    let api_version = match (api_version, kind) {
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
+        _ => api_version,
+    };
+    types.id_of_kind(&GroupVersionKind {
+        group_version: GroupVersion::parse(api_version)?,
+        kind: SmolStr::new(kind),
+    })
+}
+
+/// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
+pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8] {
+    behind_identity(bytes, kind, api_version).unwrap_or(&bytes[1..])
+}
+
+/// Whether an encoded object is of that kind and version.
+pub fn is_of_version(bytes: &[u8], kind: &str, api_version: &str) -> bool {
+    metadata_start(bytes, kind, api_version).is_some()
+}
+
+fn behind_identity<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> Option<&'a [u8]> {
+    behind(
+        bytes,
+        [r#"{"kind":""#, kind, r#"","apiVersion":""#, api_version, r#"","#],
+    )
+}
+
+fn behind<'a, const N: usize>(bytes: &'a [u8], parts: [&str; N]) -> Option<&'a [u8]> {
+    let mut parts = parts.iter();
+    parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))
+}
+
+/// Where the metadata begin in the bytes of an object, if that is of that kind and version.
+fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> {
+    const NAME: &str = r#""metadata":"#;
+    let head = behind_identity(bytes, kind, api_version)
+        // The order of names, which custom resources have.
+        .or_else(|| {
+            behind(
+                bytes,
+                [r#"{"apiVersion":""#, api_version, r#"","kind":""#, kind, r#"","#],
+            )
+        });
+    if let Some(rest) = head.and_then(|rest| behind(rest, [NAME])) {
+        return Some(bytes.len() - rest.len());
+    }
+    // Other names may come before these.
+    let (mut fitting, mut metadata) = (0, None);
+    map_end(bytes, |start, end| {
+        let member = bytes.get(start..end).unwrap_or_default();
+        for (name, text) in [(r#""kind":""#, kind), (r#""apiVersion":""#, api_version)] {
+            if let Some(rest) = behind(member, [name]) {
+                if behind(rest, [text, "\""]) != Some(b"") {
+                    return ControlFlow::Break(());
+                }
+                fitting += 1;
+            }
+        }
+        if member.starts_with(NAME.as_bytes()) {
+            metadata = Some(start + NAME.len());
+        }
+        match metadata {
+            Some(_) if fitting == 2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    metadata.filter(|_| fitting == 2)
+}
+
+/// Where the metadata of an encoded object stand, as JSON, if it is of that kind and version.
+pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Range<usize>> {
+    let start = metadata_start(bytes, kind, api_version)?;
+    let length = map_end(bytes.get(start..)?, |_, _| ControlFlow::Continue(()))?;
+    Some(start..start + length)
+}
+
+/// Metadata as JSON without their `managedFields`, in two pieces; `None` where they have none.
+pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
+    const NAME: &[u8] = br#""managedFields":"#;
+    let mut members = Vec::with_capacity(8);
+    map_end(metadata, |start, end| {
+        members.push((start, end));
+        ControlFlow::Continue(())
+    })?;
+    let at = members.iter().position(|(start, end)| {
+        metadata
+            .get(*start..*end)
+            .is_some_and(|member| member.starts_with(NAME))
+    })?;
+    let (start, end) = members[at];
+    // The comma that parts it from its neighbour goes too.
+    let (start, end) = match at {
+        0 => (start, members.get(1).map_or(end, |(next, _)| *next)),
+        _ => (start - 1, end),
+    };
+    Some((metadata.get(..start)?, metadata.get(end..)?))
+}
+
+/// Where the map ends that `text` begins with. `member` is told where each of its members begins and ends, and may end the
+/// search.
+fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>) -> Option<usize> {
+    let (mut depth, mut at, mut start) = (0usize, 0, 1);
+    loop {
+        match text.get(at)? {
+            b'"' => {
+                // The string ends at the first quote that no backslash escapes.
+                loop {
+                    at += 1;
+                    match text.get(at)? {
+                        b'\\' => at += 1,
+                        b'"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return member(start, at).is_continue().then_some(at + 1);
+                }
+            }
+            b',' if depth == 1 => {
+                if member(start, at).is_break() {
+                    return None;
+                }
+                start = at + 1;
+            }
+            // What is no map is no metadata.
+            _ if depth == 0 => return None,
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+const METADATA: &str = "metadata";
+const RESOURCE_VERSION: &str = "resourceVersion";
+
+/// Writes an object; with `room` for the resource version in place of the one that it has, and says where that is.
+fn write_object(types: &TypeTable, object: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
+    let text = |name| object.str_at(&[name]).unwrap_or_default();
+    let of = type_of(types, text("apiVersion"), text("kind")).map(|id| types.get(id));
+    let mut revision_at = None;
+    write_map(of, object, &[], bytes, |key, value, shape, bytes| match value {
+        Value::Map(_) if key == METADATA => {
+            let of = match shape {
+                Some(Shape::Ref(id)) => Some(types.get(*id)),
+                _ => None,
+            };
+            revision_at = write_metadata(types, of, value, room, bytes);
+        }
+        _ => schema::write_json(types, shape, value, bytes),
+    });
+    revision_at
+}
+
+fn write_metadata(
+    types: &TypeTable,
+    of: Option<&Type>,
+    metadata: &Value,
+    room: bool,
+    bytes: &mut Vec<u8>,
+) -> Option<u32> {
+    let mut revision_at = None;
+    let with_room;
+    let metadata = if room && metadata.get(RESOURCE_VERSION).is_none() {
+        let mut copy = metadata.clone();
+        copy.set_at(&[RESOURCE_VERSION], Value::from(""));
+        with_room = copy;
+        &with_room
+    } else {
+        metadata
+    };
+    write_map(of, metadata, &[], bytes, |key, value, shape, bytes| match key {
+        RESOURCE_VERSION if room => {
+            bytes.extend_from_slice(b"\"\"");
+            revision_at = Some(bytes.len() as u32 - 1);
+        }
+        _ => schema::write_json(types, shape, value, bytes),
+    });
+    revision_at
+}
+
+/// Writes a map, the value of each member by `write`: a struct in the order of its type, all else beginning with the members
+/// that `first` names and going on by names.
+fn write_map(
+    of: Option<&Type>,
+    map: &Value,
+    first: &[&str],
+    bytes: &mut Vec<u8>,
+    mut write: impl FnMut(&str, &Value, Option<&Shape>, &mut Vec<u8>),
+) {
+    bytes.push(b'{');
+    let members = map.as_map();
+    match of {
+        Some(of) => {
+            for member in members.into_iter().flat_map(|members| schema::members(of, members)) {
+                write_member(member.name, bytes, |bytes| {
+                    write(member.name, member.value, member.shape, bytes);
+                });
+            }
+        }
+        None => {
+            for key in first {
+                if let Some(value) = map.get(key) {
+                    write_member(key, bytes, |bytes| write(key, value, None, bytes));
+                }
+            }
+            for (key, value) in members.into_iter().flatten() {
+                if !first.contains(&key.as_str()) {
+                    write_member(key, bytes, |bytes| write(key, value, None, bytes));
+                }
+            }
+        }
+    }
+    bytes.push(b'}');
+}
+
+/// Writes a small map whose members stand in the order of `names`.
+pub(crate) fn write_in_order(map: &Value, names: &[&str], bytes: &mut Vec<u8>) {
+    write_map(None, map, names, bytes, |_, value, _, bytes| json::write(value, bytes));
+}
+
+fn write_member(key: &str, bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    if bytes.last() != Some(&b'{') {
+        bytes.push(b',');
+    }
+    json::write_string(key, bytes);
+    bytes.push(b':');
+    write(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managed_fields_are_cut_out_of_metadata_wherever_they_stand() {
+        for (metadata, rest) in [
+            (
+                r#"{"name":"a","managedFields":[{"a":"]}\""}]}"#,
+                Some(r#"{"name":"a"}"#),
+            ),
+            (r#"{"managedFields":[],"name":"a"}"#, Some(r#"{"name":"a"}"#)),
+            (r#"{"managedFields":[{}]}"#, Some("{}")),
+            (
+                r#"{"a":1,"managedFields":[],"b":{"c":2}}"#,
+                Some(r#"{"a":1,"b":{"c":2}}"#),
+            ),
+            (r#"{"labels":{"managedFields":"x"}}"#, None),
+            ("{}", None),
+            ("null", None),
+        ] {
+            let pieces = without_managed_fields(metadata.as_bytes());
+            let found = pieces.map(|(head, tail)| String::from_utf8([head, tail].concat()).unwrap());
+            assert_eq!(found.as_deref(), rest, "{metadata}");
+        }
+    }
+
+    fn types() -> TypeTable {
+        holdfast_kinds::tables::types().unwrap()
+    }
+
+    fn object(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    #[test]
+    fn the_place_of_the_resource_version_is_within_the_metadata() {
+        let metadata = r#""metadata":{"labels":{},"name":"a"},"spec":{"metadata":{}}"#;
+        for (identity, before, behind) in [
+            (
+                r#""apiVersion":"v1","kind":"Pod""#,
+                r#""name":"a","resourceVersion":""#,
+                r#"","labels":{}}"#,
+            ),
+            (
+                r#""apiVersion":"a.io/v1","kind":"A""#,
+                r#""name":"a","resourceVersion":""#,
+                "\"}",
+            ),
+        ] {
+            let value = encode(&types(), &object(&format!("{{{identity},{metadata}}}")));
+            let text = String::from_utf8(value.bytes().to_vec()).unwrap();
+            let (head, tail) = text.split_at(value.revision_at().unwrap() as usize);
+            assert!(head.ends_with(before), "{head}");
+            assert!(tail.starts_with(behind), "{tail}");
+        }
+    }
+
+    #[test]
+    fn built_in_objects_are_written_in_the_order_of_their_types() {
+        let text = r#"{"apiVersion":"v1","data":{"b":"<","a":"&"},"immutable":true,"kind":"ConfigMap","metadata":{"annotations":{"a":"}\\\""},"managedFields":[{"fieldsV1":{"f:b":{},"f:a":{}},"manager":"m"}],"name":"a","resourceVersion":"4"},"zone":1}"#;
+        let object = object(text);
+        let bytes = encode_answer(&types(), &object);
+        let expected = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"4","annotations":{"a":"}\\\""},"managedFields":[{"manager":"m","fieldsV1":{"f:a":{},"f:b":{}}}]},"immutable":true,"data":{"a":"\u0026","b":"\u003c"},"zone":1}"#;
+        assert_eq!(std::str::from_utf8(&bytes).unwrap(), expected);
+        assert_eq!(json::parse(&bytes, &Limits::TRUSTED).unwrap(), object);
+    }
+
+    #[test]
+    fn other_objects_are_written_by_names() {
+        let text = r#"{"kind":"A","apiVersion":"a.io/v1","spec":{"z":1,"b":[{"y":1,"x":2}]},"metadata":{"name":"a","labels":{}}}"#;
+        let expected = r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"labels":{},"name":"a"},"spec":{"b":[{"x":2,"y":1}],"z":1}}"#;
+        assert_eq!(encode_answer(&types(), &object(text)), expected.as_bytes());
+        let text = r#"{"kind":"A","apiVersion":"a.io/v1","data":{"metadata":{}},"metadata":{},"a":1,"later":2}"#;
+        let expected = r#"{"a":1,"apiVersion":"a.io/v1","data":{"metadata":{}},"kind":"A","later":2,"metadata":{}}"#;
+        assert_eq!(encode_answer(&types(), &object(text)), expected.as_bytes());
+    }
+
+    #[test]
+    fn metadata_are_cut_out_of_the_bytes_wherever_they_stand() {
+        let metadata = r#"{"annotations":{"a":"}\\\"]"},"finalizers":["x"]}"#;
+        for (kind, version, more) in [
+            ("Pod", "v1", r#""spec":{}"#),
+            ("A", "a.io/v1", r#""spec":{}"#),
+            (
+                "A",
+                "a.io/v1",
+                r#""a":{"kind":"B","metadata":{}},"kind2":"A","data":"metadata""#,
+            ),
+        ] {
+            let text = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{metadata},{more}}}"#);
+            let bytes = encode_answer(&types(), &object(&text));
+            let place = metadata_place(&bytes, kind, version).unwrap();
+            assert_eq!(std::str::from_utf8(&bytes[place]).unwrap(), metadata);
+            for (kind, version) in [("Po", version), (kind, "v2"), ("Pods", version)] {
+                assert_eq!(metadata_place(&bytes, kind, version), None);
+                assert!(!is_of_version(&bytes, kind, version));
+            }
+        }
+        for odd in [
+            &b"{\"metadata\":1}"[..],
+            b"{\"metadata\":{\"",
+            b"{\"metadata\":}",
+            b"{}",
+            b"",
+            b"{\"metadata\":{\"a\\",
+            b"{\"apiVersion\":\"v1\",\"kind\":\"A\",\"metadata\":1}",
+        ] {
+            assert_eq!(metadata_place(odd, "A", "v1"), None);
+        }
+    }
+
+    #[test]
+    fn an_item_of_a_list_is_the_object_without_kind_and_version() {
+        let text = r#"{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{}}"#;
+        let bytes = encode(&types(), &object(text)).bytes().clone();
+        assert!(bytes.starts_with(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata""#));
+        let item = list_item(&bytes, "ConfigMap", "v1");
+        assert_eq!(item, br#""metadata":{"resourceVersion":""},"data":{"a":"1"}}"#);
+    }
+
+    #[test]
+    fn names_are_read_from_keys() {
+        assert_eq!(name_of_key(b"/registry/pods/default/web"), "web");
+        assert_eq!(name_of_key(b"/registry/namespaces/default"), "default");
+    }
+}

@@ -1,0 +1,72 @@
+//! Which stored objects are kept parsed: those that are written again and again, as those are the ones that are written
+//! next, and those that writes to other objects look up, such as namespaces. Keeping what is written once would only have it
+//! dropped later, when it is cold.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use holdfast_value::Value;
+use parking_lot::Mutex;
+
+use crate::objects::{self, Entry};
+
+/// How many parsed objects are kept of either sort, and within how many writes an object must be written again to be among
+/// them.
+const KEPT: usize = 512;
+
+/// The largest object that is kept because it is looked up, in bytes. Those that many writes look up are small.
+const LOOKED_UP_BYTES: usize = 16 << 10;
+
+/// Remembers the trees of the objects that are written or looked up often.
+#[derive(Default)]
+pub struct Trees {
+    written: Kept,
+    looked_up: Kept,
+}
+
+/// Entries that bear their trees, the oldest first.
+#[derive(Default)]
+struct Kept(Mutex<VecDeque<Weak<Entry>>>);
+
+impl Kept {
+    /// Keeps `tree` beside `entry`, and lets the oldest go where there are too many.
+    fn push(&self, entry: &Arc<Entry>, tree: Value) {
+        entry.index().remember(tree);
+        let mut kept = self.0.lock();
+        if kept.len() >= KEPT
+            && let Some(oldest) = kept.pop_front().and_then(|oldest| oldest.upgrade())
+        {
+            oldest.index().forget();
+        }
+        kept.push_back(Arc::downgrade(entry));
+    }
+}
+
+impl Trees {
+    /// Keeps the tree of `entry`, which takes the place of `replaced`, if that was written lately. The tree bears any
+    /// resource version.
+    pub(crate) fn remember(&self, entry: &Arc<Entry>, mut tree: Value, replaced: Option<&Entry>) {
+        let Some(replaced) = replaced else { return };
+        replaced.index().forget();
+        if entry.mod_revision() - replaced.mod_revision() > KEPT as u64 {
+            return;
+        }
+        tree.set_at(
+            &["metadata", "resourceVersion"],
+            entry.mod_revision().to_string().into(),
+        );
+        self.written.push(entry, tree);
+    }
+
+    /// The tree of an object that another write looks up, kept for the next.
+    pub(crate) fn looked_up(&self, entry: &Arc<Entry>) -> Value {
+        if let Some(tree) = entry.index().remembered() {
+            return tree;
+        }
+        let tree = objects::tree(entry);
+        if entry.bytes().len() <= LOOKED_UP_BYTES {
+            self.looked_up.push(entry, tree.clone());
+        }
+        tree
+    }
+}

@@ -1,0 +1,76 @@
+//! Documents of the older form as they were last sent: all who are sent one at a time share its bytes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_resource::Registry;
+use parking_lot::Mutex;
+
+use crate::http::ApiError;
+use crate::http::negotiation::Representation;
+
+/// The documents of the registry that was last asked for, in the forms that were asked for.
+#[derive(Default)]
+pub(crate) struct KeptDocuments(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    registry: Option<Arc<Registry>>,
+    documents: HashMap<Name, Bytes>,
+}
+
+/// The path of a document and its form.
+type Name = (String, Representation);
+
+impl KeptDocuments {
+    /// The document at `path` as `registry` has it, which `make` writes if nobody has asked for it yet.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn get(
+        &self,
+        registry: &Arc<Registry>,
+        path: &str,
+        representation: &Representation,
+        make: impl FnOnce() -> Result<Bytes, ApiError>,
+    ) -> Result<Bytes, ApiError> {
+        let name = (path.to_owned(), *representation);
+        let mut kept = self.0.lock();
+        if kept.registry.as_ref().is_none_or(|known| !Arc::ptr_eq(known, registry)) {
+            *kept = Kept {
+                registry: Some(Arc::clone(registry)),
+                documents: HashMap::new(),
+            };
+        }
+        if let Some(document) = kept.documents.get(&name) {
+            return Ok(document.clone());
+        }
+        let document = make()?;
+        kept.documents.insert(name, document.clone());
+        Ok(document)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_made_once_for_each_registry_and_form() {
+        let (kept, plain) = (KeptDocuments::default(), Representation::default());
+        let pretty = Representation {
+            pretty: true,
+            ..Representation::default()
+        };
+        let registries = [Arc::new(Registry::default()), Arc::new(Registry::default())];
+        let get = |registry: &Arc<Registry>, form: &Representation, text: &'static [u8]| {
+            kept.get(registry, "/apis", form, || Ok(Bytes::from_static(text)))
+                .unwrap()
+        };
+        assert_eq!(get(&registries[0], &plain, b"1"), "1");
+        assert_eq!(get(&registries[0], &plain, b"2"), "1");
+        assert_eq!(get(&registries[0], &pretty, b"3"), "3");
+        assert_eq!(get(&registries[1], &plain, b"4"), "4");
+    }
+}

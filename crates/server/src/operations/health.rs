@@ -1,0 +1,327 @@
+//! `/livez`, `/readyz` and `/healthz`: whether the server lives and whether it is ready, as a whole and check by check
+//! (<https://kubernetes.io/docs/reference/using-api/health-checks/>).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use crate::http::query::Query;
+use crate::http::response::{self, Response};
+use crate::runtime::background::Background;
+
+/// The checks of the server.
+#[derive(Default)]
+pub struct Health {
+    checks: Vec<Check>,
+}
+
+/// One thing that can be well or not.
+struct Check {
+    name: &'static str,
+    endpoints: &'static [Endpoint],
+    outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Whether a report leaves it out as long as it is well.
+    told_where_it_fails: bool,
+}
+
+/// What the checks are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Both of the others, in the older form.
+    Healthz,
+    /// Whether the server had better be restarted.
+    Livez,
+    /// Whether clients had better be sent here.
+    Readyz,
+}
+
+impl Endpoint {
+    /// Every endpoint, for checks that are part of each.
+    pub const ALL: &'static [Endpoint] = &[Self::Healthz, Self::Livez, Self::Readyz];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+        }
+    }
+}
+
+/// Something that has to be done once after the start. Until then its check fails, but for `/livez` within the grace
+/// period of a start.
+#[derive(Clone, Debug, Default)]
+pub struct Hook(Arc<AtomicBool>);
+
+impl Hook {
+    /// It is done.
+    pub fn finish(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn outcome(&self) -> Result<(), String> {
+        if self.0.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err("not finished".to_owned())
+        }
+    }
+}
+
+impl Health {
+    /// The checks that every server has: that it answers at all, and that it does so still.
+    pub fn new() -> Self {
+        Self::default().with("ping", Endpoint::ALL, || Ok(()))
+    }
+
+    /// Adds a check to `endpoints`; `outcome` says why something is not well, for the log alone.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &'static str,
+        endpoints: &'static [Endpoint],
+        outcome: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push(Check {
+            name,
+            endpoints,
+            outcome: Box::new(outcome),
+            told_where_it_fails: false,
+        });
+        self
+    }
+
+    /// Adds a check of the name that is well once `hook` is finished, and for `/livez` during `grace` from now on too: a
+    /// server that takes its time to start had better not be restarted for it. It fails where a task of the name has ended.
+    #[must_use]
+    pub fn with_hook(self, name: &'static str, hook: &Hook, tasks: &Background, grace: Duration) -> Self {
+        let patience = Instant::now() + grace;
+        let (asked, lived) = (hook.clone(), hook.clone());
+        let (tasks, also) = (tasks.clone(), tasks.clone());
+        self.with(name, &[Endpoint::Healthz, Endpoint::Readyz], move || {
+            asked.outcome().and_then(|()| tasks.outcome(name))
+        })
+        .with(name, &[Endpoint::Livez], move || {
+            also.outcome(name)?;
+            if Instant::now() < patience {
+                return Ok(());
+            }
+            lived.outcome()
+        })
+    }
+
+    /// Adds a check for each of the names that is well for as long as the task of that name runs. A report names it where it
+    /// fails; others it would tell of tasks that run elsewhere in the reference.
+    #[must_use]
+    pub fn with_tasks(self, names: impl IntoIterator<Item = &'static str>, tasks: &Background) -> Self {
+        names.into_iter().fold(self, |health, name| {
+            let tasks = tasks.clone();
+            let mut health = health.with(name, Endpoint::ALL, move || tasks.outcome(name));
+            if let Some(check) = health.checks.last_mut() {
+                check.told_where_it_fails = true;
+            }
+            health
+        })
+    }
+
+    /// The paths of all checks, as the list of paths at `/` has them.
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for endpoint in Endpoint::ALL {
+            paths.push(format!("/{}", endpoint.name()));
+            let checks = self.of(*endpoint);
+            paths.extend(checks.map(|check| format!("/{}/{}", endpoint.name(), check.name)));
+        }
+        paths
+    }
+
+    /// The answer for `path`, if it is one of health.
+    pub fn respond(&self, path: &str, query: &Query) -> Option<Response> {
+        let path = path.strip_prefix('/')?;
+        let (root, name) = match path.split_once('/') {
+            Some((root, name)) => (root, Some(name)),
+            None => (path, None),
+        };
+        let endpoint = *Endpoint::ALL.iter().find(|endpoint| endpoint.name() == root)?;
+        match name {
+            None => Some(self.all(endpoint, query)),
+            Some(name) => {
+                let check = self.of(endpoint).find(|check| check.name == name)?;
+                Some(match (check.outcome)() {
+                    Ok(()) => response::text(StatusCode::OK, "ok"),
+                    Err(why) => {
+                        let message = format!("internal server error: {why}\n");
+                        response::text(StatusCode::INTERNAL_SERVER_ERROR, message)
+                    }
+                })
+            }
+        }
+    }
+
+    /// How each check stands: its endpoint, its name, and whether it is well.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        let of = |endpoint: &Endpoint| {
+            let endpoint = *endpoint;
+            let checks = self.of(endpoint);
+            checks.map(move |check| (endpoint.name(), check.name, (check.outcome)().is_ok()))
+        };
+        Endpoint::ALL.iter().flat_map(of)
+    }
+
+    fn of(&self, endpoint: Endpoint) -> impl Iterator<Item = &Check> {
+        self.checks
+            .iter()
+            .filter(move |check| check.endpoints.contains(&endpoint))
+    }
+
+    fn all(&self, endpoint: Endpoint, query: &Query) -> Response {
+        let mut excluded: Vec<&str> = query.all("exclude").collect();
+        excluded.sort_unstable();
+        excluded.dedup();
+        let (mut report, mut failed) = (String::new(), Vec::new());
+        for Check {
+            name,
+            outcome,
+            told_where_it_fails,
+            ..
+        } in self.of(endpoint)
+        {
+            if excluded.contains(name) {
+                excluded.retain(|other| other != name);
+                report.push_str(&format!("[+]{name} excluded: ok\n"));
+            } else if let Err(why) = outcome() {
+                tracing::warn!(endpoint = endpoint.name(), check = name, why, "health check failed");
+                report.push_str(&format!("[-]{name} failed: reason withheld\n"));
+                failed.push(*name);
+            } else if !told_where_it_fails {
+                report.push_str(&format!("[+]{name} ok\n"));
+            }
+        }
+        if !excluded.is_empty() {
+            let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+            let names = names.join(",");
+            report.push_str(&format!(
+                "warn: some health checks cannot be excluded: no matches for {names}\n"
+            ));
+        }
+        let endpoint = endpoint.name();
+        if !failed.is_empty() {
+            report.push_str(&format!("{endpoint} check failed\n"));
+            return response::text(StatusCode::INTERNAL_SERVER_ERROR, report);
+        }
+        if query.get("verbose").is_none() {
+            return response::text(StatusCode::OK, "ok");
+        }
+        report.push_str(&format!("{endpoint} check passed\n"));
+        response::text(StatusCode::OK, report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::runtime::shutdown::ShutdownTrigger;
+
+    async fn ask(health: &Health, path: &str, query: &str) -> Option<(u16, String)> {
+        let response = health.respond(path, &Query::parse(query))?;
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        Some((code, String::from_utf8(bytes.to_vec()).unwrap()))
+    }
+
+    fn ok(text: &str) -> Option<(u16, String)> {
+        Some((200, text.to_owned()))
+    }
+
+    #[tokio::test]
+    async fn verbose_lists_checks_and_exclude_leaves_some_out() {
+        let health = Health::new().with("etcd", &[Endpoint::Readyz], || Ok(()));
+        assert_eq!(ask(&health, "/readyz", "").await, ok("ok"));
+        assert_eq!(
+            ask(&health, "/readyz", "verbose").await,
+            ok("[+]ping ok\n[+]etcd ok\nreadyz check passed\n")
+        );
+        assert_eq!(
+            ask(&health, "/readyz", "verbose&exclude=ping&exclude=none").await,
+            ok(
+                "[+]ping excluded: ok\n[+]etcd ok\nwarn: some health checks cannot be excluded: no matches for \"none\"\nreadyz check passed\n"
+            )
+        );
+        assert_eq!(
+            ask(&health, "/livez", "verbose=false").await,
+            ok("[+]ping ok\nlivez check passed\n")
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_finished_is_alive_for_a_while_but_not_ready() {
+        let hook = Hook::default();
+        let name = "poststarthook/rbac/bootstrap-roles";
+        let health = Health::new().with_hook(name, &hook, &Background::default(), Duration::from_secs(10));
+        let failed = "[+]ping ok\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n";
+        assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
+        assert_eq!(
+            ask(&health, "/readyz", "").await,
+            Some((500, format!("{failed}readyz check failed\n")))
+        );
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(
+            ask(&health, "/livez", "").await,
+            Some((500, format!("{failed}livez check failed\n")))
+        );
+        hook.finish();
+        assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
+        assert_eq!(ask(&health, &format!("/healthz/{name}"), "").await, ok("ok"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ended_fails_the_checks_of_its_name() {
+        let (hook, tasks, trigger) = (Hook::default(), Background::default(), ShutdownTrigger::new());
+        hook.finish();
+        let health = Health::new()
+            .with_hook("poststarthook/one", &hook, &tasks, Duration::from_secs(10))
+            .with_tasks(["two"], &tasks);
+        assert_eq!(ask(&health, "/livez", "").await, ok("ok"));
+        assert_eq!(
+            ask(&health, "/livez", "verbose").await,
+            ok("[+]ping ok\n[+]poststarthook/one ok\nlivez check passed\n")
+        );
+        assert_eq!(ask(&health, "/livez/two", "").await, ok("ok"));
+        for (check, failed) in [("poststarthook/one", "[-]poststarthook/one"), ("two", "[-]two")] {
+            tasks.spawn(check, "task", &trigger.shutdown(), async {});
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            for endpoint in ["livez", "readyz", "healthz"] {
+                let (code, report) = ask(&health, &format!("/{endpoint}"), "").await.unwrap();
+                assert_eq!(code, 500);
+                assert!(report.contains(failed), "{report}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_check_has_a_path_under_its_endpoints_alone() {
+        let health = Health::new().with("etcd", &[Endpoint::Readyz], || Err("no disk".to_owned()));
+        assert_eq!(ask(&health, "/livez/ping", "").await, ok("ok"));
+        assert_eq!(ask(&health, "/livez/etcd", "").await, None);
+        assert_eq!(ask(&health, "/livez/", "").await, None);
+        let (code, text) = ask(&health, "/readyz/etcd", "").await.unwrap();
+        assert_eq!((code, text.as_str()), (500, "internal server error: no disk\n"));
+    }
+
+    #[tokio::test]
+    async fn a_failing_check_fails_its_endpoint_and_withholds_why() {
+        let health = Health::new().with("etcd", Endpoint::ALL, || Err("no disk".to_owned()));
+        let (code, text) = ask(&health, "/livez", "").await.unwrap();
+        assert_eq!(code, 500);
+        assert_eq!(
+            text,
+            "[+]ping ok\n[-]etcd failed: reason withheld\nlivez check failed\n"
+        );
+        assert_eq!(ask(&health, "/livez", "exclude=etcd").await, ok("ok"));
+    }
+}

@@ -1,0 +1,245 @@
+//! The server as its own client: what controllers inside it use, without TLS, sockets or a second copy of the objects.
+//!
+//! Writes go the way of every request, from authorization to the store, as a user of `system:masters`. Reads and watches
+//! are those of the state in memory: an [`Object`] is the stored bytes, shared, and is parsed where somebody asks for its
+//! tree. A watch of [everything](Client::watch_everything) is one position in the event history, however many resources
+//! there are, so that it follows custom resources from the moment they are served.
+
+mod changes;
+mod object;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use holdfast_authorization::{AUTHENTICATED, MASTERS, User};
+use holdfast_resource::{GroupResource, Registry, Resource};
+use holdfast_value::{Limits, Value, json};
+use http::{HeaderValue, Method, header};
+use http_body_util::BodyExt as _;
+use smol_str::SmolStr;
+
+use crate::http::negotiation::{PATCH_TYPES, PatchType};
+use crate::http::options::DeleteOptions;
+use crate::identity::ClientCertificate;
+use crate::operations::service::Service;
+use crate::runtime::shutdown::Shutdown;
+use crate::wire::body::RequestBody;
+use crate::write::Target;
+
+pub use changes::{Change, Changes, Lost};
+pub use object::{Object, Objects};
+
+/// What writes by controllers are known as in `managedFields`: the name that they have elsewhere, so that fields keep
+/// their owner where somebody changes from one to the other.
+const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manager/holdfast");
+
+/// A client of the server within its own process.
+#[derive(Clone)]
+pub struct Client {
+    service: Arc<Service>,
+    user: Arc<User>,
+}
+
+/// Why a request was not done: the `Status` that any client would have been told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RequestError {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The reason, as `NotFound`; may be empty.
+    pub reason: SmolStr,
+    /// The message.
+    pub message: String,
+}
+
+impl RequestError {
+    /// Whether there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.code == 404
+    }
+
+    /// Whether the object was not in the state that the request asked for.
+    pub fn is_conflict(&self) -> bool {
+        self.code == 409
+    }
+}
+
+impl Client {
+    /// A client that acts as the service account `name` of `kube-system`, with all rights.
+    pub fn new(service: Arc<Service>, name: &str) -> Self {
+        let user = User {
+            name: format!("system:serviceaccount:kube-system:{name}").into(),
+            groups: [MASTERS, AUTHENTICATED].map(SmolStr::new_static).to_vec(),
+            ..User::default()
+        };
+        Self {
+            service,
+            user: Arc::new(user),
+        }
+    }
+
+    /// Tells how far the end of the server has come.
+    pub fn shutdown(&self) -> Shutdown {
+        self.service.context.shutdown.clone()
+    }
+
+    /// The resources that are served now.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.service.context.registry()
+    }
+
+    /// The resource of that group and plural name, if it is served.
+    pub fn resource(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+        let name = GroupResource {
+            group: group.into(),
+            resource: plural.into(),
+        };
+        self.registry().resource(&name).cloned()
+    }
+
+    /// The time of day.
+    pub fn time(&self) -> SystemTime {
+        self.service.context.clock.now()
+    }
+
+    /// The time of day, as `metadata` and conditions write it.
+    pub fn now(&self) -> String {
+        crate::write::metadata::rfc3339(self.time()).to_string()
+    }
+
+    /// Creates `object` in the collection at `path`.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn create(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
+        self.send(Method::POST, path, JSON, Some(object)).await
+    }
+
+    /// Replaces the object at `path`.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn update(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
+        self.send(Method::PUT, path, JSON, Some(object)).await
+    }
+
+    /// Patches the object at `path`.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn patch(&self, path: &str, sort: PatchType, patch: &Value) -> Result<Value, RequestError> {
+        let named = PATCH_TYPES.iter().find(|(_, known)| *known == sort);
+        let media_type = named.map_or(JSON, |(name, _)| *name);
+        self.send(Method::PATCH, path, media_type, Some(patch)).await
+    }
+
+    /// Deletes what is at `path`, an object or a collection; `options` is a `DeleteOptions`.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, RequestError> {
+        self.send(Method::DELETE, path, JSON, Some(options)).await
+    }
+
+    /// Deletes a stored object, be its resource served in any version or not.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn delete_stored(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), RequestError> {
+        let target = Target::of_stored(&self.service.context, resource, namespace, name, &self.user);
+        let deleted = crate::write::delete(&self.service.context, target, DeleteOptions::default()).await;
+        deleted.map(drop).map_err(|error| RequestError {
+            code: error.code().as_u16(),
+            reason: error.reason().into(),
+            message: error.to_string(),
+        })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &'static str,
+        body: Option<&Value>,
+    ) -> Result<Value, RequestError> {
+        let bytes = body.map(|body| Bytes::from(json::to_string(body))).unwrap_or_default();
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::USER_AGENT, USER_AGENT)
+            .header(header::CONTENT_TYPE, media_type)
+            .body(RequestBody::from_bytes(bytes))
+            .map_err(|error| unreadable(&error))?;
+        let credential = ClientCertificate::User(Arc::clone(&self.user), None);
+        let answer = self.service.respond(request, Some(&credential)).await;
+        let code = answer.status();
+        let body = match answer.into_body().collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(never) => match never {},
+        };
+        let object = json::parse(&body, &Limits::TRUSTED).map_err(|error| unreadable(&error))?;
+        if code.is_success() {
+            return Ok(object);
+        }
+        Err(RequestError {
+            code: code.as_u16(),
+            reason: object.str_at(&["reason"]).unwrap_or_default().into(),
+            message: object.str_at(&["message"]).unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn unreadable(why: &dyn std::fmt::Display) -> RequestError {
+    RequestError {
+        code: 500,
+        reason: SmolStr::new_static("InternalError"),
+        message: why.to_string(),
+    }
+}
+
+/// The path of a collection of `resource`, in the version that discovery prefers, or of one object where `name` is not
+/// empty. `namespace` is empty for cluster-scoped resources and for all namespaces. `None` where no version is served.
+pub fn path_of(resource: &Resource, namespace: &str, name: &str) -> Option<String> {
+    let version = &resource.versions.first()?.group_version;
+    let mut path = if version.group.is_empty() {
+        format!("/api/{}", version.version)
+    } else {
+        format!("/apis/{}/{}", version.group, version.version)
+    };
+    let namespaces = if namespace.is_empty() { "" } else { "namespaces" };
+    for part in [namespaces, namespace, &resource.plural, name] {
+        if !part.is_empty() {
+            path.push('/');
+            path.push_str(part);
+        }
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_collections_and_objects_in_the_preferred_version() {
+        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let path = |group: &str, plural: &str, namespace, name| {
+            let name_of = GroupResource {
+                group: group.into(),
+                resource: plural.into(),
+            };
+            path_of(registry.resource(&name_of).unwrap(), namespace, name).unwrap()
+        };
+        assert_eq!(path("", "pods", "a", "b"), "/api/v1/namespaces/a/pods/b");
+        assert_eq!(path("apps", "deployments", "", ""), "/apis/apps/v1/deployments");
+        assert_eq!(path("", "nodes", "", "n"), "/api/v1/nodes/n");
+    }
+}

@@ -1,0 +1,10 @@
+//! The server as a whole: the way of a request, limits, documents, health, the client for the server's own controllers.
+
+pub mod discovery;
+pub mod health;
+pub mod inflight;
+pub mod loopback;
+pub mod openapi;
+pub mod paths;
+pub mod service;
+pub mod version;

@@ -1,0 +1,683 @@
+//! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served, for clients that check or explain objects
+//! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>).
+//!
+//! Documents are large and seldom asked for: each is made when it is first asked for and kept compressed. All who are sent
+//! a document at a time share its bytes, in each form. Their hashes, by which clients keep them, come from what they are
+//! made of, so that the index needs none of them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use holdfast_value::{Map, SmolStr, Value, json};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response as HttpResponse, StatusCode};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha512};
+
+use crate::http::ApiError;
+use crate::http::headers;
+use crate::http::negotiation;
+use crate::http::query::Query;
+use crate::http::response::{self, Response};
+use crate::wire::body::ResponseBody;
+
+/// Where the documents come from.
+pub trait Source: Send + Sync {
+    /// The paths that have a document of version 3, without a slash in front: `api/v1`, `apis/apps/v1`.
+    fn paths(&self) -> Vec<String>;
+
+    /// What changes whenever the document of version 3 of that path does; `None` where there is no such document.
+    fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// What changes whenever the document of version 2 does.
+    fn fingerprint_2(&self) -> Vec<u8>;
+
+    /// The document of version 3 of one of these paths, as JSON.
+    fn version_3(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// The document of version 2, part by part: the name of a member and what it holds. Maps of one name that follow one
+    /// another are one map.
+    fn version_2(&self, take: &mut dyn FnMut(&'static str, Value));
+}
+
+/// The documents of a [`Source`].
+pub struct OpenApi {
+    source: Arc<dyn Source>,
+    kept: Mutex<Kept>,
+    /// Held by who makes a document: one at a time, so that those who ask for the same one wait for it.
+    making: tokio::sync::Mutex<()>,
+    /// The index as it was last sent.
+    index: Mutex<Bytes>,
+}
+
+/// The documents that were asked for, compressed.
+#[derive(Default)]
+struct Kept {
+    documents: HashMap<String, Document>,
+    /// The bytes of all.
+    size: usize,
+    /// Grows with each use of a document.
+    clock: u64,
+}
+
+struct Document {
+    /// The state of the source that it was made of.
+    fingerprint: Vec<u8>,
+    compressed: Bytes,
+    /// The text, as long as anyone is sent it.
+    text: Weak<[u8]>,
+    used: u64,
+}
+
+/// The form in which a document is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Compressed,
+    Text,
+}
+
+/// How much is kept in all. What was not used for longest goes first.
+const MOST_KEPT: usize = 16 << 20;
+
+impl Kept {
+    fn get(&mut self, name: &str, fingerprint: &[u8], form: Form) -> Option<Bytes> {
+        let document = self.document(name, fingerprint)?;
+        match form {
+            Form::Compressed => Some(document.compressed.clone()),
+            Form::Text => document.text.upgrade().map(Bytes::from_owner),
+        }
+    }
+
+    /// Lets others share the text of a document while somebody is sent it.
+    fn share(&mut self, name: &str, fingerprint: &[u8], text: &Arc<[u8]>) {
+        if let Some(document) = self.document(name, fingerprint) {
+            document.text = Arc::downgrade(text);
+        }
+    }
+
+    fn document(&mut self, name: &str, fingerprint: &[u8]) -> Option<&mut Document> {
+        self.clock += 1;
+        if self.documents.get(name)?.fingerprint != fingerprint {
+            self.remove(name);
+            return None;
+        }
+        let document = self.documents.get_mut(name)?;
+        document.used = self.clock;
+        Some(document)
+    }
+
+    fn insert(&mut self, name: String, fingerprint: Vec<u8>, compressed: Bytes) {
+        self.remove(&name);
+        self.clock += 1;
+        self.size += compressed.len() + fingerprint.len();
+        let document = Document {
+            fingerprint,
+            compressed,
+            text: Weak::<[u8; 0]>::new(),
+            used: self.clock,
+        };
+        self.documents.insert(name, document);
+        while self.size > MOST_KEPT && self.documents.len() > 1 {
+            let oldest = self.documents.iter().min_by_key(|(_, document)| document.used);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+                return;
+            };
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(document) = self.documents.remove(name) {
+            self.size -= document.compressed.len() + document.fingerprint.len();
+        }
+    }
+}
+
+/// How long clients may keep a document that they ask for by its hash, which never changes.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+const JSON: &str = "application/json";
+
+/// The name of the document of version 2 among those of version 3, and that of its protobuf form.
+const VERSION_2: &str = "v2";
+const VERSION_2_PROTOBUF: &str = "v2.pb";
+
+/// The media types in which the document of version 2 can be asked for, each with the name of what is sent and its type.
+const VERSION_2_TYPES: [(&str, &str, &str); 3] = [
+    (JSON, VERSION_2, JSON),
+    (
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        VERSION_2_PROTOBUF,
+        PROTOBUF,
+    ),
+    (PROTOBUF, VERSION_2_PROTOBUF, PROTOBUF),
+];
+
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+impl OpenApi {
+    /// The documents of `source`.
+    pub fn new(source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            kept: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+            index: Mutex::default(),
+        }
+    }
+
+    /// The answer at `path`, if it is one of OpenAPI. `now` is the time of day.
+    ///
+    /// # Errors
+    /// 500 where a document cannot be made.
+    pub async fn respond(
+        self: &Arc<Self>,
+        path: &str,
+        query: &Query,
+        headers: &HeaderMap,
+        now: SystemTime,
+    ) -> Result<Option<Response>, ApiError> {
+        match path {
+            "/openapi/v2" => {
+                let Some((_, name, content_type)) = accepted(headers, &VERSION_2_TYPES) else {
+                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
+                };
+                let fingerprint = self.source.fingerprint_2();
+                let document = self.document(name, fingerprint, content_type, headers);
+                document.await.map(Some)
+            }
+            "/openapi/v3" => Ok(Some(self.index())),
+            _ => {
+                let Some(name) = path.strip_prefix("/openapi/v3/").map(|name| name.trim_end_matches('/')) else {
+                    return Ok(None);
+                };
+                let Some(fingerprint) = self.source.fingerprint_3(name) else {
+                    return Ok(Some(refused(StatusCode::NOT_FOUND)));
+                };
+                // Who accepts no media type at all is told nothing, and not even refused.
+                if negotiation::clauses(headers).is_empty() {
+                    return Ok(Some(refused(StatusCode::OK)));
+                }
+                let hash = hash(&fingerprint, name);
+                let asked = query.get("hash").filter(|asked| !asked.is_empty());
+                if asked.is_some_and(|asked| asked != hash) {
+                    return Ok(Some(moved(&format!("/openapi/v3/{name}?hash={hash}"))));
+                }
+                if accepted(headers, &VERSION_2_TYPES[..1]).is_none() {
+                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
+                }
+                let mut response = self.document(name, fingerprint, JSON, headers).await?;
+                if asked.is_some() {
+                    let headers = response.headers_mut();
+                    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+                    if let Ok(expires) = HeaderValue::from_str(&httpdate::fmt_http_date(now + YEAR)) {
+                        headers.insert(header::EXPIRES, expires);
+                    }
+                }
+                Ok(Some(response))
+            }
+        }
+    }
+
+    /// Where the documents of version 3 are. The reference calls this plain text, whatever the client accepts.
+    fn index(&self) -> Response {
+        let mut names = self.source.paths();
+        names.sort_unstable();
+        let paths: serde_json::Map<String, serde_json::Value> = names
+            .into_iter()
+            .filter_map(|name| {
+                let fingerprint = self.source.fingerprint_3(&name)?;
+                let url = format!("/openapi/v3/{name}?hash={}", hash(&fingerprint, &name));
+                Some((name, serde_json::json!({ "serverRelativeURL": url })))
+            })
+            .collect();
+        let text = serde_json::json!({ "paths": paths }).to_string();
+        let mut index = self.index.lock();
+        if *index != text.as_bytes() {
+            *index = text.into();
+        }
+        response::text(StatusCode::OK, index.clone())
+    }
+
+    /// The document of version 2, compressed while it is made.
+    fn version_2(&self, mut form: impl Parts) -> Result<Bytes, ApiError> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let mut outcome = Ok(());
+        self.source.version_2(&mut |member, part| {
+            if outcome.is_ok() {
+                outcome = encoder.write_all(&form.part(member, &part));
+            }
+        });
+        let compressed = outcome.and_then(|()| encoder.write_all(&form.end()));
+        let compressed = compressed.and_then(|()| encoder.finish());
+        compressed
+            .map(Bytes::from)
+            .map_err(|error| ApiError::internal(error.to_string()))
+    }
+
+    fn fingerprint(&self, name: &str) -> Option<Vec<u8>> {
+        match name {
+            VERSION_2 | VERSION_2_PROTOBUF => Some(self.source.fingerprint_2()),
+            name => self.source.fingerprint_3(name),
+        }
+    }
+
+    async fn document(
+        self: &Arc<Self>,
+        name: &str,
+        fingerprint: Vec<u8>,
+        content_type: &'static str,
+        headers: &HeaderMap,
+    ) -> Result<Response, ApiError> {
+        let content_type = HeaderValue::from_static(content_type);
+        let etag = HeaderValue::from_str(&format!("\"{}\"", hash(&fingerprint, name)));
+        let etag = etag.map_err(|error| ApiError::internal(error.to_string()))?;
+        let mut response = if headers.get(header::IF_NONE_MATCH) == Some(&etag) {
+            let mut response = HttpResponse::new(ResponseBody::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            let form = if takes_gzip(headers) {
+                Form::Compressed
+            } else {
+                Form::Text
+            };
+            let bytes = self.bytes(fingerprint, name, form).await?;
+            let mut response = response::bytes(StatusCode::OK, content_type, bytes);
+            if form == Form::Compressed {
+                let encoding = HeaderValue::from_static("gzip");
+                response.headers_mut().insert(header::CONTENT_ENCODING, encoding);
+            }
+            response
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, etag);
+        if name.starts_with(VERSION_2) {
+            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        headers.append(header::VARY, HeaderValue::from_static("Accept"));
+        Ok(response)
+    }
+
+    /// The document in one of its forms, which is made if it is not there yet.
+    async fn bytes(self: &Arc<Self>, fingerprint: Vec<u8>, name: &str, form: Form) -> Result<Bytes, ApiError> {
+        let known = || self.kept.lock().get(name, &fingerprint, form);
+        if let Some(bytes) = known() {
+            return Ok(bytes);
+        }
+        let _making = self.making.lock().await;
+        if let Some(bytes) = known() {
+            return Ok(bytes);
+        }
+        let (this, name) = (Arc::clone(self), name.to_owned());
+        blocking(move || {
+            let compressed = this.kept.lock().get(&name, &fingerprint, Form::Compressed);
+            let compressed = match compressed {
+                Some(compressed) => compressed,
+                None => this.make(&name, &fingerprint)?,
+            };
+            if form == Form::Compressed {
+                return Ok(compressed);
+            }
+            let text: Arc<[u8]> = decompress(&compressed)?.into();
+            this.kept.lock().share(&name, &fingerprint, &text);
+            Ok(Bytes::from_owner(text))
+        })
+        .await
+    }
+
+    /// Makes a document, compressed, and keeps it.
+    fn make(&self, name: &str, fingerprint: &[u8]) -> Result<Bytes, ApiError> {
+        let document = match name {
+            VERSION_2 => self.version_2(Joined::default()),
+            VERSION_2_PROTOBUF => self.version_2(Messages),
+            name => {
+                let text = self.source.version_3(name);
+                compress(&text.ok_or_else(ApiError::unknown_resource)?)
+            }
+        }?;
+        // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
+        if self.fingerprint(name).as_deref() == Some(fingerprint) {
+            let mut kept = self.kept.lock();
+            kept.insert(name.to_owned(), fingerprint.to_vec(), document.clone());
+        }
+        Ok(document)
+    }
+}
+
+/// How the parts of a document are written.
+trait Parts {
+    /// What a part of the member adds.
+    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8>;
+    /// What stands behind the last part.
+    fn end(self) -> Vec<u8>;
+}
+
+/// A JSON object whose members are joined from their parts.
+#[derive(Default)]
+struct Joined {
+    /// The member that was written last, which is open where it is a map.
+    member: &'static str,
+    open: bool,
+    /// Whether it holds anything yet.
+    filled: bool,
+}
+
+impl Parts for Joined {
+    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8> {
+        let mut text = Vec::new();
+        if member != self.member {
+            if self.open {
+                text.push(b'}');
+            }
+            text.push(if self.member.is_empty() { b'{' } else { b',' });
+            text.extend_from_slice(format!("\"{member}\":").as_bytes());
+            self.open = part.as_map().is_some();
+            if self.open {
+                text.push(b'{');
+            }
+            (self.member, self.filled) = (member, false);
+        }
+        let written = json::to_vec(part);
+        if !self.open {
+            text.extend_from_slice(&written);
+        } else if written.len() > 2 {
+            if self.filled {
+                text.push(b',');
+            }
+            self.filled = true;
+            // The entries without the braces.
+            text.extend_from_slice(&written[1..written.len() - 1]);
+        }
+        text
+    }
+
+    fn end(self) -> Vec<u8> {
+        match (self.member, self.open) {
+            ("", _) => b"{}".to_vec(),
+            (_, true) => b"}}".to_vec(),
+            (_, false) => b"}".to_vec(),
+        }
+    }
+}
+
+/// Protobuf: messages that follow one another are one message, and so are those within them.
+struct Messages;
+
+impl Parts for Messages {
+    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8> {
+        let document: Map = [(SmolStr::new_static(member), part.clone())].into_iter().collect();
+        holdfast_proto::openapi_v2(&Value::Map(document))
+    }
+
+    fn end(self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// Does what takes long where it keeps no other request waiting.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
+}
+
+fn compress(text: &[u8]) -> Result<Bytes, ApiError> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
+    let compressed = encoder.write_all(text).and_then(|()| encoder.finish());
+    compressed
+        .map(Bytes::from)
+        .map_err(|error| ApiError::internal(error.to_string()))
+}
+
+fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let mut text = Vec::with_capacity(bytes.len() * 8);
+    let read = GzDecoder::new(bytes).read_to_end(&mut text);
+    read.map(|_| text)
+        .map_err(|error| ApiError::internal(error.to_string()))
+}
+
+/// The hash of the document `name` of a source with that fingerprint, in this version of the server.
+fn hash(fingerprint: &[u8], name: &str) -> String {
+    let mut hasher = Sha512::new();
+    for part in [
+        crate::operations::version::git_version().as_bytes(),
+        fingerprint,
+        name.as_bytes(),
+    ] {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let mut text = String::with_capacity(128);
+    for byte in hasher.finalize() {
+        let _ = write!(text, "{byte:02X}");
+    }
+    text
+}
+
+fn moved(to: &str) -> Response {
+    let mut response = HttpResponse::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    if let Ok(to) = HeaderValue::from_str(to) {
+        response.headers_mut().insert(header::LOCATION, to);
+    }
+    response
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT_ENCODING).into_iter();
+    let accepted: Vec<_> = accepted.map(headers::lossy).collect();
+    accepted.iter().flat_map(|text| text.split(',')).any(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let gzip = matches!(parts.next(), Some("gzip" | "*"));
+        gzip && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))
+    })
+}
+
+/// What can be asked for, what is sent then, and its content type: the first that the best clause of Accept names.
+fn accepted(
+    headers: &HeaderMap,
+    served: &'static [(&str, &str, &str)],
+) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    let clauses = negotiation::clauses(headers);
+    clauses
+        .iter()
+        .find_map(|clause| served.iter().find(|(media_type, ..)| clause.accepts(media_type)))
+}
+
+/// An answer that says nothing but its code, as the reference's at these paths.
+fn refused(code: StatusCode) -> Response {
+    let mut response = HttpResponse::new(ResponseBody::empty());
+    *response.status_mut() = code;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    struct Fixed(&'static str);
+
+    impl Source for Fixed {
+        fn paths(&self) -> Vec<String> {
+            vec!["apis/apps/v1".to_owned(), "api/v1".to_owned()]
+        }
+
+        fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>> {
+            let known = self.paths().iter().any(|known| known == path);
+            known.then(|| self.fingerprint_2())
+        }
+
+        fn fingerprint_2(&self) -> Vec<u8> {
+            self.0.as_bytes().to_vec()
+        }
+
+        fn version_3(&self, path: &str) -> Option<Vec<u8>> {
+            Some(format!("{{\"of\":\"{path}\"}}").into_bytes())
+        }
+
+        fn version_2(&self, take: &mut dyn FnMut(&'static str, Value)) {
+            take("swagger", "2.0".into());
+        }
+    }
+
+    async fn ask(path: &str, query: &str, headers: &[(header::HeaderName, &'static str)]) -> Option<Response> {
+        let headers = headers
+            .iter()
+            .map(|(name, text)| (name.clone(), HeaderValue::from_static(text)));
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        let (query, headers) = (Query::parse(query), HeaderMap::from_iter(headers));
+        openapi
+            .respond(path, &query, &headers, SystemTime::UNIX_EPOCH)
+            .await
+            .unwrap()
+    }
+
+    async fn text(response: Response) -> Vec<u8> {
+        response.into_body().collect().await.unwrap().to_bytes().to_vec()
+    }
+
+    #[tokio::test]
+    async fn the_index_leads_to_documents_that_may_be_kept_for_good() {
+        let index = ask("/openapi/v3", "", &[]).await.unwrap();
+        assert_eq!(index.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+        let index: serde_json::Value = serde_json::from_slice(&text(index).await).unwrap();
+        let url = index["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap();
+        let (path, query) = url.split_once('?').unwrap();
+        let document = ask(path, query, &[]).await.unwrap();
+        assert_eq!(document.headers()[header::CACHE_CONTROL], "public, immutable");
+        assert_eq!(document.headers()[header::EXPIRES], "Fri, 01 Jan 1971 00:00:00 GMT");
+        assert_eq!(text(document).await, b"{\"of\":\"api/v1\"}");
+        let moved = ask(path, "hash=old", &[]).await.unwrap();
+        assert_eq!(moved.headers()[header::LOCATION], url);
+    }
+
+    #[tokio::test]
+    async fn documents_are_compressed_for_clients_that_take_it() {
+        let document = ask("/openapi/v2", "", &[(header::ACCEPT_ENCODING, "br, gzip;q=0.5")])
+            .await
+            .unwrap();
+        assert_eq!(document.headers()[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(decompress(&text(document).await).unwrap(), b"{\"swagger\":\"2.0\"}");
+        let document = ask("/openapi/v2", "", &[(header::ACCEPT_ENCODING, "gzip;q=0")])
+            .await
+            .unwrap();
+        assert!(!document.headers().contains_key(header::CONTENT_ENCODING));
+    }
+
+    #[tokio::test]
+    async fn all_who_are_sent_the_index_share_its_bytes() {
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        let index = async || openapi.index().into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(index().await.as_ptr(), index().await.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn all_who_are_sent_a_document_at_a_time_share_its_bytes() {
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        for form in [Form::Text, Form::Compressed] {
+            for name in [VERSION_2, VERSION_2_PROTOBUF, "api/v1"] {
+                let fingerprint = openapi.source.fingerprint_2();
+                let bytes = || openapi.bytes(fingerprint.clone(), name, form);
+                let (first, second) = tokio::try_join!(bytes(), bytes()).unwrap();
+                let third = bytes().await.unwrap();
+                assert!(first.as_ptr() == second.as_ptr() && second.as_ptr() == third.as_ptr());
+            }
+        }
+        // Nobody is sent the text any more: only the compressed document stays.
+        let mut kept = openapi.kept.lock();
+        assert!(kept.get(VERSION_2, b"1", Form::Text).is_none());
+        assert!(kept.get(VERSION_2, b"1", Form::Compressed).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_document_that_the_client_has_is_not_sent_again() {
+        let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
+        let ask = async |openapi: &Arc<OpenApi>, headers: &HeaderMap| {
+            let query = Query::default();
+            let response = openapi.respond("/openapi/v2", &query, headers, SystemTime::UNIX_EPOCH);
+            response.await.unwrap().unwrap()
+        };
+        let etag = ask(&openapi, &HeaderMap::new()).await.headers()[header::ETAG].clone();
+        let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, etag)]);
+        assert_eq!(ask(&openapi, &headers).await.status(), StatusCode::NOT_MODIFIED);
+        let changed = Arc::new(OpenApi::new(Arc::new(Fixed("2"))));
+        assert_eq!(ask(&changed, &headers).await.status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn other_paths_are_not_of_openapi() {
+        for path in ["/openapi", "/openapi/v4"] {
+            assert!(ask(path, "", &[]).await.is_none(), "{path}");
+        }
+        let unknown = ask("/openapi/v3/apis/none/v1", "", &[]).await.unwrap();
+        assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn version_2_comes_in_protobuf_for_those_who_ask_for_it() {
+        let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+        let document = ask("/openapi/v2", "", &[(header::ACCEPT, protobuf)]).await.unwrap();
+        assert_eq!(document.headers()[header::CONTENT_TYPE], PROTOBUF);
+        assert_eq!(text(document).await, b"\x0a\x032.0");
+        for (path, accept) in [("/openapi/v2", "text/html"), ("/openapi/v3/api/v1", protobuf)] {
+            let refused = ask(path, "", &[(header::ACCEPT, accept)]).await.unwrap();
+            assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
+            assert!(text(refused).await.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_document_make_one() {
+        let map = |name: &str| {
+            let mut map = Value::empty_map();
+            map.set_at(&[name], Value::empty_map());
+            map
+        };
+        let parts = [
+            ("swagger", Value::from("2.0")),
+            ("paths", Value::empty_map()),
+            ("paths", map("/a")),
+            ("paths", Value::empty_map()),
+            ("paths", map("/b")),
+            ("security", Value::from(vec![Value::from(1)])),
+            ("definitions", map("c")),
+        ];
+        let mut joined = Joined::default();
+        let mut text: Vec<u8> = parts
+            .iter()
+            .flat_map(|(member, part)| joined.part(member, part))
+            .collect();
+        text.extend(joined.end());
+        let wanted = r#"{"swagger":"2.0","paths":{"/a":{},"/b":{}},"security":[1],"definitions":{"c":{}}}"#;
+        assert_eq!(String::from_utf8(text).unwrap(), wanted);
+        assert_eq!(Joined::default().end(), b"{}");
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
+        let mut kept = Kept::default();
+        let document = Bytes::from(vec![0; MOST_KEPT / 2]);
+        kept.insert("a".to_owned(), vec![1], document.clone());
+        kept.insert("b".to_owned(), Vec::new(), document.slice(1..));
+        assert!(kept.get("a", &[1], Form::Compressed).is_some());
+        kept.insert("c".to_owned(), Vec::new(), document.slice(2..));
+        assert!(
+            kept.get("b", &[], Form::Compressed).is_none()
+                && kept.get("a", &[1], Form::Compressed).is_some()
+                && kept.get("c", &[], Form::Compressed).is_some()
+        );
+        assert!(kept.get("a", &[2], Form::Compressed).is_none(), "of an older state");
+        assert_eq!(kept.size, document.len() - 2);
+    }
+}

@@ -1,0 +1,292 @@
+//! The paths that are no resources: discovery, health, the version, OpenAPI and the list of paths itself.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use holdfast_proto::Messages;
+use holdfast_resource::Registry;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use serde::Serialize;
+
+use crate::api::router::Incoming;
+use crate::http::ApiError;
+use crate::http::negotiation::{self, Format, NAMED_TYPES, Representation};
+use crate::http::response::{self, Response, page_not_found};
+use crate::identity::IssuerDocuments;
+use crate::metrics::{self, Metrics};
+use crate::operations::discovery::KeptDocuments;
+use crate::operations::discovery::aggregated::{self, Documents, Root};
+use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
+use crate::operations::health::Health;
+use crate::operations::inflight::InFlight;
+use crate::operations::openapi::{self, OpenApi};
+use crate::operations::version::{Build, VersionInfo};
+use crate::runtime::Clock;
+
+/// What answers at the paths that are no resources.
+pub struct Paths {
+    registry: Arc<ArcSwap<Registry>>,
+    health: Health,
+    address: String,
+    discovery: Documents,
+    kept: KeptDocuments,
+    version: VersionInfo,
+    openapi: Option<Arc<OpenApi>>,
+    metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
+    issuer: Option<IssuerDocuments>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Paths {
+    /// The paths of a server that clients reach at `address` (host and port).
+    pub fn new(
+        registry: Arc<ArcSwap<Registry>>,
+        health: Health,
+        address: impl Into<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            registry,
+            health,
+            address: address.into(),
+            discovery: Documents::default(),
+            kept: KeptDocuments::default(),
+            version: VersionInfo::of(&Build::default()),
+            openapi: None,
+            metrics: None,
+            issuer: None,
+            clock,
+        }
+    }
+
+    /// With what is known of the build.
+    #[must_use]
+    pub fn with_build(mut self, build: &Build) -> Self {
+        self.version = VersionInfo::of(build);
+        self
+    }
+
+    /// With the documents of OpenAPI that come from `source`.
+    #[must_use]
+    pub fn with_openapi(mut self, source: Arc<dyn openapi::Source>) -> Self {
+        self.openapi = Some(Arc::new(OpenApi::new(source)));
+        self
+    }
+
+    /// With what is counted, and the requests under way.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Arc<Metrics>, in_flight: Arc<InFlight>) -> Self {
+        self.metrics = Some((metrics, in_flight));
+        self
+    }
+
+    /// With the documents about who makes the tokens of service accounts.
+    #[must_use]
+    pub fn with_issuer(mut self, documents: Option<IssuerDocuments>) -> Self {
+        self.issuer = documents;
+        self
+    }
+
+    /// Whether `path` lies below a group that is served, so that what is missing there is told as a `Status`.
+    pub fn is_api(&self, path: &str) -> bool {
+        if path.starts_with("/api/") {
+            return true;
+        }
+        let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+        group.is_some_and(|group| !group.is_empty() && self.serves_group(group))
+    }
+
+    fn serves_group(&self, group: &str) -> bool {
+        self.registry.load().serves_group(group)
+    }
+
+    /// The answer at a path that is none of a resource; in protobuf by `messages`.
+    ///
+    /// # Errors
+    /// 404, 405 or 406.
+    pub async fn respond(&self, messages: &Messages, incoming: Incoming) -> Result<Response, ApiError> {
+        let Incoming {
+            method, info, headers, ..
+        } = incoming;
+        let path = info.path.as_str();
+        if let Some(response) = self.health.respond(path, &info.query) {
+            return Ok(response);
+        }
+        if let Some(openapi) = self.openapi.as_ref().filter(|_| path.starts_with("/openapi/")) {
+            let answer = openapi.respond(path, &info.query, &headers, self.clock.now()).await?;
+            return Ok(answer.unwrap_or_else(page_not_found));
+        }
+        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        if let Some((sort, text)) = self.issuer.as_ref().and_then(|issuer| issuer.get(trimmed)) {
+            read_only(&method)?;
+            negotiation::check_acceptable(&headers, &[sort])?;
+            return Ok(issuer_document(sort, text));
+        }
+        let registry = self.registry.load_full();
+        let document = Document {
+            messages,
+            headers: &headers,
+            query: &info.query,
+            kept: &self.kept,
+            registry: &registry,
+            path,
+        };
+        if let Some(answer) = self.plain(&document) {
+            return answer;
+        }
+        let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
+        match parts.as_slice() {
+            ["version"] => {
+                read_only(&method)?;
+                document.json_only(&self.version)
+            }
+            ["version", ..] => Err(ApiError::unknown_resource()),
+            ["api"] => {
+                read_only(&method)?;
+                negotiation::check_acceptable(&headers, &NAMED_TYPES)?;
+                match aggregated::wanted(&headers) {
+                    Some(format) => self.aggregated(&document, Root::Core, format),
+                    None => document.any_format(&ApiVersions::new(&registry, &self.address)),
+                }
+            }
+            ["apis"] => match aggregated::wanted(&headers) {
+                Some(format) => self.aggregated(&document, Root::Groups, format),
+                None => document.any_format(&ApiGroupList::new(&registry)),
+            },
+            ["apis", group] => match ApiGroup::new(&registry, group) {
+                Some(group) => document.any_format(&group),
+                None => Ok(page_not_found()),
+            },
+            ["api", version] => document.resources("", version, &method),
+            ["apis", group, version] if self.is_api(path) => document.resources(group, version, &method),
+            _ => Ok(page_not_found()),
+        }
+    }
+
+    /// The answer at a path that takes any method and no other spelling.
+    fn plain(&self, document: &Document<'_>) -> Option<Result<Response, ApiError>> {
+        let metrics = self.metrics.as_ref();
+        match (document.path, metrics) {
+            ("/" | "/index.html", _) => Some(document.json(&PathList {
+                paths: self.list(document.registry),
+            })),
+            ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight)),
+            ("/metrics/slis", Some(_)) => Some(Ok(metrics::service_levels(self.health.outcomes()))),
+            _ => None,
+        }
+    }
+
+    fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {
+        let registry = Arc::clone(document.registry);
+        self.discovery
+            .respond(document.messages, registry, root, format, document.headers)
+    }
+
+    /// All paths that can be asked for, in the order of the alphabet.
+    fn list(&self, registry: &Registry) -> Vec<String> {
+        let mut paths = self.health.paths();
+        if self.metrics.is_some() {
+            paths.extend(["/metrics", "/metrics/slis"].map(str::to_owned));
+        }
+        paths.extend(["/api", "/apis", "/version"].map(str::to_owned));
+        if self.issuer.is_some() {
+            let of_issuer = [IssuerDocuments::CONFIGURATION_PATH, IssuerDocuments::KEYS_PATH];
+            paths.extend(of_issuer.map(str::to_owned));
+        }
+        for served in registry.group_versions() {
+            if served.group.is_empty() {
+                paths.push(format!("/api/{}", served.version));
+            } else {
+                paths.push(format!("/apis/{}", served.group));
+                paths.push(format!("/apis/{}/{}", served.group, served.version));
+            }
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+}
+
+#[derive(Serialize)]
+struct PathList {
+    paths: Vec<String>,
+}
+
+/// Refuses every method but GET.
+fn read_only(method: &Method) -> Result<(), ApiError> {
+    if method == Method::GET {
+        Ok(())
+    } else {
+        Err(ApiError::method_not_allowed())
+    }
+}
+
+/// A document that seldom changes, which those who ask may keep for an hour.
+fn issuer_document(sort: &'static str, text: &[u8]) -> Response {
+    let body = bytes::Bytes::copy_from_slice(text);
+    let mut answer = response::bytes(StatusCode::OK, HeaderValue::from_static(sort), body);
+    let kept = HeaderValue::from_static("public, max-age=3600");
+    answer.headers_mut().insert(http::header::CACHE_CONTROL, kept);
+    answer
+}
+
+/// Answers with documents in the form that a request asks for.
+struct Document<'a> {
+    messages: &'a Messages,
+    headers: &'a HeaderMap,
+    query: &'a crate::http::query::Query,
+    kept: &'a KeptDocuments,
+    registry: &'a Arc<Registry>,
+    path: &'a str,
+}
+
+impl Document<'_> {
+    /// The resources of a version of a group. What definitions serve is told whatever the method is, and by negotiation alone.
+    fn resources(&self, group: &str, version: &str, method: &Method) -> Result<Response, ApiError> {
+        let built_in = self.registry.is_built_in_group(group);
+        let Some(list) = ApiResourceList::new(self.registry, group, version) else {
+            return if built_in {
+                Err(ApiError::unknown_resource())
+            } else {
+                Ok(page_not_found())
+            };
+        };
+        if built_in {
+            read_only(method)?;
+            negotiation::check_acceptable(self.headers, &NAMED_TYPES)?;
+        }
+        self.any_format(&list)
+    }
+
+    /// The document in any form that objects are served in.
+    fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
+        let representation = Representation::of_document(self.headers, self.query)?;
+        let make = || response::document_bytes(self.messages, &representation, document);
+        let body = self.kept.get(self.registry, self.path, &representation, make)?;
+        Ok(response::bytes(
+            StatusCode::OK,
+            representation.format.content_type(),
+            body,
+        ))
+    }
+
+    /// The document, which has no form but JSON, for those who take that.
+    fn json_only(&self, document: &impl Serialize) -> Result<Response, ApiError> {
+        negotiation::check_acceptable(self.headers, &["application/json"])?;
+        self.json(document)
+    }
+
+    /// The document as JSON, whatever the client accepts.
+    fn json(&self, document: &impl Serialize) -> Result<Response, ApiError> {
+        response::document(
+            self.messages,
+            StatusCode::OK,
+            &Representation {
+                pretty: true,
+                ..Representation::default()
+            },
+            document,
+        )
+    }
+}

@@ -1,0 +1,269 @@
+//! From a request to its answer: who asks, what about, may they, and which code answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use holdfast_gotext::duration;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+
+use crate::api::context::Context;
+use crate::api::router::{self, Incoming};
+use crate::http::ApiError;
+use crate::http::negotiation::{self, PatchType, Representation};
+use crate::http::request_info::RequestInfo;
+use crate::http::response::{self, Response};
+use crate::identity::authorization;
+use crate::identity::{self, Authenticator, ClientCertificate, Impersonation};
+use crate::metrics::Recording;
+use crate::operations::inflight::{self, InFlight};
+use crate::operations::paths::Paths;
+use crate::wire::body::{RequestBody, ResponseBody};
+use crate::wire::websocket::{self, Upgrade};
+
+/// Everything that answers requests, once a connection has read them.
+pub struct Service {
+    /// What the handlers share.
+    pub context: Arc<Context>,
+    /// Who asks.
+    pub authenticator: Authenticator,
+    /// In whose name they ask.
+    pub impersonation: Impersonation,
+    /// What stands at the paths that are no resources.
+    pub paths: Paths,
+    /// How many requests are served at a time.
+    pub in_flight: Arc<InFlight>,
+}
+
+/// What is attached to an answer that lasts, such as that of a watch: it may take as long as it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasts;
+
+/// The header that names a request.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// The longest name that a client may give its request, in bytes.
+const MAX_AUDIT_ID: usize = 64;
+
+/// A request that takes longer is told of in the log, unless it is a watch.
+const SLOW: Duration = Duration::from_millis(500);
+
+impl Service {
+    /// The answer to a request. `certificate` is what the connection's client certificate comes to.
+    pub async fn respond(
+        self: &Arc<Self>,
+        request: http::Request<RequestBody>,
+        certificate: Option<&ClientCertificate>,
+    ) -> Response {
+        let started = Instant::now();
+        let (head, body) = request.into_parts();
+        let (method, uri) = (head.method.clone(), head.uri.clone());
+        let audit_id = self.audit_id(&head.headers);
+        let user_agent = head.headers.get(header::USER_AGENT).cloned();
+        let info = RequestInfo::parse(&head.method, &head.uri);
+        let errors = match &info {
+            Ok(info) => Representation::of_errors(&head.headers, &info.query),
+            Err(_) => Representation::default(),
+        };
+        let lasting = info.as_ref().is_ok_and(inflight::lasts);
+        let unseen = info.as_ref().ok().and_then(|_| identity::warning(&head.headers));
+        let unseen = unseen.filter(|_| !matches!(certificate, Some(ClientCertificate::User(..))));
+        let recording = info
+            .as_ref()
+            .ok()
+            .and_then(|info| self.record(info, &head.headers, started));
+        let outcome = match info {
+            Ok(info) => self.answer(head, info, body, certificate, started).await,
+            Err(error) => Ok(response::unread(error, &uri)),
+        };
+        let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
+        let headers = response.headers_mut();
+        if let Some(unseen) = unseen {
+            response::add_warnings(headers, &[unseen]);
+        }
+        headers.insert(AUDIT_ID, audit_id.clone());
+        if !headers.contains_key(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        }
+        if lasting {
+            response.extensions_mut().insert(Lasts);
+        }
+        if method == Method::HEAD {
+            *response.body_mut() = ResponseBody::empty();
+        }
+        let (code, taken) = (response.status(), started.elapsed());
+        if let Some(recording) = recording {
+            self.finish(recording, &mut response);
+        }
+        websocket::begin(&mut response);
+        let (code, audit_id, user_agent) = (code.as_u16(), Shown(Some(&audit_id)), Shown(user_agent.as_ref()));
+        if taken >= SLOW && !lasting {
+            tracing::info!(%method, %uri, code, ?taken, %user_agent, %audit_id, "slow request");
+        } else {
+            tracing::debug!(%method, %uri, code, ?taken, %user_agent, %audit_id, "request");
+        }
+        response
+    }
+
+    /// Begins to count the request.
+    fn record(&self, info: &RequestInfo, headers: &HeaderMap, started: Instant) -> Option<Recording> {
+        let applies =
+            info.verb == "patch" && negotiation::patch_type(headers).is_ok_and(|sort| sort == PatchType::Apply);
+        let requests = self.context.metrics.requests();
+        requests.begin(info, applies, &self.context.registry.load(), started)
+    }
+
+    /// Counts the request: at once, or with the last of what is sent.
+    fn finish(&self, mut recording: Recording, response: &mut Response) {
+        let requests = self.context.metrics.requests();
+        let code = response.status();
+        requests.answered(&recording, code);
+        if matches!(code, StatusCode::TOO_MANY_REQUESTS | StatusCode::GATEWAY_TIMEOUT) {
+            requests.terminated(&recording, code);
+        }
+        match response.body().length() {
+            Some(length) => recording.sent(length),
+            None => response.body_mut().record(recording.lasts()),
+        }
+    }
+
+    /// The name by which an audit log knows the request: the client's own, or a new one.
+    fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let sent = headers.get(AUDIT_ID).filter(|id| id.len() <= MAX_AUDIT_ID);
+        sent.cloned().unwrap_or_else(|| {
+            let id = self.context.identifiers.uid();
+            HeaderValue::from_maybe_shared(Bytes::from(id)).unwrap_or(HeaderValue::from_static("unknown"))
+        })
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        mut head: http::request::Parts,
+        info: RequestInfo,
+        body: RequestBody,
+        certificate: Option<&ClientCertificate>,
+        started: Instant,
+    ) -> Result<Response, ApiError> {
+        let limit = self.time_limit(&info)?;
+        if limit.is_some_and(|limit| started.elapsed() >= limit) {
+            return Err(ApiError::out_of_time());
+        }
+        let (tokens, now) = (self.context.tokens.as_ref(), self.context.clock.now());
+        let user = self
+            .authenticator
+            .authenticate(tokens, &mut head.headers, certificate, now);
+        let user = user.inspect_err(|_| self.context.metrics.unauthenticated())?;
+        let authorizer = self.context.authorizer.as_ref();
+        let user = self
+            .impersonation
+            .judge(user, &head.headers, authorizer, &info.attributes())?;
+        let place = limit.and_then(|_| self.in_flight.enter(&info, &user)).map(Arc::new);
+        if limit.is_some() && place.is_none() {
+            return Ok(inflight::too_many());
+        }
+        let mut body = body;
+        if let Some(place) = &place {
+            body.leaving(Arc::clone(place));
+        }
+        authorization::check(authorizer, &user, &info, &head.method)?;
+        let upgrade = Upgrade::take(&mut head);
+        let incoming = Incoming {
+            method: head.method,
+            info,
+            headers: head.headers,
+            user,
+            body,
+            now: self.context.clock.now(),
+            deadline: limit.and_then(|limit| started.checked_add(limit)),
+            upgrade,
+        };
+        let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
+        if !is_api {
+            // The group may be that of a definition that was written a moment ago, and documents tell of all that is served.
+            self.context.definitions.caught_up(&self.context).await;
+        }
+        let Some(target) = incoming
+            .info
+            .resource
+            .clone()
+            .filter(|_| self.paths.is_api(&incoming.info.path))
+        else {
+            let mut response = self.paths.respond(self.context.messages(), incoming).await?;
+            if let Some(place) = place {
+                response.body_mut().hold(place);
+            }
+            return Ok(response);
+        };
+        let context = Arc::clone(&self.context);
+        // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
+        // for good, when its outcome is known.
+        let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
+        // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer. The
+        // place among the requests goes with it, and then with the answer until the client has that.
+        let answer = Box::pin(guarded(async move {
+            let mut response = router::serve_resource(&context, incoming, target).await?;
+            if let Some(place) = place {
+                response.body_mut().hold(place);
+            }
+            Ok(response)
+        }));
+        let Some(limit) = limit else {
+            return answer.await;
+        };
+        let long_work = self.in_flight.long_work.clone();
+        let answer = async move { long_work.apart(answer).await };
+        let answer = async {
+            if writes {
+                tokio::spawn(answer).await.unwrap_or_else(|_| Err(panicked()))
+            } else {
+                answer.await
+            }
+        };
+        match tokio::time::timeout(limit, answer).await {
+            // What noticed by itself that the time has run out may be first.
+            Ok(Err(error)) if error.is_out_of_time() => Ok(response::out_of_time()),
+            Ok(outcome) => outcome,
+            Err(_) => Ok(response::out_of_time()),
+        }
+    }
+}
+
+impl Service {
+    /// How long the request may take: as long as the client says in `timeout`, if that is less than what the server allows.
+    /// `None` for those that last.
+    fn time_limit(&self, info: &RequestInfo) -> Result<Option<Duration>, ApiError> {
+        if inflight::lasts(info) {
+            return Ok(None);
+        }
+        let most = self.context.config.request_timeout;
+        let Some(text) = info.query.get("timeout").filter(|text| !text.is_empty()) else {
+            return Ok(Some(most));
+        };
+        let wanted = duration::parse_from_zero(text)
+            .map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
+        Ok(Some(if wanted.is_zero() { most } else { wanted.min(most) }))
+    }
+}
+
+/// A header as the log shows it.
+struct Shown<'a>(Option<&'a HeaderValue>);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = self.0.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        write!(f, "{:?}", text.unwrap_or_default())
+    }
+}
+
+/// The outcome of `answer`; a fault in it costs this request alone.
+async fn guarded(answer: impl Future<Output = Result<Response, ApiError>>) -> Result<Response, ApiError> {
+    let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await;
+    outcome.unwrap_or_else(|_| Err(panicked()))
+}
+
+fn panicked() -> ApiError {
+    let message = "This request caused the server to fail. Look in its log for details.";
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
+}

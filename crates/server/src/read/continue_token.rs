@@ -1,0 +1,181 @@
+//! Where a list goes on: the token of its next chunk
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks>).
+//!
+//! A token has the reference's form: the revision of the list, and the key to go on at, below the prefix of the list. It is
+//! neither signed nor bound to the list that it came from, and need not be: whatever it says, the list goes on within the
+//! prefix that the path of the request gives, whose reading was authorized. Keys that climb out of it are refused.
+
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine as _};
+use holdfast_value::{Limits, Value, json};
+use serde::Serialize;
+
+use crate::http::ApiError;
+use crate::http::options::ListOptions;
+
+/// The version of the form.
+const VERSION: &str = "meta.k8s.io/v1";
+
+/// In place of a revision: the list goes on with the newest objects, since those of its own revision are gone.
+const NEWEST: i64 = -1;
+
+/// What a token says.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ContinueToken {
+    v: &'static str,
+    rv: i64,
+    /// The first key that may come, below the prefix of the list.
+    start: String,
+    /// How many objects come, where it is known: what lists are told as `remainingItemCount` is counted once for all chunks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<usize>,
+}
+
+impl ContinueToken {
+    /// The token of a list at `revision` that goes on at `start` with `remaining` objects.
+    pub(super) fn new(revision: u64, start: String, remaining: Option<usize>) -> Self {
+        Self {
+            v: VERSION,
+            rv: revision.try_into().unwrap_or(NEWEST),
+            start,
+            remaining,
+        }
+    }
+
+    /// The token among the options of a list, if there is one.
+    ///
+    /// # Errors
+    /// 400 where it cannot be read, and where a version is stated besides.
+    pub(super) fn read(options: &ListOptions) -> Result<Option<Self>, ApiError> {
+        if options.continue_token.is_empty() {
+            return Ok(None);
+        }
+        let token = Self::parse(&options.continue_token).map_err(|why| {
+            ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        })?;
+        if !matches!(options.resource_version.as_str(), "" | "0") {
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        Ok(Some(token))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => {
+                format!("illegal base64 data at input byte {at}")
+            }
+            other => other.to_string(),
+        })?;
+        let value = json::parse(&bytes, &Limits::REQUEST).map_err(|error| error.to_string())?;
+        let version = value.str_at(&["v"]).unwrap_or_default();
+        if version != VERSION {
+            return Err(format!("server does not recognize this encoded version {version}"));
+        }
+        let number = |name| value.get(name).and_then(Value::as_i64);
+        let token = Self {
+            v: VERSION,
+            rv: number("rv").unwrap_or_default(),
+            start: value.str_at(&["start"]).unwrap_or_default().to_owned(),
+            remaining: number("remaining").and_then(|count| count.try_into().ok()),
+        };
+        if token.rv == 0 || token.rv < NEWEST {
+            return Err(format!("incorrect encoded start resourceVersion (version {VERSION})"));
+        }
+        if token.start.is_empty() {
+            return Err(format!("encoded start key empty (version {VERSION})"));
+        }
+        let below = token.start.strip_prefix('/').unwrap_or(&token.start);
+        if below.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+            return Err(token.start);
+        }
+        Ok(token)
+    }
+
+    /// The revision of the list; `None` for whichever is the newest.
+    pub(super) fn revision(&self) -> Option<u64> {
+        self.rv.try_into().ok()
+    }
+
+    /// The first key that may come, below the prefix of the list.
+    pub(super) fn start(&self) -> &[u8] {
+        self.start.strip_prefix('/').unwrap_or(&self.start).as_bytes()
+    }
+
+    /// How many objects come, where that is known.
+    pub(super) fn remaining(&self) -> Option<usize> {
+        self.remaining
+    }
+
+    /// The token that goes on at the same place with the newest objects.
+    pub(super) fn inconsistent(&self) -> String {
+        Self {
+            v: VERSION,
+            rv: NEWEST,
+            start: self.start.clone(),
+            remaining: None,
+        }
+        .text()
+    }
+
+    /// The token as clients hold it.
+    pub(super) fn text(&self) -> String {
+        // Numbers and text always have a JSON form.
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<ContinueToken, String> {
+        ContinueToken::parse(&URL_SAFE_NO_PAD.encode(json))
+    }
+
+    #[test]
+    fn a_token_is_read_as_it_was_written() {
+        let token = ContinueToken::new(7, "ns/web\0".to_owned(), Some(3));
+        assert_eq!(ContinueToken::parse(&token.text()).unwrap(), token);
+        let newest = ContinueToken::parse(&token.inconsistent()).unwrap();
+        assert_eq!((newest.revision(), newest.start()), (None, &b"ns/web\0"[..]));
+        assert_eq!(newest.remaining(), None);
+    }
+
+    #[test]
+    fn a_token_of_the_reference_is_read() {
+        let token = parse(r#"{"v":"meta.k8s.io/v1","rv":5,"start":"a\u0000"}"#).unwrap();
+        assert_eq!((token.revision(), token.start()), (Some(5), &b"a\0"[..]));
+    }
+
+    #[test]
+    fn a_token_that_climbs_out_of_its_list_is_refused() {
+        for start in ["../secrets/a", "a/../../b", "a//b", "./a", "a/", "//a", "/"] {
+            let error = parse(&format!(r#"{{"v":"meta.k8s.io/v1","rv":5,"start":"{start}"}}"#)).unwrap_err();
+            assert_eq!(error, start);
+        }
+    }
+
+    #[test]
+    fn a_token_without_what_it_needs_is_refused() {
+        let cases = [
+            ("{}", "server does not recognize this encoded version "),
+            (
+                r#"{"v":"meta.k8s.io/v1"}"#,
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":-2,"start":"a"}"#,
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":5}"#,
+                "encoded start key empty (version meta.k8s.io/v1)",
+            ),
+        ];
+        for (json, error) in cases {
+            assert_eq!(parse(json).unwrap_err(), error, "{json}");
+        }
+    }
+}

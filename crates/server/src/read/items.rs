@@ -1,0 +1,346 @@
+//! The objects of a list, taken from a state a few at a time, and the bytes that they make.
+//!
+//! Neither the objects nor their bytes are ever gathered: what is not sent yet is an offset into a state that costs
+//! nothing to keep. Whoever takes gives others a turn now and then, since a long list is more work than a request may do
+//! at a stretch.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::stream;
+use holdfast_resource::Resource;
+use holdfast_store::Key;
+use holdfast_value::Value;
+use holdfast_value::json::Indenter;
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::objects::{Entry, Selection, Snapshot};
+use crate::representation::conversion::{self, BYTES_TOGETHER, TOGETHER};
+use crate::representation::{Shown, Writer};
+use crate::wire::body::ResponseBody;
+
+/// How many objects are looked at before it is asked whether others should have a turn.
+const LOOK: usize = 64;
+
+/// How long a list works before others have a turn.
+const TURN: Duration = Duration::from_micros(500);
+
+/// The size at which a run of bytes is sent.
+const RUN_BYTES: usize = 64 * 1024;
+
+/// Objects that are taken one after the other.
+#[derive(Default)]
+pub(crate) struct Items {
+    /// Those that were found and not taken yet.
+    found: VecDeque<Item>,
+    /// Where more are to be found.
+    rest: Option<Rest>,
+    /// As what they are shown, where a webhook may have to be asked for that.
+    conversion: Option<Conversion>,
+}
+
+/// An object of a list.
+#[derive(Clone)]
+pub(crate) struct Item {
+    /// As it is stored.
+    pub(crate) entry: Arc<Entry>,
+    /// In the version that is shown, where a webhook had to be asked for that.
+    pub(crate) converted: Option<Value>,
+}
+
+/// As what objects are shown that a webhook converts.
+#[derive(Clone)]
+pub(crate) struct Conversion {
+    context: Arc<Context>,
+    shown: Shown,
+}
+
+impl Conversion {
+    /// `None` where no webhook has to be asked.
+    pub(crate) fn of(context: &Arc<Context>, shown: &Shown) -> Option<Self> {
+        shown.may_need_webhook().then(|| Self {
+            context: Arc::clone(context),
+            shown: shown.clone(),
+        })
+    }
+
+    fn is_due(&self, item: &Item) -> bool {
+        item.converted.is_none() && self.shown.needs_webhook(&item.entry)
+    }
+
+    /// Converts what must be of the first of `items`: as many as go into one review.
+    async fn carry_out(&self, items: &mut VecDeque<Item>) -> Result<(), ApiError> {
+        let (mut due, mut bytes) = (Vec::new(), 0);
+        for (at, item) in items.iter().enumerate().filter(|(_, item)| self.is_due(item)) {
+            if due.len() == TOGETHER || bytes > BYTES_TOGETHER {
+                break;
+            }
+            bytes += item.entry.bytes().len();
+            due.push((at, Arc::clone(&item.entry)));
+        }
+        let entries: Vec<&Entry> = due.iter().map(|(_, entry)| entry.as_ref()).collect();
+        let trees = conversion::stored(&self.context, &self.shown, &entries).await?;
+        for ((at, _), tree) in due.iter().zip(trees) {
+            items[*at].converted = Some(tree);
+        }
+        Ok(())
+    }
+}
+
+/// The part of a state that was not looked at yet.
+struct Rest {
+    snapshot: Snapshot,
+    resource: Arc<Resource>,
+    selection: Selection,
+    prefix: Vec<u8>,
+    next: Next,
+}
+
+enum Next {
+    From(Vec<u8>),
+    After(Key),
+}
+
+impl Items {
+    /// These objects, which are selected unless a webhook has to be asked first.
+    pub(crate) async fn of(
+        entries: Vec<Arc<Entry>>,
+        resource: &Resource,
+        selection: &Selection,
+        conversion: Option<Conversion>,
+    ) -> Result<Self, ApiError> {
+        Ok(Self {
+            found: select(entries, resource, selection, conversion.as_ref()).await?,
+            rest: None,
+            conversion,
+        })
+    }
+
+    /// The selected objects of `resource` below `prefix`, from the key `from` on. `conversion` says as what they are shown,
+    /// where a webhook may have to be asked.
+    pub(crate) fn new(
+        snapshot: Snapshot,
+        resource: Arc<Resource>,
+        selection: Selection,
+        prefix: Vec<u8>,
+        from: Vec<u8>,
+        conversion: Option<Conversion>,
+    ) -> Self {
+        Self {
+            found: VecDeque::new(),
+            conversion,
+            rest: Some(Rest {
+                snapshot,
+                resource,
+                selection,
+                prefix,
+                next: Next::From(from),
+            }),
+        }
+    }
+
+    /// Converts the first objects where that is due, so that the next of them can be had.
+    ///
+    /// # Errors
+    /// 500 where a webhook fails.
+    pub(crate) async fn prepare(&mut self) -> Result<(), ApiError> {
+        if self.conversion.is_none() {
+            return Ok(());
+        }
+        let mut turn = Turn::default();
+        while self.found.is_empty() && self.look().await? {
+            turn.end_if_due().await;
+        }
+        self.convert_front().await
+    }
+
+    async fn convert_front(&mut self) -> Result<(), ApiError> {
+        match (&self.conversion, self.found.front()) {
+            (Some(conversion), Some(first)) if conversion.is_due(first) => conversion.carry_out(&mut self.found).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks at the next few objects. Returns whether there were any.
+    async fn look(&mut self) -> Result<bool, ApiError> {
+        let Some(rest) = &mut self.rest else { return Ok(false) };
+        let range = match &rest.next {
+            Next::From(key) => rest.snapshot.range_from(&rest.prefix, key),
+            Next::After(key) => rest.snapshot.range_after(&rest.prefix, key),
+        };
+        let mut last = None;
+        let mut others = Vec::new();
+        let by_webhook = self.conversion.as_ref().filter(|_| !rest.selection.is_everything());
+        for entry in range.take(LOOK) {
+            match by_webhook {
+                Some(_) => others.push(Arc::clone(entry)),
+                None if rest.selection.selects(&rest.resource, entry) => self.found.push_back(Item::stored(entry)),
+                None => {}
+            }
+            last = Some(entry.key().clone());
+        }
+        match last {
+            Some(key) => rest.next = Next::After(key),
+            None => {
+                self.rest = None;
+                return Ok(false);
+            }
+        }
+        if !others.is_empty() {
+            let selected = select(others, &rest.resource, &rest.selection, by_webhook).await?;
+            self.found.extend(selected);
+        }
+        Ok(true)
+    }
+
+    /// The first `limit` objects, in a list of their own, and the one behind them if there is one.
+    ///
+    /// # Errors
+    /// 500 where a webhook fails that has to be asked before objects can be selected.
+    pub(crate) async fn split(mut self, limit: usize) -> Result<(Self, Option<Arc<Entry>>), ApiError> {
+        let mut turn = Turn::default();
+        while self.found.len() <= limit && self.look().await? {
+            turn.end_if_due().await;
+        }
+        let next = self.found.get(limit).map(|item| Arc::clone(&item.entry));
+        self.found.truncate(limit);
+        self.rest = None;
+        Ok((self, next))
+    }
+
+    /// Those that were found and not taken yet, as they are stored.
+    pub(crate) fn found(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
+        self.found.iter().map(|item| &item.entry)
+    }
+
+    /// The next object; gives others a turn now and then.
+    ///
+    /// # Errors
+    /// 500 where a webhook fails that has to be asked for it.
+    pub(crate) async fn next(&mut self, turn: &mut Turn) -> Result<Option<Item>, ApiError> {
+        loop {
+            turn.end_if_due().await;
+            if self.conversion.is_some() {
+                self.convert_front().await?;
+            }
+            if let Some(item) = self.found.pop_front() {
+                return Ok(Some(item));
+            }
+            if !self.look().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The body that these objects make by `writer`, sent in runs as the client takes them, indented if that is asked for.
+    pub(crate) fn into_body(self, writer: Writer, head: Vec<u8>, indenter: Option<Indenter>) -> ResponseBody {
+        let body = Body {
+            items: self,
+            writer,
+            indenter,
+            run: head,
+            turn: Turn::default(),
+            first: true,
+            ended: false,
+        };
+        ResponseBody::stream(stream::unfold(body, |mut body| async move {
+            let run = body.run().await?;
+            Some((run, body))
+        }))
+    }
+}
+
+impl Item {
+    /// An object that nothing else is known of.
+    pub(crate) fn stored(entry: &Arc<Entry>) -> Self {
+        Self {
+            entry: Arc::clone(entry),
+            converted: None,
+        }
+    }
+}
+
+/// Those of `entries` that are selected. Those that a webhook converts are selected by what it makes of them.
+async fn select(
+    entries: Vec<Arc<Entry>>,
+    resource: &Resource,
+    selection: &Selection,
+    conversion: Option<&Conversion>,
+) -> Result<VecDeque<Item>, ApiError> {
+    let mut items: VecDeque<Item> = entries.iter().map(Item::stored).collect();
+    if let Some(conversion) = conversion.filter(|_| !selection.is_everything()) {
+        while items.iter().any(|item| conversion.is_due(item)) {
+            conversion.carry_out(&mut items).await?;
+        }
+    }
+    items.retain(|item| match &item.converted {
+        Some(tree) => selection.selects_converted(resource, &item.entry, tree),
+        None => selection.selects(resource, &item.entry),
+    });
+    Ok(items)
+}
+
+/// The time that a list has had since others had a turn.
+pub(crate) struct Turn(Instant);
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Turn {
+    /// Gives others a turn if this has lasted long enough.
+    pub(crate) async fn end_if_due(&mut self) {
+        if self.0.elapsed() >= TURN {
+            tokio::task::yield_now().await;
+            self.0 = Instant::now();
+        }
+    }
+}
+
+struct Body {
+    items: Items,
+    writer: Writer,
+    indenter: Option<Indenter>,
+    run: Vec<u8>,
+    /// Goes on from run to run: what the connection does with one counts as well.
+    turn: Turn,
+    first: bool,
+    ended: bool,
+}
+
+impl Body {
+    async fn run(&mut self) -> Option<Bytes> {
+        while !self.ended && self.run.len() < RUN_BYTES {
+            let written = match self.items.next(&mut self.turn).await {
+                Ok(Some(item)) => {
+                    let first = std::mem::replace(&mut self.first, false);
+                    self.writer.before(first, &mut self.run);
+                    self.writer.item(&item, &mut self.run)
+                }
+                Ok(None) => {
+                    self.writer.end(self.first, &mut self.run);
+                    self.ended = true;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = written {
+                // It is too late for another status; a list that breaks off cannot be read.
+                tracing::error!(%error, "a list is broken off");
+                self.ended = true;
+            }
+        }
+        let mut run = std::mem::take(&mut self.run);
+        if let Some(indenter) = &mut self.indenter {
+            let mut indented = Vec::new();
+            indenter.write(&run, &mut indented);
+            run = indented;
+        }
+        (!run.is_empty()).then(|| Bytes::from(run))
+    }
+}

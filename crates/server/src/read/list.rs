@@ -1,0 +1,333 @@
+//! GET of a collection: the objects of a namespace or of all, at one revision.
+//!
+//! Which state is read follows from the version that the client names, and from the rule beside it
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is asked for in chunks
+//! tells in a token where the next one goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
+use holdfast_resource::{Resource, Verb};
+use holdfast_store::HistoryError;
+use holdfast_value::Value;
+
+use super::continue_token::ContinueToken;
+use super::items::{Conversion, Items};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::{ListOptions, ResourceVersionMatch};
+use crate::http::request::ResourceRequest;
+use crate::objects::{Entry, Selection, Snapshot};
+use crate::representation::Shown;
+
+/// How long a read waits for a revision that is yet to come.
+const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// The objects that a request asks for.
+///
+/// # Errors
+/// As [`list`].
+pub(crate) async fn page(
+    context: &Arc<Context>,
+    request: &ResourceRequest,
+    options: &ListOptions,
+    selection: &Selection,
+) -> Result<Page, ApiError> {
+    let token = ContinueToken::read(options)?;
+    let extent = Extent {
+        of_one: Place::of(request, selection).key.is_some(),
+        // The objects of a collection are deleted page by page.
+        limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
+    };
+    let snapshot = snapshot(context, options, extent, token.as_ref()).await?;
+    let conversion = Conversion::of(context, &Shown::of_request(request));
+    let page = Page::read(request, options, selection, token.as_ref(), &snapshot, conversion).await?;
+    if !page.continue_token.is_empty() {
+        context.store.keep(&snapshot);
+    }
+    Ok(page)
+}
+
+/// What the selectors of a request choose.
+///
+/// # Errors
+/// 400 where they cannot be read or name fields that cannot be selected by.
+pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Result<Selection, ApiError> {
+    let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
+    let labels = LabelSelector::parse(&options.label_selector).map_err(refuse)?;
+    let fields = FieldSelector::parse(&options.field_selector).map_err(refuse)?;
+    let fields = fields
+        .resolve(&request.served.resource, request.version())
+        .map_err(refuse)?;
+    let name = (!request.name.is_empty()).then(|| request.name.clone());
+    Ok(Selection { labels, fields, name })
+}
+
+/// The revision that the text of a `resourceVersion` names; `None` for none.
+///
+/// # Errors
+/// What is wrong with it, in the reference's words.
+fn read_revision(text: &str) -> Result<Option<u64>, String> {
+    use std::num::IntErrorKind::PosOverflow;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let why = match text.parse() {
+        Ok(number) if !text.starts_with('+') => return Ok(Some(number)),
+        Err(error) if *error.kind() == PosOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    let quoted = Value::from(text);
+    Err(format!(
+        "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}"
+    ))
+}
+
+/// The revision that a GET of one object or a watch names; `None` for none.
+///
+/// # Errors
+/// 500 where it is no number, as in the reference.
+pub(crate) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
+    read_revision(text).map_err(ApiError::unclassified)
+}
+
+/// How much of a collection is read.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// Whether it is one object, by its name.
+    of_one: bool,
+    /// Whether it is a page.
+    limited: bool,
+}
+
+/// The state to read: as the version and its rule say
+/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
+async fn snapshot(
+    context: &Context,
+    options: &ListOptions,
+    extent: Extent,
+    token: Option<&ContinueToken>,
+) -> Result<Snapshot, ApiError> {
+    let at = match token {
+        Some(token) => token.revision(),
+        None => {
+            let wanted = read_revision(&options.resource_version)
+                .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?
+                .unwrap_or_default();
+            // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
+            let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
+            let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
+            // What is read of one object alone comes from where nobody waits: to come back later is no advice.
+            let reached = not_older_than(context, wanted).await;
+            let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
+                true => error.without_advice(),
+                false => error,
+            });
+            if !(exact || chunked && !extent.of_one) {
+                return reached;
+            }
+            reached?;
+            Some(wanted)
+        }
+    };
+    let Some(at) = at else {
+        return Ok(context.store.snapshot());
+    };
+    not_older_than(context, at).await?;
+    context.store.snapshot_at(at).map_err(|error| match (error, token) {
+        (HistoryError::Compacted { .. }, Some(token)) => {
+            ApiError::expired(CHUNK_TOO_OLD).with_continue_token(token.inconsistent())
+        }
+        (error, _) => unreadable(error),
+    })
+}
+
+const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
+
+const CHUNK_TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can \
+    start a new list without the continue parameter, or use the continue token in this response to retrieve the \
+    remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
+    created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// The newest state, once it has reached `wanted`.
+///
+/// # Errors
+/// 504 where that has not come about in a few seconds.
+pub(crate) async fn not_older_than(context: &Context, wanted: u64) -> Result<Snapshot, ApiError> {
+    let reached = context.store.wait_for(wanted, FUTURE_WAIT).await;
+    reached.map_err(unreadable)
+}
+
+fn unreadable(error: HistoryError) -> ApiError {
+    match error {
+        HistoryError::Compacted { .. } => ApiError::expired(TOO_OLD),
+        HistoryError::Future { requested, current } => ApiError::too_large_resource_version(requested, current),
+        HistoryError::Closed => ApiError::unavailable("the server is shutting down"),
+    }
+}
+
+/// The objects of an answer.
+pub(crate) struct Page {
+    /// The objects, in the order of their keys.
+    pub(crate) items: Items,
+    /// The revision they were read at.
+    revision: u64,
+    /// The token of the next chunk; empty for the last.
+    continue_token: String,
+    /// How many objects come after these, where that is told.
+    remaining: Option<usize>,
+}
+
+impl Page {
+    async fn read(
+        request: &ResourceRequest,
+        options: &ListOptions,
+        selection: &Selection,
+        token: Option<&ContinueToken>,
+        snapshot: &Snapshot,
+        conversion: Option<Conversion>,
+    ) -> Result<Self, ApiError> {
+        let place = Place::of(request, selection);
+        let prefix = place.prefix.as_bytes();
+        let from = token.map(|token| [prefix, token.start()].concat());
+        let resource = &request.served.resource;
+        let items = place.items(snapshot, resource, selection, from.as_deref(), conversion);
+        let items = items.await?;
+        let mut page = Self {
+            items,
+            revision: snapshot.revision(),
+            continue_token: String::new(),
+            remaining: None,
+        };
+        // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
+        let limit = usize::try_from(options.limit).unwrap_or_default();
+        if limit == 0 || options.resource_version == "0" {
+            return Ok(page);
+        }
+        let (items, next) = std::mem::take(&mut page.items).split(limit).await?;
+        if let (Some(last), Some(next)) = (items.found().next_back(), next) {
+            if selection.is_everything() {
+                page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
+            }
+            // Nothing lies between an object's key and the same with a zero byte behind it.
+            let last = last.key().get(prefix.len()..).unwrap_or_default();
+            let start = String::from_utf8_lossy(last).into_owned() + "\0";
+            page.continue_token = ContinueToken::new(page.revision, start, page.remaining).text();
+        }
+        page.items = items;
+        Ok(page)
+    }
+
+    /// All objects of the page, which keeps them.
+    ///
+    /// # Errors
+    /// 500 where a webhook fails that has to be asked before objects can be selected.
+    pub(crate) async fn entries(&mut self) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let (items, _) = std::mem::take(&mut self.items).split(usize::MAX).await?;
+        let entries = items.found().cloned().collect();
+        self.items = items;
+        Ok(entries)
+    }
+
+    /// The `metadata` of the list, as JSON.
+    pub(crate) fn metadata(&self) -> String {
+        self.metadata_that(!self.continue_token.is_empty())
+    }
+
+    /// The same, with the token also where it is empty.
+    pub(crate) fn metadata_with_continue(&self) -> String {
+        self.metadata_that(true)
+    }
+
+    fn metadata_that(&self, continues: bool) -> String {
+        let mut metadata = format!("{{\"resourceVersion\":\"{}\"", self.revision);
+        if continues {
+            metadata.push_str(&format!(",\"continue\":\"{}\"", self.continue_token));
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.push_str(&format!(",\"remainingItemCount\":{remaining}"));
+        }
+        metadata.push('}');
+        metadata
+    }
+}
+
+/// How many objects come behind a chunk of `limit`, the first of them at the key `next`: what the token of the chunk says
+/// less the chunk, so that only the first is counted.
+fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, limit: usize, next: &[u8]) -> usize {
+    let before = match token {
+        Some(token) => token.remaining(),
+        None => Some(snapshot.count(prefix)),
+    };
+    // Of the newest objects, or by a token that was made up, nothing is known.
+    match before.and_then(|before| before.checked_sub(limit)) {
+        None | Some(0) => snapshot.range_from(prefix, next).count(),
+        Some(left) => left,
+    }
+}
+
+/// Where the objects of a list or of a watch are kept.
+pub(crate) struct Place {
+    /// What their keys begin with.
+    pub(crate) prefix: String,
+    /// The one key, where the request is about one object.
+    pub(crate) key: Option<String>,
+}
+
+impl Place {
+    /// Where the objects are that a request selects. A selector that names the namespace or the object narrows the place
+    /// as the path does.
+    pub(crate) fn of(request: &ResourceRequest, selection: &Selection) -> Self {
+        let resource = &request.served.resource;
+        let Some(storage) = &resource.storage else {
+            return Self {
+                prefix: String::new(),
+                key: None,
+            };
+        };
+        let selected = selection.fields.namespace().filter(|_| resource.namespaced());
+        let namespace = match request.namespace.as_str() {
+            "" => selected.unwrap_or_default(),
+            of_path => of_path,
+        };
+        let name = selection.name.as_deref().or(selection.fields.name());
+        let complete = !namespace.is_empty() || !resource.namespaced();
+        Self {
+            prefix: storage.namespace_prefix(namespace),
+            key: name.filter(|_| complete).map(|name| storage.key(namespace, name)),
+        }
+    }
+
+    /// The selected objects of a state, from the key `from` on where that is given. `conversion` says as what they are shown,
+    /// where a webhook may have to be asked.
+    ///
+    /// # Errors
+    /// 500 where a webhook fails that has to be asked before an object can be selected.
+    pub(crate) async fn items(
+        &self,
+        snapshot: &Snapshot,
+        resource: &Arc<Resource>,
+        selection: &Selection,
+        from: Option<&[u8]>,
+        conversion: Option<Conversion>,
+    ) -> Result<Items, ApiError> {
+        let prefix = self.prefix.as_bytes();
+        let from = from.unwrap_or(prefix);
+        match &self.key {
+            Some(key) => {
+                let found = snapshot.get(key.as_bytes());
+                let found = found.filter(|entry| entry.key()[..] >= *from).cloned();
+                Items::of(found.into_iter().collect(), resource, selection, conversion).await
+            }
+            None => Ok(Items::new(
+                snapshot.clone(),
+                Arc::clone(resource),
+                selection.clone(),
+                prefix.to_vec(),
+                from.to_vec(),
+                conversion,
+            )),
+        }
+    }
+}

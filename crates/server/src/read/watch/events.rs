@@ -1,0 +1,294 @@
+//! How one event of a watch is written, and which event a change is for a watcher that selects objects.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_proto::{Messages, write_watch_event};
+use holdfast_store::EventKind;
+use holdfast_value::{SmolStr, Value};
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation::{Format, View};
+use crate::http::protobuf;
+use crate::http::query::Query;
+use crate::objects::{self, Entry, Objects, Selection};
+use crate::objects::{Converted, Form};
+use crate::read::items::Item;
+use crate::representation::conversion;
+use crate::representation::table::Rows;
+use crate::representation::{self, Shown, Tree};
+
+type Event = holdfast_store::Event<Objects>;
+
+/// What an event shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Showing {
+    /// The object is there now.
+    Added,
+    /// It has changed.
+    Modified,
+    /// It is gone.
+    Deleted,
+    /// It is no longer selected: shown as it was, at the revision at which it left.
+    Left,
+}
+
+impl Showing {
+    /// The type of the event.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted | Self::Left => "DELETED",
+        }
+    }
+}
+
+/// What a watcher sees: which objects, and in which form.
+pub(crate) struct Framing {
+    /// What the requests share.
+    pub(crate) context: Arc<Context>,
+    /// The version that is shown.
+    pub(crate) shown: Shown,
+    /// Which objects.
+    pub(crate) selection: Selection,
+    /// In which form.
+    pub(crate) form: Form,
+    /// Whether the columns of a table were told already.
+    pub(crate) columns_told: bool,
+}
+
+impl Framing {
+    /// The frame of a change; `None` where the watcher is not to see it. An object that comes to be selected is ADDED, one
+    /// that is no longer selected DELETED.
+    ///
+    /// # Errors
+    /// Where the object cannot be shown in this form.
+    pub(crate) async fn change(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
+        if !self.may_wait() {
+            return self.frame_of_change(event, None);
+        }
+        Box::pin(self.change_by_webhook(event)).await
+    }
+
+    /// Whether a change may have to wait for a webhook.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.shown.may_need_webhook()
+    }
+
+    async fn change_by_webhook(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
+        // Who sees everything need not know what was before.
+        let with_previous = !self.selection.is_everything();
+        let previous = event.previous().filter(|_| with_previous);
+        let concerned = [Some(event.current()), previous];
+        if !concerned
+            .into_iter()
+            .flatten()
+            .any(|entry| self.shown.needs_webhook(entry))
+        {
+            return self.frame_of_change(event, None);
+        }
+        let first_of_table = matches!(self.form.view, View::Table(_)) && !self.columns_told;
+        if !with_previous && !first_of_table {
+            let kept = self
+                .context
+                .frames
+                .kept(event.encodings(), showing_everything(event), &self.form);
+            if kept.is_some() {
+                return Ok(kept);
+            }
+        }
+        let conversion = event.encodings().conversion(&self.form, with_previous);
+        let converted = conversion.get_or_init(|| self.convert(event.current(), previous)).await;
+        let converted = converted.as_ref().map_err(Clone::clone)?;
+        self.frame_of_change(event, Some(converted))
+    }
+
+    async fn convert(&self, current: &Entry, previous: Option<&Arc<Entry>>) -> Result<Converted, ApiError> {
+        let entries: Vec<&Entry> = [Some(current), previous.map(AsRef::as_ref)]
+            .into_iter()
+            .flatten()
+            .collect();
+        let trees = conversion::stored(&self.context, &self.shown, &entries).await;
+        let mut trees = trees?.into_iter();
+        Ok(Converted {
+            current: trees.next().unwrap_or_default(),
+            previous: trees.next(),
+        })
+    }
+
+    fn frame_of_change(&mut self, event: &Event, converted: Option<&Converted>) -> Result<Option<Bytes>, ApiError> {
+        let resource = &self.shown.resource;
+        let selected = |entry: &Entry, converted: Option<&Value>| match converted {
+            Some(tree) => self.selection.selects_converted(resource, entry, tree),
+            None => self.selection.selects(resource, entry),
+        };
+        let (now, then) = match converted {
+            Some(converted) => (Some(&converted.current), converted.previous.as_ref()),
+            None => (None, None),
+        };
+        let before = event.previous().is_some_and(|previous| selected(previous, then));
+        let removed = event.kind() == EventKind::Delete;
+        let after = !removed && selected(event.current(), now);
+        let showing = match (before, after) {
+            (false, false) => return Ok(None),
+            (false, true) => Showing::Added,
+            (true, true) => Showing::Modified,
+            (true, false) if removed => Showing::Deleted,
+            (true, false) => Showing::Left,
+        };
+        let with_columns = self.with_columns();
+        let encode = || match showing {
+            Showing::Left => self.left(event, then, with_columns),
+            _ => self.object(showing, event.current(), now, with_columns),
+        };
+        if with_columns {
+            // The first frame of a table is larger than those of others.
+            return encode().map(Some);
+        }
+        let frames = &self.context.frames;
+        frames.frame(event.encodings(), showing, &self.form, encode).map(Some)
+    }
+
+    /// The frame of a selected object that is there when the watch begins.
+    ///
+    /// # Errors
+    /// Where the object cannot be shown in this form.
+    pub(crate) fn object_at_start(&mut self, item: &Item) -> Result<Bytes, ApiError> {
+        let with_columns = self.with_columns();
+        self.object(Showing::Added, &item.entry, item.converted.as_ref(), with_columns)
+    }
+
+    /// The frame of a bookmark at `revision`; the one behind the initial events says so.
+    ///
+    /// # Errors
+    /// Where it cannot be shown in this form.
+    pub(crate) fn bookmark(&self, revision: u64, after_initial_events: bool) -> Result<Bytes, ApiError> {
+        let annotations = if after_initial_events {
+            r#","annotations":{"k8s.io/initial-events-end":"true"}"#
+        } else {
+            ""
+        };
+        let metadata = format!("{{\"resourceVersion\":\"{revision}\"{annotations}}}");
+        let object = match self.form.view {
+            View::Table(version) => format!(
+                "{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"columnDefinitions\":null,\"rows\":null}}",
+                version.api_version()
+            ),
+            View::PartialObject(version) | View::PartialList(version) => format!(
+                "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{}\",\"metadata\":{metadata}}}",
+                version.api_version()
+            ),
+            View::Whole => {
+                let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
+                format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}}}")
+            }
+        };
+        self.frame("BOOKMARK", object.as_bytes())
+    }
+
+    /// The frame of an error, after which the watch ends.
+    pub(crate) fn error(&self, refusal: &ApiError) -> Bytes {
+        let mut refusal = refusal.clone();
+        if refusal.reason().is_empty() {
+            refusal.status_mut().reason = SmolStr::new_static("InternalError");
+        }
+        error(self.context.messages(), self.form.format, &refusal)
+    }
+
+    /// Whether the next frame is to tell the columns of a table, which is so once.
+    fn with_columns(&mut self) -> bool {
+        matches!(self.form.view, View::Table(_)) && !std::mem::replace(&mut self.columns_told, true)
+    }
+
+    fn frame(&self, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
+        frame(self.context.messages(), self.form.format, event_type, object)
+    }
+
+    /// The frame of an object, which is `converted` where a webhook was asked for it.
+    fn object(
+        &self,
+        showing: Showing,
+        entry: &Entry,
+        converted: Option<&Value>,
+        with_columns: bool,
+    ) -> Result<Bytes, ApiError> {
+        if let Some(tree) = converted {
+            return self.viewed(showing, Tree::Converted(tree), with_columns);
+        }
+        if self.form.view == View::Whole {
+            return self.frame(showing.name(), &self.shown.bytes(self.context.types(), entry)?);
+        }
+        if let View::PartialObject(version) = self.form.view
+            && let Some(metadata) = self.shown.metadata_text(entry)
+        {
+            let mut json = Vec::with_capacity(metadata.len() + 128);
+            representation::write_partial(self.context.types(), &Value::Null, Some(&metadata), version, &mut json);
+            return self.frame(showing.name(), &json);
+        }
+        self.viewed(showing, Tree::Stored(&objects::tree(entry)), with_columns)
+    }
+
+    fn left(&self, event: &Event, converted: Option<&Value>, with_columns: bool) -> Result<Bytes, ApiError> {
+        let previous = event.previous().unwrap_or_else(|| event.current());
+        let mut tree = converted.cloned().unwrap_or_else(|| objects::tree(previous));
+        let revision = event.revision().to_string();
+        tree.set_at(&["metadata", "resourceVersion"], revision.into());
+        let tree = match converted {
+            Some(_) => Tree::Converted(&tree),
+            None => Tree::Stored(&tree),
+        };
+        self.viewed(Showing::Left, tree, with_columns)
+    }
+
+    fn viewed(&self, showing: Showing, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
+        let (context, shown) = (&self.context, &self.shown);
+        let json = match self.form.view {
+            View::Table(version) => {
+                let rows = Rows::new(context, shown, self.form.include, version);
+                representation::table_of_one(&rows, tree, with_columns)?
+            }
+            view => representation::view(context, shown, &Query::default(), view, tree)?,
+        };
+        self.frame(showing.name(), &json)
+    }
+}
+
+/// What an event shows to who sees everything.
+fn showing_everything(event: &Event) -> Showing {
+    match (event.kind(), event.previous()) {
+        (EventKind::Delete, _) => Showing::Deleted,
+        (_, Some(_)) => Showing::Modified,
+        (_, None) => Showing::Added,
+    }
+}
+
+/// The frame of an error, after which the watch ends.
+pub(crate) fn error(messages: &Messages, format: Format, error: &ApiError) -> Bytes {
+    // A Status has any form.
+    frame(messages, format, "ERROR", &error.to_json()).unwrap_or_default()
+}
+
+/// The frame of an event that shows the object whose JSON is `object`.
+fn frame(messages: &Messages, format: Format, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
+    match format {
+        Format::Protobuf => {
+            let object = protobuf::from_json(messages, object)?;
+            let mut frame = Vec::new();
+            write_watch_event(event_type, &object, &mut frame);
+            Ok(frame.into())
+        }
+        _ => Ok(json_frame(event_type, object)),
+    }
+}
+
+fn json_frame(event_type: &str, object: &[u8]) -> Bytes {
+    let mut frame = Vec::with_capacity(object.len() + 40);
+    frame.extend_from_slice(b"{\"type\":\"");
+    frame.extend_from_slice(event_type.as_bytes());
+    frame.extend_from_slice(b"\",\"object\":");
+    frame.extend_from_slice(object);
+    frame.extend_from_slice(b"}\n");
+    frame.into()
+}

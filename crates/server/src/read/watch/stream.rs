@@ -1,0 +1,205 @@
+//! The stream of one watch, from its first event to its end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
+use futures_util::Stream;
+use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::stream;
+use holdfast_store::{HistoryError, Watcher};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::events::Framing;
+use crate::http::ApiError;
+use crate::objects::Objects;
+use crate::objects::definitions::Definitions;
+use crate::read::items::{Items, Turn};
+
+/// How often a watch that wants bookmarks gets one.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long before its end a watch that wants bookmarks gets the last one.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// Which bookmarks a watch wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bookmarks {
+    /// From time to time.
+    pub(crate) periodic: bool,
+    /// One behind the initial events.
+    pub(crate) after_initial_events: bool,
+}
+
+/// The size at which a run of initial events is sent.
+const RUN_BYTES: usize = 64 * 1024;
+
+/// A watch that is about to begin.
+pub(crate) struct WatchStream {
+    /// What the watcher sees.
+    pub(crate) framing: Framing,
+    /// Its place in the history.
+    pub(crate) watcher: Watcher<Objects>,
+    /// The objects that it is shown first, if any.
+    pub(crate) initial: Option<Items>,
+    /// The revision of the initial objects.
+    pub(crate) initial_revision: u64,
+    /// Which bookmarks it wants.
+    pub(crate) bookmarks: Bookmarks,
+    /// When it ends.
+    pub(crate) end: Instant,
+}
+
+impl WatchStream {
+    /// The frames of the watch.
+    pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
+        let shutdown = self.framing.context.shutdown.clone();
+        let (context, resource) = (
+            Arc::clone(&self.framing.context),
+            Arc::clone(&self.framing.shown.resource),
+        );
+        let changed = resource.definition.is_some().then(|| {
+            let changed = async move { Definitions::changed(&context, &resource).await };
+            Box::pin(changed) as BoxFuture<'static, ()>
+        });
+        let mut run = Run {
+            watch: self,
+            closing: Box::pin(async move { shutdown.closing().await }),
+            changed,
+            alarm: Box::pin(sleep_until(Instant::now())),
+            ended: false,
+        };
+        run.set_alarm();
+        stream::unfold(run, |mut run| async move {
+            let frame = run.next().await?;
+            Some((frame, run))
+        })
+    }
+}
+
+struct Run {
+    watch: WatchStream,
+    /// Ready when the server ends.
+    closing: BoxFuture<'static, ()>,
+    /// Ready when the resource is served no more, or otherwise than it was; none for built-in ones.
+    changed: Option<BoxFuture<'static, ()>>,
+    /// Rings when the next bookmark is due or the watch ends. It is set seldom: a watch that has much to say does not
+    /// look at the time for each event.
+    alarm: Pin<Box<Sleep>>,
+    ended: bool,
+}
+
+impl Run {
+    async fn next(&mut self) -> Option<Bytes> {
+        let late = self.watch.initial.is_some() && Instant::now() >= self.watch.end;
+        if self.ended || late {
+            return None;
+        }
+        if let Some(mut items) = self.watch.initial.take() {
+            let (run, more) = self.initial(&mut items).await;
+            if more {
+                self.watch.initial = Some(items);
+            }
+            if !run.is_empty() {
+                return Some(run);
+            }
+        }
+        let mut turn = Turn::default();
+        loop {
+            turn.end_if_due().await;
+            let framing = &mut self.watch.framing;
+            let happened = tokio::select! {
+                biased;
+                () = &mut self.closing => return None,
+                () = &mut self.alarm => None,
+                event = self.watch.watcher.next() => Some(event),
+                () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
+            };
+            let frame = match happened {
+                Some(Ok(event)) if framing.may_wait() => tokio::select! {
+                    biased;
+                    () = &mut self.closing => return None,
+                    frame = framing.change(&event) => frame,
+                },
+                Some(Ok(event)) => framing.change(&event).await,
+                Some(Err(HistoryError::Compacted { requested, oldest })) => Err(too_old(requested, oldest)),
+                Some(Err(_)) => return None,
+                None if Instant::now() >= self.watch.end => return None,
+                None => {
+                    self.set_alarm();
+                    self.bookmark().await
+                }
+            };
+            match frame {
+                Ok(None) => {}
+                Ok(Some(frame)) => return Some(frame),
+                Err(error) => return Some(self.fail(&error)),
+            }
+        }
+    }
+
+    /// A run of the objects that are shown first, with the bookmark behind the last of them, and whether there are more.
+    async fn initial(&mut self, items: &mut Items) -> (Bytes, bool) {
+        let (mut run, mut turn) = (BytesMut::new(), Turn::default());
+        while run.len() < RUN_BYTES {
+            let item = match items.next(&mut turn).await {
+                Ok(item) => item,
+                Err(error) => {
+                    run.extend_from_slice(&self.fail(&error));
+                    return (run.freeze(), false);
+                }
+            };
+            let Some(item) = item else {
+                if self.watch.bookmarks.after_initial_events {
+                    match self.watch.framing.bookmark(self.watch.initial_revision, true) {
+                        Ok(frame) => run.extend_from_slice(&frame),
+                        Err(error) => run.extend_from_slice(&self.fail(&error)),
+                    }
+                }
+                return (run.freeze(), false);
+            };
+            match self.watch.framing.object_at_start(&item) {
+                Ok(frame) => run.extend_from_slice(&frame),
+                Err(error) => {
+                    run.extend_from_slice(&self.fail(&error));
+                    return (run.freeze(), false);
+                }
+            }
+        }
+        (run.freeze(), true)
+    }
+
+    /// The bookmark that is due; an event that came meanwhile goes first.
+    async fn bookmark(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let WatchStream { framing, watcher, .. } = &mut self.watch;
+        match watcher.try_next() {
+            Ok(Some(event)) => framing.change(&event).await,
+            Ok(None) => framing.bookmark(watcher.progress(), false).map(Some),
+            Err(HistoryError::Compacted { requested, oldest }) => Err(too_old(requested, oldest)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Sets the alarm to the next bookmark, if there is to be one, or to the end.
+    fn set_alarm(&mut self) {
+        let (now, end) = (Instant::now(), self.watch.end);
+        let last = end.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
+        let next = match last {
+            Some(last) if self.watch.bookmarks.periodic => last.min(now + BOOKMARK_INTERVAL),
+            _ => end,
+        };
+        self.alarm.as_mut().reset(next);
+    }
+
+    fn fail(&mut self, error: &ApiError) -> Bytes {
+        self.ended = true;
+        self.watch.framing.error(error)
+    }
+}
+
+/// 410: the history does not reach back so far.
+pub(crate) fn too_old(requested: u64, oldest: u64) -> ApiError {
+    ApiError::expired(format!("too old resource version: {requested} ({oldest})"))
+}

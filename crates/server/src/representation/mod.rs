@@ -1,0 +1,615 @@
+//! What an answer shows of objects: the whole, their metadata, or a table.
+
+pub(crate) mod conversion;
+pub(crate) mod table;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_proto::Messages;
+use holdfast_resource::schema::TypeTable;
+use holdfast_resource::table::Column;
+use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion};
+use holdfast_value::Value;
+use holdfast_value::json::Indenter;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Collected};
+use smol_str::SmolStr;
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation::{Format, MetaVersion, Representation, View};
+use crate::http::protobuf;
+use crate::http::query::Query;
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::objects::{self, Entry};
+use crate::read::items::{Item, Turn};
+use crate::read::list::Page;
+use crate::runtime::long_work;
+use table::{IncludeObject, Rows};
+
+/// As what stored objects are shown: the version of the address.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    /// The resource.
+    pub(crate) resource: Arc<Resource>,
+    /// The kind of the objects.
+    pub(crate) kind: SmolStr,
+    /// The kind of a list of them.
+    pub(crate) list_kind: SmolStr,
+    /// The `apiVersion` of the objects.
+    pub(crate) api_version: SmolStr,
+    /// The columns of tables where what is shown is not of the kind of the resource.
+    own_columns: Option<Vec<Column>>,
+    /// Whether answers leave out `metadata.managedFields`. What is written is never the less for it.
+    drops_managed_fields: bool,
+}
+
+impl Shown {
+    /// As a version of its resource.
+    pub(crate) fn new(resource: &Arc<Resource>, version: &ResourceVersion) -> Self {
+        Self {
+            resource: Arc::clone(resource),
+            kind: resource.kind.clone(),
+            list_kind: version.list_kind.clone(),
+            api_version: version.api_version.clone(),
+            own_columns: None,
+            drops_managed_fields: false,
+        }
+    }
+
+    /// The version that a request's address is of.
+    pub(crate) fn of_request(request: &ResourceRequest) -> Self {
+        Self {
+            drops_managed_fields: request.representation.drops_managed_fields,
+            ..Self::new(&request.served.resource, request.version())
+        }
+    }
+
+    /// The objects of a resource as they are stored.
+    pub(crate) fn as_stored(resource: &Arc<Resource>, api_version: &SmolStr) -> Self {
+        Self {
+            resource: Arc::clone(resource),
+            kind: resource.kind.clone(),
+            list_kind: SmolStr::default(),
+            api_version: api_version.clone(),
+            own_columns: None,
+            drops_managed_fields: false,
+        }
+    }
+
+    /// What the subresource of a request is shown as.
+    pub(crate) fn of_subresource(request: &ResourceRequest) -> Self {
+        let mut shown = Self::of_request(request);
+        if let Some(subresource) = request.subresource() {
+            shown.kind = subresource.kind.kind.clone();
+            shown.api_version = subresource.kind.group_version.api_version();
+            let own = shown.kind != request.served.resource.kind;
+            shown.own_columns = own.then(|| subresource.columns.clone());
+        }
+        shown
+    }
+
+    /// The columns of tables.
+    pub(crate) fn columns(&self) -> &[Column] {
+        let mut versions = self.resource.versions.iter();
+        let version = versions.find(|version| version.api_version == self.api_version);
+        let columns = version.map(|version| &version.columns);
+        self.own_columns.as_ref().or(columns).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the stored bytes are what is shown.
+    pub(crate) fn stored_as_shown(&self) -> bool {
+        // What is of a kind of its own was made to be shown.
+        if self.own_columns.is_some() {
+            return true;
+        }
+        let storage = self.resource.storage.as_ref();
+        storage.is_none_or(|storage| storage.api_version == self.api_version)
+    }
+
+    /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
+    pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
+        let place = || objects::metadata_place(entry.bytes(), &self.kind, &self.api_version);
+        let metadata = entry.bytes().get(self.stored_as_shown().then(place).flatten()?)?;
+        let dropped = self
+            .drops_managed_fields
+            .then(|| objects::without_managed_fields(metadata));
+        Some(match dropped.flatten() {
+            Some((head, tail)) => Cow::Owned([head, tail].concat()),
+            None => Cow::Borrowed(metadata),
+        })
+    }
+
+    /// A tree as an answer shows it: in the version that is shown, and without what is left out.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn answered(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
+        let shown = match tree {
+            Tree::Stored(tree) => self.convert_at_once(tree.clone())?,
+            Tree::Converted(tree) => tree.clone(),
+        };
+        Ok(self.reduced(shown))
+    }
+
+    /// A tree without what answers leave out.
+    fn reduced(&self, mut tree: Value) -> Value {
+        if self.drops_managed_fields {
+            tree.remove_at(&["metadata", "managedFields"]);
+        }
+        tree
+    }
+
+    /// The tree of a stored object, in the version that is shown.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion, or its webhook fails.
+    pub(crate) async fn tree(&self, context: &Context, entry: &Entry) -> Result<Value, ApiError> {
+        if self.is_stored_so(entry) {
+            return Ok(objects::tree(entry));
+        }
+        self.convert(context, objects::tree(entry)).await
+    }
+
+    /// The webhook that has to be asked to show `tree`, if any.
+    pub(crate) fn webhook(&self, tree: &Value) -> Option<&ConversionWebhook> {
+        let webhook = conversion::webhook(&self.resource, tree, &self.api_version);
+        webhook.filter(|_| self.own_columns.is_none())
+    }
+
+    /// Whether a webhook may have to be asked to show objects.
+    pub(crate) fn may_need_webhook(&self) -> bool {
+        self.own_columns.is_none() && self.resource.strategy.conversion_webhook().is_some()
+    }
+
+    /// Whether a webhook has to be asked to show this object.
+    pub(crate) fn needs_webhook(&self, entry: &Entry) -> bool {
+        self.may_need_webhook() && !objects::is_of_version(entry.bytes(), &self.resource.kind, &self.api_version)
+    }
+
+    /// Whether the stored bytes of this object are what is shown of it.
+    pub(crate) fn is_stored_so(&self, entry: &Entry) -> bool {
+        objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
+    }
+
+    /// A tree in the version that it is stored in, in the version that is shown.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion, or its webhook fails.
+    pub(crate) async fn convert(&self, context: &Context, tree: Value) -> Result<Value, ApiError> {
+        if self.webhook(&tree).is_none() {
+            return self.convert_at_once(tree);
+        }
+        conversion::convert(context, &self.resource, tree, &self.api_version).await
+    }
+
+    /// The same where no webhook has to be asked.
+    fn convert_at_once(&self, tree: Value) -> Result<Value, ApiError> {
+        let of_kind_of_its_own = self.own_columns.is_some();
+        if of_kind_of_its_own || self.stored_as_shown() && self.resource.definition.is_none() {
+            return Ok(tree);
+        }
+        conversion::at_once(&self.resource, tree, &self.api_version)
+    }
+
+    /// The tree of which tables and metadata are made.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn summarized(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
+        match tree {
+            Tree::Stored(tree) if self.resource.strategy.tables_stored_version() => Ok(self.reduced(tree.clone())),
+            tree => self.answered(tree),
+        }
+    }
+
+    /// The bytes of a stored object that needs no webhook, as an answer shows it. It is not parsed where its bytes, or
+    /// pieces of them, will do.
+    ///
+    /// # Errors
+    /// 500 where the kind does not know the conversion.
+    pub(crate) fn bytes(&self, types: &TypeTable, entry: &Entry) -> Result<Bytes, ApiError> {
+        if !self.is_stored_so(entry) {
+            let tree = objects::tree(entry);
+            return Ok(objects::encode_answer(types, &self.answered(Tree::Stored(&tree))?).into());
+        }
+        let bytes = entry.bytes();
+        if !self.drops_managed_fields {
+            return Ok(bytes.clone());
+        }
+        let Some(place) = objects::metadata_place(bytes, &self.kind, &self.api_version) else {
+            return Ok(objects::encode_answer(types, &self.reduced(objects::tree(entry))).into());
+        };
+        let (before, behind) = (&bytes[..place.start], &bytes[place.end..]);
+        match objects::without_managed_fields(&bytes[place]) {
+            Some((head, tail)) => Ok([before, head, tail, behind].concat().into()),
+            None => Ok(bytes.clone()),
+        }
+    }
+}
+
+/// A tree on its way into an answer, by the version that it is in.
+#[derive(Clone, Copy)]
+pub(crate) enum Tree<'a> {
+    /// In the version that it is stored in.
+    Stored(&'a Value),
+    /// In the version that is shown: a webhook was asked for it.
+    Converted(&'a Value),
+}
+
+impl Tree<'_> {
+    /// The tree.
+    fn value(&self) -> &Value {
+        match self {
+            Self::Stored(tree) | Self::Converted(tree) => tree,
+        }
+    }
+}
+
+/// The answer that shows one stored object.
+///
+/// # Errors
+/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+pub(crate) async fn entry(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    code: StatusCode,
+    entry: &Entry,
+) -> Result<Response, ApiError> {
+    let of_stored_bytes = representation.view == View::Whole
+        && representation.format == Format::Json
+        && !representation.pretty
+        && shown.is_stored_so(entry);
+    if !of_stored_bytes {
+        long_work::begins(entry.bytes().len()).await;
+    }
+    if shown.needs_webhook(entry) {
+        return tree(context, shown, query, representation, code, objects::tree(entry)).await;
+    }
+    if representation.view == View::Whole {
+        return response::encoded(
+            context.messages(),
+            code,
+            representation,
+            shown.bytes(context.types(), entry)?,
+        );
+    }
+    let tree = objects::tree(entry);
+    object(context, shown, query, representation, code, Tree::Stored(&tree))
+}
+
+/// The answer that shows one object, which is in the version that it is stored in.
+///
+/// # Errors
+/// As [`entry`].
+pub(crate) async fn tree(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    code: StatusCode,
+    tree: Value,
+) -> Result<Response, ApiError> {
+    if shown.webhook(&tree).is_none() {
+        return object(context, shown, query, representation, code, Tree::Stored(&tree));
+    }
+    let tree = shown.convert(context, tree).await?;
+    object(context, shown, query, representation, code, Tree::Converted(&tree))
+}
+
+/// The answer that shows one object, for which no webhook has to be asked any more.
+///
+/// # Errors
+/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+pub(crate) fn object(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    code: StatusCode,
+    object: Tree<'_>,
+) -> Result<Response, ApiError> {
+    let viewed = view(context, shown, query, representation.view, object)?;
+    response::encoded(context.messages(), code, representation, viewed)
+}
+
+/// One object as a view shows it, as JSON.
+///
+/// # Errors
+/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+pub(crate) fn view(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    view: View,
+    object: Tree<'_>,
+) -> Result<Vec<u8>, ApiError> {
+    match view {
+        View::Whole => Ok(objects::encode_answer(context.types(), &shown.answered(object)?)),
+        View::PartialObject(version) => {
+            let object = shown.summarized(object)?;
+            Ok(objects::encode_answer(context.types(), &partial(&object, version)))
+        }
+        View::PartialList(_) => Err(ApiError::not_acceptable(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (".to_owned()
+                + &go_type(shown)
+                + ")",
+        )),
+        View::Table(version) => {
+            let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version);
+            table_of_one(&rows, object, true)
+        }
+    }
+}
+
+/// The table of one object, as JSON.
+///
+/// # Errors
+/// 500 where the object cannot be converted.
+pub(crate) fn table_of_one(rows: &Rows, object: Tree<'_>, with_columns: bool) -> Result<Vec<u8>, ApiError> {
+    let metadata = match object.value().str_at(&["metadata", "resourceVersion"]) {
+        None | Some("") => "{}".to_owned(),
+        Some(revision) => format!("{{\"resourceVersion\":\"{revision}\"}}"),
+    };
+    let mut bytes = rows.head(&metadata, with_columns);
+    rows.row(object, None, &mut bytes)?;
+    rows.end(&mut bytes);
+    Ok(bytes)
+}
+
+/// The answer that shows a list.
+///
+/// # Errors
+/// 406 for a view that lists do not have, 500 where the objects cannot be converted.
+pub(crate) async fn list(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    mut page: Page,
+) -> Result<Response, ApiError> {
+    let (format, pretty) = (representation.format, representation.pretty);
+    let content_type = format.content_type();
+    if representation.view == View::Whole && format == Format::Protobuf {
+        let body = protobuf_list(context.messages(), shown, page).await?;
+        return Ok(response::bytes(StatusCode::OK, content_type, body));
+    }
+    let metadata = match (&shown.resource.definition, representation.view) {
+        // Lists of custom resources say of each chunk whether more come.
+        (Some(_), View::Whole) => page.metadata_with_continue(),
+        _ => page.metadata(),
+    };
+    let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
+    // What a webhook has to say to the first objects may become a status; after that it is too late.
+    page.items.prepare().await?;
+    let indenter = (format == Format::Json && pretty).then(Indenter::default);
+    let body = page.items.into_body(writer, head, indenter);
+    if format == Format::Json {
+        return Ok(response::bytes(StatusCode::OK, content_type, body));
+    }
+    let json = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    response::encoded(context.messages(), StatusCode::OK, representation, json)
+}
+
+/// The answer that shows a list of `trees`, which are in their storage version; `metadata` is that of the list, as JSON.
+///
+/// # Errors
+/// 406 for a view that lists do not have, 500 where an object cannot be converted.
+pub(crate) fn list_of_trees(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    metadata: &str,
+    trees: &[Value],
+) -> Result<Response, ApiError> {
+    if representation.view == View::Whole && representation.format == Format::Protobuf {
+        let message = |tree: &Value| {
+            let tree = shown.answered(Tree::Stored(tree))?;
+            protobuf::message(context.messages(), &shown.api_version, &shown.kind, &tree)
+        };
+        let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
+        let body = protobuf::list(
+            context.messages(),
+            &shown.api_version,
+            &shown.list_kind,
+            metadata,
+            &items,
+        )?;
+        return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
+    }
+    let (writer, mut json) = Writer::new(context, shown, query, representation, metadata)?;
+    for (at, tree) in trees.iter().enumerate() {
+        writer.before(at == 0, &mut json);
+        writer.tree(Tree::Stored(tree), &mut json)?;
+    }
+    writer.end(trees.is_empty(), &mut json);
+    response::encoded(context.messages(), StatusCode::OK, representation, json)
+}
+
+/// How the objects of a list are written in JSON.
+pub(crate) struct Writer {
+    types: Arc<TypeTable>,
+    shown: Shown,
+    items: ItemForm,
+}
+
+enum ItemForm {
+    /// Without kind and version, which the list tells.
+    Whole,
+    Partial(MetaVersion),
+    Row(Rows),
+}
+
+impl Writer {
+    /// What a request asks for, and the bytes that stand before the objects.
+    fn new(
+        context: &Context,
+        shown: &Shown,
+        query: &Query,
+        representation: &Representation,
+        metadata: &str,
+    ) -> Result<(Self, Vec<u8>), ApiError> {
+        let list_head = |kind: &str, api_version: &str| {
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":")
+                .into_bytes()
+        };
+        let (items, mut head) = match representation.view {
+            View::Whole => (ItemForm::Whole, list_head(&shown.list_kind, &shown.api_version)),
+            View::PartialList(version) => (
+                ItemForm::Partial(version),
+                list_head("PartialObjectMetadataList", version.api_version()),
+            ),
+            View::PartialObject(_) => {
+                return Err(ApiError::not_acceptable(format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                    go_package(shown),
+                    shown.list_kind
+                )));
+            }
+            View::Table(version) => {
+                let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version);
+                let head = rows.head(metadata, true);
+                (ItemForm::Row(rows), head)
+            }
+        };
+        if matches!(items, ItemForm::Whole) {
+            head.push(b'[');
+        }
+        let (types, shown) = (Arc::clone(context.types()), shown.clone());
+        Ok((Self { types, shown, items }, head))
+    }
+
+    /// Writes an object of a list. One that is stored as it is shown is not parsed where its bytes will do.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub(crate) fn item(&self, item: &Item, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        if let Some(tree) = &item.converted {
+            return self.tree(Tree::Converted(tree), bytes);
+        }
+        let entry = &item.entry;
+        match &self.items {
+            ItemForm::Whole => self.whole(&self.shown.bytes(&self.types, entry)?, bytes),
+            ItemForm::Partial(version) => match self.shown.metadata_text(entry) {
+                Some(metadata) => write_partial(&self.types, &Value::Null, Some(&metadata), *version, bytes),
+                None => return self.tree(Tree::Stored(&objects::tree(entry)), bytes),
+            },
+            ItemForm::Row(rows) => {
+                let metadata = self.shown.metadata_text(entry);
+                return rows.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an object.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    fn tree(&self, tree: Tree<'_>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        match &self.items {
+            ItemForm::Whole => {
+                let object = self.shown.answered(tree)?;
+                self.whole(&objects::encode_answer(&self.types, &object), bytes);
+            }
+            ItemForm::Partial(version) => {
+                let object = self.shown.summarized(tree)?;
+                write_partial(&self.types, &object, None, *version, bytes);
+            }
+            ItemForm::Row(rows) => return rows.row(tree, None, bytes),
+        }
+        Ok(())
+    }
+
+    fn whole(&self, object: &[u8], bytes: &mut Vec<u8>) {
+        let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
+        if self.shown.resource.definition.is_some() {
+            // Items of custom resources are whole objects.
+            bytes.extend_from_slice(object);
+            return;
+        }
+        bytes.push(b'{');
+        bytes.extend_from_slice(objects::list_item(object, kind, api_version));
+    }
+
+    /// Writes what stands before an object: the `first` one or another.
+    pub(crate) fn before(&self, first: bool, bytes: &mut Vec<u8>) {
+        match &self.items {
+            _ if !first => bytes.push(b','),
+            ItemForm::Partial(_) => bytes.push(b'['),
+            ItemForm::Whole | ItemForm::Row(_) => {}
+        }
+    }
+
+    /// Writes what stands behind the objects. A list of metadata that nothing was put into has no items, rather than none.
+    pub(crate) fn end(&self, empty: bool, bytes: &mut Vec<u8>) {
+        match &self.items {
+            ItemForm::Row(rows) => rows.end(bytes),
+            ItemForm::Partial(_) if empty => bytes.extend_from_slice(b"null}"),
+            ItemForm::Whole | ItemForm::Partial(_) => bytes.extend_from_slice(b"]}"),
+        }
+    }
+}
+
+/// A list in protobuf, each item written once. Its length stands before it, so that it is made whole.
+async fn protobuf_list(messages: &Messages, shown: &Shown, mut page: Page) -> Result<Vec<u8>, ApiError> {
+    let metadata = page.metadata();
+    let (mut items, mut turn) = (Vec::new(), Turn::default());
+    while let Some(item) = page.items.next(&mut turn).await? {
+        let tree = shown.answered(Tree::Stored(&objects::tree(&item.entry)))?;
+        items.push(protobuf::message(messages, &shown.api_version, &shown.kind, &tree)?);
+    }
+    protobuf::list(messages, &shown.api_version, &shown.list_kind, &metadata, &items)
+}
+
+/// Writes the `PartialObjectMetadata` of an object, whose `metadata` may be at hand as JSON.
+pub(crate) fn write_partial(
+    types: &TypeTable,
+    object: &Value,
+    metadata: Option<&[u8]>,
+    version: MetaVersion,
+    bytes: &mut Vec<u8>,
+) {
+    let Some(metadata) = metadata else {
+        bytes.extend_from_slice(&objects::encode_answer(types, &partial(object, version)));
+        return;
+    };
+    let api_version = version.api_version();
+    let head = [
+        r#"{"kind":"PartialObjectMetadata","apiVersion":""#,
+        api_version,
+        r#"","metadata":"#,
+    ];
+    head.iter().for_each(|part| bytes.extend_from_slice(part.as_bytes()));
+    bytes.extend_from_slice(metadata);
+    bytes.push(b'}');
+}
+
+/// The `PartialObjectMetadata` of an object.
+pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
+    let mut partial = Value::empty_map();
+    partial.set_at(&["kind"], "PartialObjectMetadata".into());
+    partial.set_at(&["apiVersion"], version.api_version().into());
+    let metadata = object.get("metadata").cloned().unwrap_or_else(Value::empty_map);
+    partial.set_at(&["metadata"], metadata);
+    partial
+}
+
+/// The Go type that the reference names in messages about an object.
+fn go_type(shown: &Shown) -> String {
+    format!("*{}.{}", go_package(shown), shown.kind)
+}
+
+/// The package of a kind's Go type in the reference: the first part of its group's name.
+fn go_package(shown: &Shown) -> &str {
+    match shown.api_version.rsplit_once('/') {
+        None => "core",
+        Some((group, _)) => group.split('.').next().unwrap_or_default(),
+    }
+}

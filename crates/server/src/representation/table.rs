@@ -1,0 +1,179 @@
+//! Tables: objects as rows of cells, which is what `kubectl get` shows
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use holdfast_resource::schema::TypeTable;
+use holdfast_resource::table::Column;
+use holdfast_value::{Value, json};
+
+use super::{Shown, Tree, write_partial};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::negotiation::MetaVersion;
+use crate::http::query::Query;
+use crate::objects;
+
+/// What a row holds besides its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    /// Nothing.
+    Nothing,
+    /// The metadata of the object.
+    #[default]
+    Metadata,
+    /// The object.
+    Whole,
+}
+
+impl IncludeObject {
+    /// What the parameters of a request ask for.
+    ///
+    /// # Errors
+    /// 400 for a parameter that cannot be read.
+    pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
+        match query.get("includeObject").unwrap_or_default() {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::Nothing),
+            "Object" => Ok(Self::Whole),
+            other => Err(ApiError::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+/// How the rows of a table are made.
+pub(crate) struct Rows {
+    types: Arc<TypeTable>,
+    shown: Shown,
+    version: MetaVersion,
+    include: IncludeObject,
+    now: SystemTime,
+}
+
+impl Rows {
+    /// Rows of objects that are shown in this way, as of now.
+    pub(crate) fn new(context: &Context, shown: &Shown, include: IncludeObject, version: MetaVersion) -> Self {
+        Self {
+            types: Arc::clone(context.types()),
+            shown: shown.clone(),
+            version,
+            include,
+            now: context.clock.now(),
+        }
+    }
+
+    /// What stands before the rows. `metadata` is that of the list or of the one object, as JSON.
+    pub(crate) fn head(&self, metadata: &str, with_columns: bool) -> Vec<u8> {
+        let api_version = self.version.api_version();
+        let head = format!(
+            "{{\"kind\":\"Table\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"columnDefinitions\":"
+        );
+        let mut bytes = head.into_bytes();
+        if with_columns {
+            write_list(&definitions(self.shown.columns()), &COLUMN, &mut bytes);
+        } else {
+            bytes.extend_from_slice(b"null");
+        }
+        bytes.extend_from_slice(ROWS);
+        bytes
+    }
+
+    /// Writes the row of an object; `metadata` is the JSON of its metadata where that is at hand.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub(crate) fn row(&self, tree: Tree<'_>, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        let object = self.shown.summarized(tree)?;
+        bytes.extend_from_slice(b"{\"cells\":[");
+        for (at, column) in self.shown.columns().iter().enumerate() {
+            if at > 0 {
+                bytes.push(b',');
+            }
+            json::write(&column.cell(&object, self.now), bytes);
+        }
+        bytes.push(b']');
+        if let Some(conditions) = self.shown.resource.strategy.row_conditions(&object) {
+            bytes.extend_from_slice(b",\"conditions\":");
+            write_list(&conditions, &CONDITION, bytes);
+        }
+        bytes.extend_from_slice(b",\"object\":");
+        match self.include {
+            IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
+            IncludeObject::Metadata => match self.without_internal_annotations(&object) {
+                Some(object) => write_partial(&self.types, &object, None, self.version, bytes),
+                None => write_partial(&self.types, &object, metadata, self.version, bytes),
+            },
+            IncludeObject::Whole => {
+                bytes.extend_from_slice(&objects::encode_answer(&self.types, &self.shown.answered(tree)?));
+            }
+        }
+        bytes.push(b'}');
+        Ok(())
+    }
+
+    /// Writes what stands behind the rows.
+    pub(crate) fn end(&self, bytes: &mut Vec<u8>) {
+        // Where a kind has no columns of its own the reference has no list for rows that are not there.
+        if bytes.ends_with(ROWS) && matches!(self.shown.columns(), [_, second] if second.name == "Created At") {
+            bytes.pop();
+            bytes.extend_from_slice(b"null}");
+            return;
+        }
+        bytes.extend_from_slice(b"]}");
+    }
+
+    /// The object without annotations that rows do not show; `None` where it has none of these.
+    fn without_internal_annotations(&self, object: &Value) -> Option<Value> {
+        let annotations = self.shown.resource.strategy.internal_annotations();
+        let internal = |name: &&&str| object.at(&["metadata", "annotations", name]).is_some();
+        annotations.iter().find(internal)?;
+        let mut object = object.clone();
+        for name in annotations {
+            object.remove_at(&["metadata", "annotations", name]);
+        }
+        if object
+            .at(&["metadata", "annotations"])
+            .and_then(Value::as_map)
+            .is_some_and(|map| map.is_empty())
+        {
+            object.remove_at(&["metadata", "annotations"]);
+        }
+        Some(object)
+    }
+}
+
+/// What stands before the first row.
+const ROWS: &[u8] = b",\"rows\":[";
+
+/// The members of the definition of a column and of a condition of a row, in their order.
+const COLUMN: [&str; 5] = ["name", "type", "format", "description", "priority"];
+const CONDITION: [&str; 4] = ["type", "status", "reason", "message"];
+
+/// Writes a list of maps whose members stand in the order of `names`.
+fn write_list(list: &Value, names: &[&str], bytes: &mut Vec<u8>) {
+    bytes.push(b'[');
+    for (at, item) in list.as_list().into_iter().flat_map(|list| list.iter()).enumerate() {
+        if at > 0 {
+            bytes.push(b',');
+        }
+        objects::write_in_order(item, names, bytes);
+    }
+    bytes.push(b']');
+}
+
+fn definitions(columns: &[Column]) -> Value {
+    let definition = |column: &Column| {
+        let mut definition = Value::empty_map();
+        definition.set_at(&["name"], column.name.clone().into());
+        definition.set_at(&["type"], column.sort.clone().into());
+        definition.set_at(&["format"], column.format.clone().into());
+        definition.set_at(&["description"], column.description.clone().into());
+        definition.set_at(&["priority"], Value::Int(column.priority));
+        definition
+    };
+    let told = columns.iter().filter(|column| !column.name.is_empty());
+    told.map(definition).collect::<Vec<_>>().into()
+}

@@ -1,0 +1,123 @@
+//! Tasks that run for as long as the server serves: followers of stored objects, controllers.
+//!
+//! None of them may end before the server does. One that ends nevertheless, by a fault of ours, makes a health check fail for
+//! good, so that whoever looks after the server starts it anew instead of leaving it half alive.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use holdfast_value::SmolStr;
+use parking_lot::Mutex;
+
+use crate::runtime::shutdown::Shutdown;
+
+/// The check of the task that follows the objects that define resources.
+pub const DEFINITIONS: &str = "poststarthook/crd-informer-synced";
+/// The check of the tasks that show kinds what is stored of them.
+pub const OBSERVERS: &str = "poststarthook/generic-apiserver-start-informers";
+
+/// The tasks of a server, as its health sees them.
+#[derive(Clone, Debug, Default)]
+pub struct Background {
+    /// The tasks that have ended before their time, by the check that fails for them.
+    ended: Arc<Mutex<BTreeMap<&'static str, SmolStr>>>,
+}
+
+impl Background {
+    /// Runs a task beside all others. Where it ends before the server does, be it by a panic, the health check of that name
+    /// fails.
+    pub fn spawn(
+        &self,
+        check: &'static str,
+        task: impl Into<SmolStr>,
+        shutdown: &Shutdown,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let watch = EndWatch {
+            background: self.clone(),
+            check,
+            task: task.into(),
+            shutdown: shutdown.clone(),
+        };
+        tokio::spawn(async move {
+            let _watch = watch;
+            work.await;
+        });
+    }
+
+    /// How the check of that name stands.
+    ///
+    /// # Errors
+    /// The name of a task that has ended.
+    pub fn outcome(&self, check: &str) -> Result<(), String> {
+        match self.ended.lock().get(check) {
+            None => Ok(()),
+            Some(task) => Err(ended(task)),
+        }
+    }
+
+    /// How all tasks stand.
+    ///
+    /// # Errors
+    /// The name of a task that has ended.
+    pub fn all(&self) -> Result<(), String> {
+        match self.ended.lock().values().next() {
+            None => Ok(()),
+            Some(task) => Err(ended(task)),
+        }
+    }
+}
+
+fn ended(task: &str) -> String {
+    format!("the task {task} has ended")
+}
+
+/// Notices the end of a task, however it comes.
+struct EndWatch {
+    background: Background,
+    check: &'static str,
+    task: SmolStr,
+    shutdown: Shutdown,
+}
+
+impl Drop for EndWatch {
+    fn drop(&mut self) {
+        if self.shutdown.is_closing() {
+            return;
+        }
+        tracing::error!(task = %self.task, "a task ended that was to run as long as the server");
+        self.background.ended.lock().insert(self.check, self.task.clone());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "what panics here is the test")]
+mod tests {
+    use super::*;
+    use crate::runtime::shutdown::ShutdownTrigger;
+
+    #[tokio::test]
+    async fn a_task_that_ends_fails_its_check_and_no_other() {
+        let (background, trigger) = (Background::default(), ShutdownTrigger::new());
+        let shutdown = trigger.shutdown();
+        background.spawn("lives", "one", &shutdown, std::future::pending());
+        background.spawn("returns", "two", &shutdown, async {});
+        background.spawn("panics", "three", &shutdown, async { panic!("a fault") });
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        assert_eq!(background.outcome("lives"), Ok(()));
+        assert_eq!(background.outcome("returns"), Err("the task two has ended".to_owned()));
+        assert_eq!(background.outcome("panics"), Err("the task three has ended".to_owned()));
+        assert!(background.all().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_task_that_ends_with_the_server_is_well() {
+        let (background, trigger) = (Background::default(), ShutdownTrigger::new());
+        trigger.close();
+        background.spawn("returns", "one", &trigger.shutdown(), async {});
+        tokio::task::yield_now().await;
+        assert_eq!(background.all(), Ok(()));
+    }
+}

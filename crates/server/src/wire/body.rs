@@ -1,0 +1,419 @@
+//! Bodies of requests and answers.
+//!
+//! An answer is most often bytes that exist already: an object as it is stored, or the pieces of a list. They go out as
+//! they are, without being copied together. A watch is a stream whose pieces come as events do.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, Stream, StreamExt};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+
+use crate::http::ApiError;
+use crate::metrics::Lasting;
+use crate::operations::inflight::{Place, Receiving};
+
+/// The most bytes that the body of a request may have.
+pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
+
+/// The body of a request, not read yet.
+///
+/// Where it is dropped unread, as when a request is refused by its path, a small rest is read in the background: an
+/// HTTP/1.1 connection can be used again only when all of the body has come.
+pub struct RequestBody {
+    /// Behind a lock that is never contended, so that a request can be shared between threads while it is handled.
+    source: Mutex<Option<Source>>,
+    read_timeout: Duration,
+    /// The place of the request among those that are served, which it does not take up while its body comes.
+    place: Option<Arc<Place>>,
+}
+
+type Source = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
+
+impl RequestBody {
+    /// The body `source`; reading it may take `read_timeout` in all.
+    pub fn new<B>(source: B, read_timeout: Duration) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        // Most requests have no body, which needs no place of its own.
+        let source = (!source.is_end_stream()).then(|| source.map_err(std::io::Error::other).boxed_unsync());
+        Self {
+            source: Mutex::new(source),
+            read_timeout,
+            place: None,
+        }
+    }
+
+    /// Gives `place` back while the body comes.
+    pub(crate) fn leaving(&mut self, place: Arc<Place>) {
+        self.place = Some(place);
+    }
+
+    /// A body of these bytes.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        let source = http_body_util::Full::new(bytes.into());
+        Self::new(source, Duration::MAX)
+    }
+
+    /// Reads the whole body.
+    ///
+    /// # Errors
+    /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow, 429 where
+    /// too many bodies are to come, or too many requests are served when it is there.
+    pub async fn read(mut self) -> Result<Bytes, ApiError> {
+        let Some(source) = self.source.lock().take() else {
+            return Ok(Bytes::new());
+        };
+        let read = tokio::time::timeout(self.read_timeout, collect(source, self.place.take())).await;
+        read.unwrap_or_else(|_| Err(ApiError::slow_body()))
+    }
+}
+
+/// How much of a body that nobody wants is read, and for how long, before the connection is given up.
+const MAX_UNWANTED_BYTES: u64 = 256 * 1024;
+const UNWANTED_TIMEOUT: Duration = Duration::from_millis(500);
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let Some(source) = self.source.get_mut().take() else {
+            return;
+        };
+        let small = source.size_hint().lower() <= MAX_UNWANTED_BYTES;
+        if let (true, Ok(runtime)) = (small, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(UNWANTED_TIMEOUT, discard(source)));
+        }
+    }
+}
+
+async fn discard(mut source: Source) {
+    let mut size = 0;
+    while let Some(Ok(frame)) = source.frame().await {
+        size += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if size > MAX_UNWANTED_BYTES {
+            return;
+        }
+    }
+}
+
+/// How much more of a body that is too large is read and thrown away. Most clients read the answer only when all of the
+/// body is sent, and would see a broken connection instead.
+const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
+
+async fn collect(mut source: Source, mut place: Option<Arc<Place>>) -> Result<Bytes, ApiError> {
+    let (mut collected, mut receiving) = (Collected::of(&source), None);
+    loop {
+        let frame = match source.frame().now_or_never() {
+            Some(frame) => frame,
+            None => {
+                // Most bodies are there when they are asked for.
+                if let Some(place) = place.take() {
+                    receiving = Some(place.receive(collected.kept())?);
+                }
+                source.frame().await
+            }
+        };
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let before = collected.kept();
+        collected.add(data);
+        if let Some(receiving) = &mut receiving {
+            receiving.keep(collected.kept().saturating_sub(before))?;
+        }
+        if collected.size > MAX_REQUEST_BYTES + MAX_DISCARDED_BYTES {
+            break;
+        }
+    }
+    receiving.map_or(Ok(()), Receiving::finish)?;
+    collected.finish()
+}
+
+/// What came of a body.
+struct Collected {
+    first: Bytes,
+    rest: Vec<u8>,
+    /// How much came.
+    size: usize,
+    /// How much there is to come at least, as the client states it.
+    stated: u64,
+}
+
+impl Collected {
+    fn of(source: &Source) -> Self {
+        Self {
+            first: Bytes::new(),
+            rest: Vec::new(),
+            size: 0,
+            stated: source.size_hint().lower(),
+        }
+    }
+
+    /// How many bytes are kept.
+    fn kept(&self) -> usize {
+        if self.rest.is_empty() {
+            self.first.len()
+        } else {
+            self.rest.len()
+        }
+    }
+
+    fn add(&mut self, data: Bytes) {
+        self.size += data.len();
+        // A length that the client states is judged before anything is kept.
+        if self.size > MAX_REQUEST_BYTES || self.stated > MAX_REQUEST_BYTES as u64 {
+            (self.first, self.rest) = (Bytes::new(), Vec::new());
+        } else if self.first.is_empty() {
+            // Most bodies come in one piece, which is not copied.
+            self.first = data;
+        } else {
+            if self.rest.is_empty() {
+                // Room is made for what came, not for what is stated.
+                self.rest.reserve(2 * (self.first.len() + data.len()));
+                self.rest.extend_from_slice(&self.first);
+            }
+            self.rest.extend_from_slice(&data);
+        }
+    }
+
+    fn finish(self) -> Result<Bytes, ApiError> {
+        if self.size > MAX_REQUEST_BYTES {
+            return Err(ApiError::too_large(MAX_REQUEST_BYTES));
+        }
+        Ok(if self.rest.is_empty() {
+            self.first
+        } else {
+            self.rest.into()
+        })
+    }
+}
+
+/// The body of an answer.
+pub struct ResponseBody {
+    content: Content,
+    /// What is given back when the client has taken the answer.
+    held: Option<Held>,
+}
+
+type Held = Arc<dyn Any + Send + Sync>;
+
+/// An answer up to this length counts as taken once the connection has it: connections buffer as much of any answer.
+const SMALL_ANSWER: u64 = 16 * 1024;
+
+/// What an answer consists of.
+enum Content {
+    /// Nothing, or one run of bytes.
+    Full(Option<Bytes>),
+    /// Runs of bytes, sent one after the other.
+    Chunks {
+        /// What is still to be sent.
+        rest: std::vec::IntoIter<Bytes>,
+        /// The bytes still to be sent.
+        remaining: u64,
+    },
+    /// Runs of bytes that come when they come; the answer ends with the stream.
+    Stream(BoxStream<'static, Bytes>),
+}
+
+/// Bytes that belong to an answer which holds something.
+struct HeldBytes {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl From<Content> for ResponseBody {
+    fn from(content: Content) -> Self {
+        Self { content, held: None }
+    }
+}
+
+impl ResponseBody {
+    /// A body without bytes.
+    pub fn empty() -> Self {
+        Content::Full(None).into()
+    }
+
+    /// Keeps `what` until the last byte is written to the connection, or the answer is given up. Small answers keep it
+    /// until the connection has them.
+    pub(crate) fn hold(&mut self, what: impl Send + Sync + 'static) {
+        self.held = Some(match self.held.take() {
+            Some(before) => Arc::new((before, what)),
+            None => Arc::new(what),
+        });
+    }
+
+    /// Whether the connection may have the answer long before its client has it.
+    pub(crate) fn is_large(&self) -> bool {
+        self.length().is_none_or(|length| length > SMALL_ANSWER)
+    }
+
+    /// The next run of bytes with what is held, if it is the last run or may be.
+    fn tie(&mut self, bytes: Bytes) -> Bytes {
+        let held = match &self.content {
+            Content::Full(_) | Content::Chunks { remaining: 0, .. } => self.held.take(),
+            Content::Chunks { .. } => None,
+            Content::Stream(_) => self.held.clone(),
+        };
+        match held {
+            Some(held) => Bytes::from_owner(HeldBytes { bytes, _held: held }),
+            None => bytes,
+        }
+    }
+
+    /// A body of runs of bytes, none of which is copied. Its length is known.
+    pub fn chunks(chunks: Vec<Bytes>) -> Self {
+        let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        let rest = chunks.into_iter();
+        Content::Chunks { rest, remaining }.into()
+    }
+
+    /// A body that comes as `stream` gives it.
+    pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Content::Stream(Box::pin(stream)).into()
+    }
+
+    /// Counts what a stream sends in `lasting`, which goes with it.
+    pub(crate) fn record(&mut self, mut lasting: Lasting) {
+        if let Content::Stream(stream) = &mut self.content {
+            let sent = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
+            *stream = Box::pin(sent.inspect(move |piece| lasting.sent(piece.len() as u64)));
+        }
+    }
+
+    /// The length in bytes, where it is known.
+    pub fn length(&self) -> Option<u64> {
+        match &self.content {
+            Content::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Content::Chunks { remaining, .. } => Some(*remaining),
+            Content::Stream(_) => None,
+        }
+    }
+}
+
+impl From<Bytes> for ResponseBody {
+    fn from(bytes: Bytes) -> Self {
+        Content::Full(if bytes.is_empty() { None } else { Some(bytes) }).into()
+    }
+}
+
+impl From<Vec<u8>> for ResponseBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let body = self.get_mut();
+        let is_small = body.held.is_some() && !body.is_large();
+        let next = match &mut body.content {
+            Content::Full(bytes) => bytes.take(),
+            Content::Chunks { rest, remaining } => {
+                let next = rest.next();
+                *remaining -= next.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                next
+            }
+            Content::Stream(stream) => match stream.as_mut().poll_next(cx) {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        let next = match next {
+            Some(bytes) if body.held.is_some() && !is_small => Some(body.tie(bytes)),
+            next => next,
+        };
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.length() == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn collect(body: ResponseBody) -> Bytes {
+        body.collect().await.unwrap().to_bytes()
+    }
+
+    #[tokio::test]
+    async fn chunks_are_sent_in_order_and_their_length_is_known() {
+        let body = ResponseBody::chunks(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"c")]);
+        assert_eq!(body.size_hint().exact(), Some(3));
+        assert_eq!(collect(body).await, "abc");
+        assert!(ResponseBody::empty().is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn what_an_answer_holds_is_given_back_with_its_last_bytes() {
+        let large = || Bytes::from(vec![b' '; 20 * 1024]);
+        let stream = || futures_util::stream::iter([large(), large()]);
+        for (mut body, small) in [
+            (ResponseBody::from(large()), false),
+            (ResponseBody::chunks(vec![large(), large()]), false),
+            (ResponseBody::stream(stream()), false),
+            (ResponseBody::from(Bytes::from_static(b"small")), true),
+        ] {
+            let place = Arc::new(());
+            body.hold(Arc::clone(&place));
+            body.hold("more");
+            let mut taken = Vec::new();
+            while let Some(Ok(frame)) = body.frame().await {
+                assert_eq!(Arc::strong_count(&place), 2);
+                taken.push(frame.into_data().unwrap());
+            }
+            drop(body);
+            assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });
+            // A part of the last bytes is as good as all of them.
+            let rest = taken.pop().map(|last| last.slice(1..));
+            drop(taken);
+            assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });
+            drop(rest);
+            assert_eq!(Arc::strong_count(&place), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_above_the_limit_is_refused_with_and_without_a_stated_length() {
+        let stated = RequestBody::from_bytes(vec![b' '; MAX_REQUEST_BYTES + 1]);
+        let pieces = futures_util::stream::repeat(Bytes::from(vec![b' '; 1 << 20]));
+        let unstated = RequestBody::new(ResponseBody::stream(pieces), Duration::from_secs(60));
+        for body in [stated, unstated] {
+            let error = body.read().await.unwrap_err();
+            assert_eq!(error.to_string(), "Request entity too large: limit is 3145728");
+        }
+        let largest = RequestBody::from_bytes(vec![b' '; MAX_REQUEST_BYTES]);
+        assert_eq!(largest.read().await.unwrap().len(), MAX_REQUEST_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up() {
+        let body = ResponseBody::stream(futures_util::stream::pending());
+        let error = RequestBody::new(body, Duration::from_secs(5)).read().await.unwrap_err();
+        assert_eq!(error.code(), http::StatusCode::REQUEST_TIMEOUT);
+    }
+}

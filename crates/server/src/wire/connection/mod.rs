@@ -1,0 +1,243 @@
+//! Connections: TLS, HTTP/2 or HTTP/1.1 on each as the client chooses, and their end.
+//!
+//! Everything that a client can make the server wait for or hold has a bound: the number of connections, the time for
+//! the handshake and for the head of a request, the size of heads, and the requests at a time on one connection.
+
+mod addresses;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::UPGRADE;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::Instrument as _;
+
+use self::addresses::Addresses;
+use crate::identity::{ClientAuthorities, ClientCertificate};
+use crate::operations::service::{Lasts, Service};
+use crate::runtime::shutdown::Shutdown;
+use crate::wire::body::RequestBody;
+use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
+use crate::wire::tls::Tls;
+use crate::wire::websocket::Held;
+
+/// The bounds of connections.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The most connections at a time; more wait to be accepted.
+    pub connections: usize,
+    /// The most connections at a time from one address, or from one block of 64 bits in IPv6; 0 for no limit. More are closed.
+    pub connections_per_address: usize,
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+    /// How long the head of a request may take, and how long an HTTP/1.1 connection may be idle.
+    pub head: Duration,
+    /// How long the body of a request may take.
+    pub body: Duration,
+    /// How long a request and its answer may take together, but for what lasts, such as watches; and how long a client may
+    /// take nothing of what is sent.
+    pub exchange: Duration,
+    /// The most requests at a time on one HTTP/2 connection.
+    pub concurrent_streams: u32,
+    /// The most bytes of the head of a request.
+    pub head_bytes: u32,
+    /// How long requests have to end when the server ends.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            connections_per_address: 0,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(90),
+            body: Duration::from_secs(60),
+            exchange: Duration::from_secs(120),
+            concurrent_streams: 250,
+            head_bytes: 128 * 1024,
+            drain: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The most header fields of a request.
+const MAX_HEADERS: usize = 200;
+
+/// The most HTTP/2 requests of a connection that its client has taken back and that the server has not looked at yet; and
+/// the most that the server itself refused for faults of the client. A client that goes on beyond is cut off.
+const MAX_RESET_STREAMS: usize = 20;
+const MAX_FAULTY_STREAMS: usize = 1024;
+
+/// A client that is silent on an HTTP/2 connection for this long is asked whether it is still there, and has
+/// [`PING_TIMEOUT`] to answer.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// After an accept that failed for want of something (files, memory), other connections have this long to end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
+pub async fn serve(listener: TcpListener, tls: Tls, service: Arc<Service>, limits: Limits, shutdown: Shutdown) {
+    let acceptor = Acceptor {
+        handshakes: TlsAcceptor::from(tls.config),
+        authorities: tls.authorities,
+        service,
+        limits: limits.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let acceptor = Arc::new(acceptor);
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let addresses = Arc::new(Addresses::new(limits.connections_per_address));
+    // Every connection holds a sender; when all are gone, the receiver knows.
+    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let closing = shutdown.closing();
+    tokio::pin!(closing);
+    loop {
+        let (stream, peer, place) = tokio::select! {
+            biased;
+            () = &mut closing => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let Ok(address) = addresses.enter(peer.ip()) else {
+            tracing::debug!(%peer, "too many connections from one address");
+            continue;
+        };
+        let (acceptor, open) = (Arc::clone(&acceptor), open.clone());
+        tokio::spawn(async move {
+            acceptor
+                .connection(stream, peer, Held::new((open, place, address)))
+                .await;
+        });
+    }
+    drop((listener, open));
+    if tokio::time::timeout(limits.drain, all_closed.recv()).await.is_err() {
+        tracing::warn!(after = ?limits.drain, "requests did not end in time and are broken off");
+    }
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
+    // The semaphore is never closed, so there always is a permit in the end.
+    let place = Arc::clone(places).acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => return (stream, peer, place),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+struct Acceptor {
+    handshakes: TlsAcceptor,
+    authorities: Option<Arc<ClientAuthorities>>,
+    service: Arc<Service>,
+    limits: Limits,
+    shutdown: Shutdown,
+}
+
+impl Acceptor {
+    /// Serves a connection. A WebSocket that it becomes takes `held` over.
+    async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
+        // Answers are written whole, so that there is nothing to gather small packets for.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "cannot switch off delays");
+        }
+        let stream = match tokio::time::timeout(self.limits.handshake, self.handshakes.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            failed => {
+                self.service.context.metrics.handshake_failed();
+                return match failed {
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+                    _ => tracing::debug!(%peer, "TLS handshake took too long"),
+                };
+            }
+        };
+        let certificate = self.client(&stream);
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let span = tracing::debug_span!("connection", %peer);
+        let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
+            let service = Arc::clone(&self.service);
+            let certificate = certificate.clone();
+            let body_time = self.limits.body;
+            let held = request.headers().contains_key(UPGRADE).then(|| held.clone());
+            let respond = async move {
+                let mut request = request.map(|body| RequestBody::new(body, body_time));
+                if let Some(held) = held {
+                    request.extensions_mut().insert(held);
+                }
+                let mut response = service.respond(request, certificate.as_ref()).await;
+                if response.extensions().get::<Lasts>().is_some() {
+                    stream_lasts();
+                } else if response.body().is_large()
+                    && let Some(untaken) = answer_untaken()
+                {
+                    response.body_mut().hold(untaken);
+                }
+                Ok::<_, Infallible>(response)
+            };
+            respond.instrument(span.clone())
+        });
+        let stream = TokioIo::new(WriteTimeout::new(stream, self.limits.exchange));
+        let streams = Streams::new(self.limits.exchange);
+        let untaken = streams.untaken();
+        // The end is the same for both, but their types are not.
+        macro_rules! drive {
+            ($connection:expr) => {{
+                let connection = $connection;
+                tokio::pin!(connection);
+                let outcome = tokio::select! {
+                    outcome = connection.as_mut() => outcome,
+                    () = untaken.notified() => return tracing::debug!(%peer, "a client did not take its answer"),
+                    () = self.shutdown.closing() => {
+                        connection.as_mut().graceful_shutdown();
+                        connection.await
+                    }
+                };
+                if let Err(error) = outcome {
+                    tracing::debug!(%peer, %error, "connection ended");
+                }
+            }};
+        }
+        if http2 {
+            let mut builder = hyper::server::conn::http2::Builder::new(streams);
+            builder
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(self.limits.concurrent_streams)
+                .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+                .max_local_error_reset_streams(MAX_FAULTY_STREAMS)
+                .max_header_list_size(self.limits.head_bytes)
+                .keep_alive_interval(PING_INTERVAL)
+                .keep_alive_timeout(PING_TIMEOUT);
+            drive!(builder.serve_connection(stream, respond));
+        } else {
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.limits.head)
+                .max_headers(MAX_HEADERS)
+                .max_buf_size(self.limits.head_bytes as usize);
+            drive!(builder.serve_connection(stream, respond).with_upgrades());
+        }
+    }
+
+    /// What the client certificate of the connection comes to, if there is one and anybody's are trusted.
+    fn client(&self, stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
+        let shown = stream.get_ref().1.peer_certificates()?;
+        let authorities = self.authorities.as_ref()?;
+        Some(authorities.judge(shown, self.service.context.clock.now()))
+    }
+}

@@ -1,0 +1,212 @@
+//! TLS: what the server shows to clients, and the client certificates that it asks for. A handshake takes any of them;
+//! which are trusted is asked when it is over ([`ClientAuthorities`]).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DistinguishedName, RootCertStore, ServerConfig};
+
+use crate::identity::ClientAuthorities;
+use crate::wire::x509;
+
+/// The files of a server's TLS.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The server's certificate and those it needs to be trusted, in PEM.
+    pub certificate: PathBuf,
+    /// The key of the certificate, in PEM.
+    pub key: PathBuf,
+    /// The authorities whose client certificates are trusted, in PEM; none asks clients for no certificates.
+    pub client_authorities: Vec<PathBuf>,
+}
+
+/// What connections are accepted with.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// How handshakes go.
+    pub config: Arc<ServerConfig>,
+    /// Whose client certificates are trusted; `None` where none is asked for.
+    pub authorities: Option<Arc<ClientAuthorities>>,
+}
+
+/// TLS that cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or holds no PEM of the sort that is asked for.
+    #[error("cannot read {what} from {}: {source}", path.display())]
+    Read {
+        /// What the file should hold.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: pem::Error,
+    },
+    /// A file holds no certificate.
+    #[error("there is no certificate in {}", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Certificate and key do not go together, or are of no use.
+    #[error("cannot use the certificate of {}: {source}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rustls::Error,
+    },
+    /// An authority is of no use.
+    #[error("cannot use the client authority of {}: {reason}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl TlsFiles {
+    /// Reads the files and makes what connections are accepted with: TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1.
+    ///
+    /// # Errors
+    /// Where a file cannot be read or does not hold what it should.
+    pub fn load(&self) -> Result<Tls, TlsError> {
+        let certificates = certificates(&self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Read {
+            what: "a private key",
+            path: self.key.clone(),
+            source,
+        })?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let refused = |source| TlsError::Certificate {
+            path: self.certificate.clone(),
+            source,
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
+        let (builder, authorities) = match self.client_authorities.first() {
+            None => (builder.with_no_client_auth(), None),
+            Some(_) => {
+                let (asking, authorities) = self.client_authorities(provider)?;
+                let builder = builder.with_client_cert_verifier(Arc::new(asking));
+                (builder, Some(Arc::new(authorities)))
+            }
+        };
+        let mut config = builder.with_single_cert(certificates, key).map_err(refused)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Tls {
+            config: Arc::new(config),
+            authorities,
+        })
+    }
+
+    fn client_authorities(
+        &self,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<(AnyCertificate, ClientAuthorities), TlsError> {
+        let (mut all, mut roots) = (Vec::new(), RootCertStore::empty());
+        for path in &self.client_authorities {
+            let refused = |reason: String| TlsError::Authority {
+                path: path.clone(),
+                reason,
+            };
+            for certificate in certificates(path)? {
+                x509::parse(&certificate).map_err(|error| refused(error.to_string()))?;
+                if x509::may_sign(&certificate) {
+                    let added = roots.add(certificate.clone());
+                    added.map_err(|error| refused(error.to_string()))?;
+                }
+                all.push(certificate);
+            }
+        }
+        let asking = AnyCertificate {
+            hints: roots.subjects(),
+            algorithms: provider.signature_verification_algorithms,
+        };
+        let chains = match roots.is_empty() {
+            true => None,
+            // It is never without authorities, which is all that it asks for.
+            false => WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .ok(),
+        };
+        Ok((asking, ClientAuthorities::new(all, chains)))
+    }
+}
+
+/// The half of a verifier of certificates that checks signatures, for types that keep the `algorithms` to do so.
+#[macro_export]
+macro_rules! verify_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &::rustls::pki_types::CertificateDer<'_>,
+            signature: &::rustls::DigitallySignedStruct,
+        ) -> Result<::rustls::client::danger::HandshakeSignatureValid, ::rustls::Error> {
+            ::rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &::rustls::pki_types::CertificateDer<'_>,
+            signature: &::rustls::DigitallySignedStruct,
+        ) -> Result<::rustls::client::danger::HandshakeSignatureValid, ::rustls::Error> {
+            ::rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<::rustls::SignatureScheme> {
+            self.algorithms.supported_schemes()
+        }
+    };
+}
+
+/// Takes any certificate of a client whose key the client has, and clients without.
+#[derive(Debug)]
+struct AnyCertificate {
+    /// The names of those whose certificates are trusted, by which clients choose theirs.
+    hints: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    verify_signatures!();
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = |source| TlsError::Read {
+        what: "certificates",
+        path: path.to_owned(),
+        source,
+    };
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(read)?.collect();
+    let certificates = certificates.map_err(read)?;
+    if certificates.is_empty() {
+        return Err(TlsError::Empty { path: path.to_owned() });
+    }
+    Ok(certificates)
+}

@@ -1,0 +1,169 @@
+//! The opening handshake of a WebSocket (RFC 6455, section 4.2), with the checks and words of the reference.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, HeaderMap, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderName, StatusCode, Uri};
+
+use crate::http::response::{self, Response};
+use crate::wire::body::ResponseBody;
+
+/// The one version of the protocol.
+const VERSION: &str = "13";
+
+/// What RFC 6455 puts behind the client's key.
+const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Whether a request asks for a WebSocket.
+pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let names_upgrade = |connection: &str| {
+        let mut options = connection.split(',').map(str::trim);
+        options.any(|option| option.eq_ignore_ascii_case("upgrade"))
+    };
+    text(UPGRADE).is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
+        && text(CONNECTION).is_some_and(names_upgrade)
+}
+
+/// What a client says that can be answered.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    key: HeaderValue,
+    protocol: Option<HeaderValue>,
+}
+
+/// Why a handshake is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    code: StatusCode,
+    why: &'static str,
+}
+
+impl Refusal {
+    /// The answer to the client.
+    pub(super) fn response(self) -> Response {
+        let mut answer = response::text(self.code, self.why);
+        let version = HeaderValue::from_static(VERSION);
+        answer.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
+        answer
+    }
+}
+
+impl Handshake {
+    /// Reads the headers of a request for a WebSocket.
+    ///
+    /// # Errors
+    /// Where the key or the version is missing, where it offers more than one subprotocol, of which no one chooses, and
+    /// where its origin cannot be read.
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let bad = |why| Refusal {
+            code: StatusCode::BAD_REQUEST,
+            why,
+        };
+        let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
+        let key = key.ok_or(bad("mismatch challenge/response"))?;
+        if headers
+            .get(SEC_WEBSOCKET_VERSION)
+            .is_none_or(|version| version != VERSION)
+        {
+            return Err(bad("missing or bad WebSocket Version"));
+        }
+        check_origin(headers)?;
+        let protocol = headers
+            .get(SEC_WEBSOCKET_PROTOCOL)
+            .filter(|protocol| !protocol.is_empty());
+        if protocol.is_some_and(|protocol| protocol.as_bytes().contains(&b',')) {
+            return Err(bad("missing or bad WebSocket-Protocol"));
+        }
+        Ok(Self {
+            key: key.clone(),
+            protocol: protocol.cloned(),
+        })
+    }
+
+    /// The answer, with `body` to come behind it.
+    pub(super) fn response(self, body: ResponseBody) -> Response {
+        let mut answer = Response::new(body);
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let mut add = |name: HeaderName, value| answer.headers_mut().insert(name, value);
+        add(UPGRADE, HeaderValue::from_static("websocket"));
+        add(CONNECTION, HeaderValue::from_static("Upgrade"));
+        if let Ok(accept) = HeaderValue::from_maybe_shared(Bytes::from(accept(self.key.as_bytes()))) {
+            add(SEC_WEBSOCKET_ACCEPT, accept);
+        }
+        if let Some(protocol) = self.protocol {
+            add(SEC_WEBSOCKET_PROTOCOL, protocol);
+        }
+        answer
+    }
+}
+
+/// Refuses an origin that is no address. Any address will do, as in the reference; a client that is no browser has none.
+fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(origin) = headers.get(ORIGIN).filter(|origin| !origin.is_empty()) else {
+        return Ok(());
+    };
+    let address = Uri::try_from(origin.as_bytes());
+    if address.is_ok_and(|address| address.scheme().is_some() || address.path().starts_with('/')) {
+        return Ok(());
+    }
+    Err(Refusal {
+        code: StatusCode::FORBIDDEN,
+        why: "invalid origin",
+    })
+}
+
+/// The proof that the key was read.
+fn accept(key: &[u8]) -> String {
+    let joined = [key, SUFFIX.as_bytes()].concat();
+    STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &joined))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter().cloned();
+        pairs
+            .map(|(name, value)| (name, HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn the_key_is_answered_as_the_rfc_says() {
+        assert_eq!(accept(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn a_handshake_needs_key_version_and_one_protocol_at_most() {
+        let key = (SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ==");
+        let version = (SEC_WEBSOCKET_VERSION, VERSION);
+        let read = |pairs: &[(HeaderName, &'static str)]| {
+            Handshake::read(&headers(pairs)).map_err(|refusal| refusal.code.as_u16())
+        };
+        assert!(read(&[key.clone(), version.clone(), (ORIGIN, "https://example.org")]).is_ok());
+        assert!(read(&[key.clone(), version.clone()]).is_ok());
+        assert_eq!(read(std::slice::from_ref(&key)).unwrap_err(), 400);
+        assert_eq!(read(std::slice::from_ref(&version)).unwrap_err(), 400);
+        assert_eq!(
+            read(&[key.clone(), version.clone(), (SEC_WEBSOCKET_PROTOCOL, "a, b")]).unwrap_err(),
+            400
+        );
+        assert_eq!(read(&[key, version, (ORIGIN, "null")]).unwrap_err(), 403);
+    }
+
+    #[test]
+    fn what_asks_for_a_websocket_says_so_in_both_headers() {
+        let asked = |connection, upgrade| is_asked_for(&headers(&[(CONNECTION, connection), (UPGRADE, upgrade)]));
+        assert!(asked("keep-alive, Upgrade", "WebSocket"));
+        assert!(!asked("keep-alive", "websocket"));
+        assert!(!asked("upgraded", "websocket"));
+        assert!(!asked("upgrade", "SPDY/3.1"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Watches over WebSockets (RFC 6455), which browsers use: <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
+//!
+//! A watch is answered as any other up to its stream. A request that asks for a WebSocket then gets that stream as messages,
+//! one an event: text for JSON, binary for protobuf. The next event is taken when the one before went out, so that a slow
+//! client costs no memory and is cut off as other watchers are.
+
+mod bearer;
+mod handshake;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::HeaderMap;
+use http_body_util::BodyExt as _;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt as _;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use crate::http::negotiation::Format;
+use crate::http::response::Response;
+use crate::wire::body::ResponseBody;
+
+pub(crate) use bearer::BearerProtocol;
+use handshake::Handshake;
+
+/// What a connection holds for as long as it is open; a WebSocket holds it on when HTTP is done with the connection.
+#[derive(Clone)]
+pub(crate) struct Held {
+    _what: Arc<dyn Any + Send + Sync>,
+}
+
+impl Held {
+    /// Holds `what` until the last copy of this goes.
+    pub(crate) fn new(what: impl Any + Send + Sync) -> Self {
+        Self { _what: Arc::new(what) }
+    }
+}
+
+/// A request to go on as a WebSocket.
+pub struct Upgrade {
+    connection: OnUpgrade,
+    held: Option<Held>,
+}
+
+impl Upgrade {
+    /// Takes the request for a WebSocket out of the head of a request, if it is one.
+    pub(crate) fn take(head: &mut http::request::Parts) -> Option<Self> {
+        if !handshake::is_asked_for(&head.headers) {
+            return None;
+        }
+        let held = head.extensions.remove();
+        let connection = head.extensions.remove()?;
+        Some(Self { connection, held })
+    }
+
+    /// The answer that makes the connection a WebSocket, on which the frames of a watch follow; or the refusal of a
+    /// handshake that is not as it should be.
+    pub(crate) fn answer(self, headers: &HeaderMap, format: Format, frames: ResponseBody) -> Response {
+        let handshake = match Handshake::read(headers) {
+            Ok(handshake) => handshake,
+            Err(refusal) => return refusal.response(),
+        };
+        let mut response = handshake.response(frames);
+        response.extensions_mut().insert(Accepted {
+            connection: self.connection,
+            held: self.held,
+            format,
+        });
+        response
+    }
+}
+
+/// A handshake that succeeded: the body of its answer are the frames to send.
+#[derive(Clone)]
+struct Accepted {
+    connection: OnUpgrade,
+    held: Option<Held>,
+    format: Format,
+}
+
+/// Sends the frames of an answer that accepts a WebSocket, once its head went out.
+pub(crate) fn begin(response: &mut Response) {
+    let Some(accepted) = response.extensions_mut().remove::<Accepted>() else {
+        return;
+    };
+    let frames = std::mem::replace(response.body_mut(), ResponseBody::empty());
+    tokio::spawn(accepted.send(frames));
+}
+
+/// The largest message of a client that is read, to be thrown away: clients have nothing to say.
+const MAX_RECEIVED: usize = 64 * 1024;
+
+/// How much is gathered before it is written.
+const WRITE_BUFFER: usize = 16 * 1024;
+
+const READ_BUFFER: usize = 4 * 1024;
+
+/// How long a client has to answer the end of the watch.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+
+impl Accepted {
+    async fn send(self, frames: ResponseBody) {
+        let connection = match self.connection.await {
+            Ok(connection) => connection,
+            Err(error) => return tracing::debug!(%error, "a connection did not become a WebSocket"),
+        };
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER)
+            .write_buffer_size(WRITE_BUFFER)
+            .max_message_size(Some(MAX_RECEIVED))
+            .max_frame_size(Some(MAX_RECEIVED));
+        let mut socket = Socket::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await;
+        if let Err(error) = pump(&mut socket, frames, self.format).await {
+            tracing::debug!(%error, "a WebSocket ended");
+        }
+        // The client hears of the end of TLS as well.
+        let _ = tokio::time::timeout(CLOSE_WAIT, socket.get_mut().shutdown()).await;
+        drop(self.held);
+    }
+}
+
+/// Sends frames until they or the client end.
+async fn pump(socket: &mut Socket, mut frames: ResponseBody, format: Format) -> Result<(), tungstenite::Error> {
+    loop {
+        tokio::select! {
+            received = socket.next() => match received {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+                None => return Ok(()),
+            },
+            frame = frames.frame() => match frame.and_then(Result::ok).map(http_body::Frame::into_data) {
+                Some(Ok(run)) => send_run(socket, run, format).await?,
+                Some(Err(_)) => {}
+                None => break,
+            },
+        }
+    }
+    let end = CloseFrame {
+        code: CloseCode::Normal,
+        reason: Default::default(),
+    };
+    socket.close(Some(end)).await?;
+    let answered = async { while let Some(Ok(_)) = socket.next().await {} };
+    let _ = tokio::time::timeout(CLOSE_WAIT, answered).await;
+    Ok(())
+}
+
+async fn send_run(socket: &mut Socket, mut run: Bytes, format: Format) -> Result<(), tungstenite::Error> {
+    while let Some(message) = next_message(&mut run, format)? {
+        socket.feed(message).await?;
+    }
+    socket.flush().await
+}
+
+/// Takes the first message off a run of frames as a stream has them: a line of JSON, or protobuf behind its length.
+fn next_message(run: &mut Bytes, format: Format) -> Result<Option<Message>, tungstenite::Error> {
+    if run.is_empty() {
+        return Ok(None);
+    }
+    if format == Format::Protobuf {
+        let length = if run.len() < 4 { 0 } else { run.get_u32() as usize };
+        return Ok(Some(Message::Binary(run.split_to(length.min(run.len())))));
+    }
+    // JSON writes the ends of lines within texts as escapes.
+    let end = run
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .map_or(run.len(), |at| at + 1);
+    Ok(Some(Message::Text(run.split_to(end).try_into()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(mut run: Bytes, format: Format) -> Vec<Message> {
+        let mut messages = Vec::new();
+        while let Some(message) = next_message(&mut run, format).unwrap() {
+            messages.push(message);
+        }
+        messages
+    }
+
+    #[test]
+    fn a_run_of_frames_becomes_a_message_an_event() {
+        let run = Bytes::from_static(b"{\"a\":\"\\n\"}\n{}\n");
+        let texts = messages(run, Format::Json);
+        assert_eq!(texts, [Message::text("{\"a\":\"\\n\"}\n"), Message::text("{}\n")]);
+        let run = Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c");
+        let binary = messages(run, Format::Protobuf);
+        assert_eq!(binary, [Message::binary(&b"ab"[..]), Message::binary(&b"c"[..])]);
+    }
+}
