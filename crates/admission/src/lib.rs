@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Admission: what may change or refuse a write after its writer was authorized
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
 //!

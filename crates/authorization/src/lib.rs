@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Authorization: who asks, what for, and whether they may
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/>).
 //!

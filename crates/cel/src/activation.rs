@@ -37,6 +37,10 @@ impl Activation {
     }
 
     /// Sets the variable `name`; a name that the environment does not have is passed over.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "slots are numbered by the environment, which sizes the values"
+    )]
     pub fn set(&mut self, name: &str, value: CelValue) {
         if let Some(slot) = self.names.iter().position(|other| other == name) {
             self.values[slot] = Some(value);

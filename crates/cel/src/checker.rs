@@ -130,6 +130,10 @@ fn is_as_general(a: &Type, b: &Type) -> bool {
 }
 
 impl Checker<'_> {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the parser numbers expressions, and the environment variables, from zero"
+    )]
     fn report(&mut self, id: Id, message: String) -> Type {
         self.issues.push(Issue {
             offset: self.offsets[id as usize],
@@ -245,6 +249,10 @@ impl Checker<'_> {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the parser numbers expressions, and the environment variables, from zero"
+    )]
     fn set(&mut self, id: Id, ty: Type) -> Type {
         self.types[id as usize] = ty.clone();
         ty
@@ -312,6 +320,10 @@ impl Checker<'_> {
         Some(ty)
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the parser numbers expressions, and the environment variables, from zero"
+    )]
     fn declared(&mut self, id: Id, name: &str) -> Option<Type> {
         if let Some(slot) = self.environment.slot(name) {
             self.references.insert(id, Reference::Variable(slot));
@@ -434,6 +446,10 @@ impl Checker<'_> {
         result
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the parser numbers expressions, and the environment variables, from zero"
+    )]
     fn operator(&mut self, id: Id, operator: &'static Operator, args: &[Expr]) -> Type {
         let given: Vec<Type> = args.iter().map(|arg| self.expr(arg)).collect();
         let overloads: Vec<&'static Overload> = operator.overloads.iter().collect();

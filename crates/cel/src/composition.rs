@@ -98,6 +98,10 @@ struct Lazy {
 }
 
 impl LazyFields for Lazy {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "as many values as programs, and the place of a program is asked for"
+    )]
     fn field(&self, name: &str, budget: &mut Budget<'_>) -> Option<Result<CelValue, EvaluationError>> {
         let programs = &self.composition.programs[..self.lengths];
         let at = programs.iter().position(|(other, _)| other == name)?;

@@ -194,6 +194,10 @@ impl Estimator<'_> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "references name variables and overloads of the environment"
+    )]
     fn ident_origin(&self, id: Id, name: &str) -> Option<Origin> {
         match self.checked.references.get(&id) {
             Some(Reference::Variable(slot)) => self.environment.variables[*slot].decl.clone().map(Origin::Declared),
@@ -241,6 +245,10 @@ impl Estimator<'_> {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "references name variables and overloads of the environment"
+    )]
     fn call(&mut self, expr: &Expr, function: &str, target: Option<&Expr>, args: &[Expr]) -> Range {
         if function == "dyn"
             && let [arg] = args
@@ -294,6 +302,10 @@ impl Estimator<'_> {
     }
 
     /// An operator; the costs of its operands are in the sum.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the checker gives an operator as many operands as it has"
+    )]
     fn operator(
         &mut self,
         expr: &Expr,
@@ -379,6 +391,10 @@ impl Estimator<'_> {
     }
 
     /// A function, without its arguments.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a call gets as many arguments as the overload declares that was chosen for it"
+    )]
     fn function(&mut self, cost: Cost, overload: &Overload, target: Option<&Expr>, args: &[Expr]) -> Estimate {
         let list_call = |factor: f64, size: Range| {
             let cost = size.scaled(factor).plus(ONE).plus(Range::fixed(LIST));
@@ -487,6 +503,10 @@ impl Estimator<'_> {
         text.times(self.size_or_unknown(pattern).scaled(PATTERN))
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a call gets as many arguments as the overload declares that was chosen for it"
+    )]
     fn elements(&mut self, target: &Expr, overload: &Overload) -> Range {
         let size = self.size_or_unknown(target);
         if matches!(overload.params[0], Type::String) {

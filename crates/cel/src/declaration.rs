@@ -258,6 +258,7 @@ impl DeclType {
     }
 
     /// The declared property that CEL calls `name`.
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(crate) fn field(&self, name: &str) -> Option<&DeclField> {
         let DeclKind::Object(fields) = &self.kind else {
             return None;

@@ -93,6 +93,7 @@ impl Frame<'_, '_> {
         outcome
     }
 
+    #[expect(clippy::indexing_slicing, reason = "a fold has a local at its depth")]
     fn step(&mut self, fold: &FoldNode, depth: usize, gathered: &mut Gathered) -> Outcome<Step> {
         if let Some(filter) = &fold.filter
             && !self.condition(filter)?

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! The Kubernetes CEL environment: rules of custom resources, match conditions and admission policies.
 //!
 //! An [`Environment`] says what expressions may name; [`Environment::compile`] turns a text into a [`Program`], which

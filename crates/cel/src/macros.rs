@@ -35,6 +35,7 @@ const ACCUMULATOR: &str = "__result__";
 pub(crate) type Call = (SmolStr, Option<Expr>, Vec<Expr>);
 
 /// The expansion of a call at `offset`, or the call itself.
+#[expect(clippy::indexing_slicing, reason = "a macro is found by its number of arguments")]
 pub(crate) fn expand(
     parser: &mut Parser<'_>,
     offset: usize,

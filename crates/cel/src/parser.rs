@@ -58,6 +58,10 @@ pub(crate) fn describe(text: &str, mut issues: Vec<Issue>) -> String {
 }
 
 /// Parses `text`. `bindings` turns `cel.bind` on.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+)]
 pub(crate) fn parse(text: &str, bindings: bool) -> Result<Parsed, Vec<Issue>> {
     let length = text.chars().count();
     if length > MAX_LENGTH {
@@ -170,10 +174,18 @@ fn list_of(mut kinds: Vec<Kind>) -> String {
 }
 
 impl Parser<'_> {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+    )]
     fn peek(&self) -> Token {
         self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+    )]
     fn peek_after(&self) -> Kind {
         self.tokens[(self.at + 1).min(self.tokens.len() - 1)].kind
     }
@@ -210,6 +222,10 @@ impl Parser<'_> {
         GaveUp
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+    )]
     pub(crate) fn report_at(&mut self, id: Id, message: impl Into<String>) -> GaveUp {
         self.report(self.offsets[id as usize], message)
     }
@@ -269,6 +285,10 @@ impl Parser<'_> {
         self.report(0, format!("expression recursion limit exceeded: {MAX_DEPTH}"))
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+    )]
     fn height_below(&self, kind: &ExprKind) -> u16 {
         let height = |expr: &Expr| self.depths[expr.id as usize];
         let tallest = |expressions: &mut dyn Iterator<Item = &Expr>| expressions.map(height).max().unwrap_or(0);
@@ -358,6 +378,10 @@ impl Parser<'_> {
         self.balanced(name, &mut terms, &places)
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+    )]
     fn balanced(&mut self, name: &str, terms: &mut std::vec::IntoIter<Expr>, places: &[usize]) -> Result<Expr, GaveUp> {
         if places.is_empty() {
             return terms.next().ok_or(GaveUp);
@@ -603,6 +627,10 @@ impl Parser<'_> {
     }
 
     /// Looks ahead for `A.b.c{`; takes it if it is there.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+    )]
     fn message_name(&mut self, leading_dot: bool, first: &str) -> Option<(Token, SmolStr)> {
         let mut at = self.at;
         let mut name = format!("{}{first}", if leading_dot { "." } else { "" });

@@ -135,6 +135,10 @@ pub(crate) struct FoldNode {
 ///
 /// # Errors
 /// What is wrong with a part that is known ahead: a conversion, a pattern or an index.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "references name variables of the environment, and calls have the arguments of their overload"
+)]
 pub(crate) fn plan(environment: &Environment, checked: Checked) -> Result<Program, String> {
     let cost = estimate(environment, &checked);
     let variables = checked.references.values().filter_map(|reference| match reference {
@@ -356,6 +360,10 @@ impl Planner<'_> {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "references name variables of the environment, and calls have the arguments of their overload"
+    )]
     fn function(&mut self, name: &'static str, call: Call, cost: Cost, mut args: Vec<Node>) -> Node {
         if name == "matches"
             && args.len() == 2

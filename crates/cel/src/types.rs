@@ -206,6 +206,7 @@ impl Type {
 
 impl ObjectType {
     /// The type of the field `name`.
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(crate) fn field(&self, name: &str) -> Option<Type> {
         match &self.fields {
             Fields::Any => Some(Type::Dyn),

@@ -116,6 +116,7 @@ impl Validator<'_> {
     }
 
     /// A template that is known with arguments whose types are.
+    #[expect(clippy::indexing_slicing, reason = "the number of arguments is looked at first")]
     fn format(&mut self, id: Id, target: Option<&Expr>, args: &[Expr]) {
         let (
             Some(Expr {

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Controllers that an API server's promises need: a namespace that is deleted takes everything in it along, an object
 //! that is deleted takes its dependents, an aggregated role has the rules of the roles it is made of, a quota knows what is
 //! used of it. Elsewhere they are part of kube-controller-manager.

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Texts as the reference reads and writes them, which is as Go does: each rule stands here once for all who need it.
 //!
 //! Invariant: nothing here knows of objects, kinds or requests.

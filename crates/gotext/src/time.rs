@@ -141,6 +141,10 @@ impl From<Timestamp> for SystemTime {
 }
 
 /// Whether the text is a time just as [`Timestamp::text`] writes it with whole seconds. Says no where in doubt.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "looked at only where the length is that of the form; `&&` comes first"
+)]
 pub fn is_canonical(text: &str) -> bool {
     const FORM: &[u8; 20] = b"0000-00-00T00:00:00Z";
     let bytes = text.as_bytes();
@@ -273,6 +277,7 @@ impl Reader<'_> {
     }
 
     /// The zone as seconds east of UTC.
+    #[expect(clippy::indexing_slicing, reason = "the length is looked at first")]
     fn zone(&mut self) -> Result<i64, TimeProblem> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;

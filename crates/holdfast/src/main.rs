@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Holdfast, the binary: a Kubernetes-compatible API server in one process, and commands for people.
 
 mod admission;

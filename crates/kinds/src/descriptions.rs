@@ -55,11 +55,13 @@ impl Descriptions {
 }
 
 impl openapi::Descriptions for Descriptions {
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     fn of_type(&self, name: &str) -> Option<&str> {
         let (_, words, _) = &self.types[self.place(name)?];
         Some(words.as_str()).filter(|words| !words.is_empty())
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     fn of_field(&self, name: &str, field: &str) -> Option<&str> {
         let Some(at) = self.place(name) else {
             // The crate has one type for the lists of all kinds, without words.

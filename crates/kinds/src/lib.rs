@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! The built-in kinds: what kube-apiserver 1.36 serves without being told of it by its clients.
 //!
 //! What can be said of a kind as data (names, verbs, fields, defaults that depend on nothing, keys) stands in [`tables`].

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Structured merge: the algorithm behind Kubernetes' Server-Side Apply.
 //!
 //! An object is merged field by field by the rules of its [`Schema`], and each [`Managers`] entry says which paths a

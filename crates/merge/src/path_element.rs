@@ -112,6 +112,7 @@ impl PathElement {
     ///
     /// # Errors
     /// If the text has no such form.
+    #[expect(clippy::indexing_slicing, reason = "the length was looked at first")]
     pub fn parse(text: &str) -> Result<Self, PathElementError> {
         let bytes = text.as_bytes();
         if bytes.len() < 2 {
@@ -340,6 +341,10 @@ fn write_name(name: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends text with the escapes that JSON asks for and no others.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a byte has a place in a table of 256, a nibble in one of 16"
+)]
 fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
     let special = text.iter().fold(false, |special, byte| {
         special | (*byte < 0x20) | matches!(byte, b'"' | b'\\')
@@ -408,6 +413,7 @@ fn write_integer(number: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
+#[expect(clippy::indexing_slicing, reason = "`start` is a length that the text had")]
 fn write_float(number: f64, out: &mut Vec<u8>) {
     // Most numbers in elements are ports and counts, read as floats.
     const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -37,6 +37,7 @@ pub(crate) struct RawString<'a> {
 
 impl<'a> RawString<'a> {
     /// The string without its escapes.
+    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     pub(crate) fn unescaped(&self) -> Result<Cow<'a, str>, ScanError> {
         if !self.escapes {
             return Ok(Cow::Borrowed(self.text));
@@ -88,6 +89,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes a word such as `null`.
+    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ScanError> {
         if self.bytes()[self.at..].starts_with(word.as_bytes()) {
             self.at += word.len();
@@ -187,6 +189,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a string, the opening quote of which is next.
+    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     fn string(&mut self) -> Result<RawString<'a>, ScanError> {
         let bytes = self.bytes();
         let start = self.at + 1;
@@ -228,6 +231,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads the digits of `\u`, and those of a second one where both are a surrogate pair. A lone surrogate becomes
     /// U+FFFD.
+    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     fn unicode_escape(&mut self) -> Result<char, ScanError> {
         let first = self.four_digits()?;
         if !(0xD800..0xDC00).contains(&first) || !self.bytes()[self.at..].starts_with(b"\\u") {
@@ -258,6 +262,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     fn number(&mut self) -> Result<Value, ScanError> {
         let rest = &self.bytes()[self.at..];
         let length = rest
@@ -292,6 +297,7 @@ impl<'a> Scanner<'a> {
 }
 
 /// Whether a token is a number in JSON's grammar.
+#[expect(clippy::indexing_slicing, reason = "no more is cut off than was counted")]
 fn is_number(token: &[u8]) -> bool {
     fn digits(text: &[u8]) -> usize {
         text.iter().take_while(|byte| byte.is_ascii_digit()).count()

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! `metadata.managedFields` of an object: who owns which field.
 //!
 //! A [`FieldManager`] does for one kind at one address what kube-apiserver does: [`FieldManager::apply`] merges the

@@ -18,6 +18,7 @@ impl BackToFront {
     }
 
     /// The bytes written so far.
+    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
@@ -28,6 +29,7 @@ impl BackToFront {
     }
 
     /// Room for `length` bytes before what was written so far.
+    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
     pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
         if length > self.start {
             self.grow(length);
@@ -38,6 +40,7 @@ impl BackToFront {
     }
 
     #[cold]
+    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
     fn grow(&mut self, length: usize) {
         let written = self.len();
         let capacity = (self.buffer.len() * 2).max(written + length).max(256);
@@ -51,6 +54,7 @@ impl BackToFront {
         self.room(bytes.len()).copy_from_slice(bytes);
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
     pub(crate) fn varint(&mut self, mut number: u64) {
         if number < 0x80 {
             self.room(1)[0] = number as u8;

@@ -85,6 +85,10 @@ impl Decoder<'_> {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes name the fields of their type, and each has a slot above the base"
+    )]
     fn fields(
         &mut self,
         of: TypeId,
@@ -120,6 +124,10 @@ impl Decoder<'_> {
     }
 
     /// Puts the fields of a message that was read before back into its slots.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes name the fields of their type, and each has a slot above the base"
+    )]
     fn take_up(&mut self, fields: &[Field], base: usize, earlier: Map) {
         for (key, value) in earlier.into_entries() {
             let Ok(at) = fields.binary_search_by(|field| field.name.cmp(&key)) else {
@@ -134,6 +142,10 @@ impl Decoder<'_> {
     }
 
     /// Reads fields into the slots from `base` on.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes name the fields of their type, and each has a slot above the base"
+    )]
     fn nodes(
         &mut self,
         of: &str,
@@ -176,6 +188,10 @@ impl Decoder<'_> {
         Ok(())
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes name the fields of their type, and each has a slot above the base"
+    )]
     fn field(&mut self, field: &Field, slot: usize, tag: Tag, input: &mut Input<'_>) -> Result<(), DecodeError> {
         match &field.shape {
             Shape::List(item) => {

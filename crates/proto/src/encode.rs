@@ -53,6 +53,10 @@ impl<'v> Encoder<'_, 'v> {
     }
 
     /// Finds what each field holds by walking entries and fields side by side; both are in the order of their names.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes name the fields of their type, and each has a slot above the base"
+    )]
     fn fields(&mut self, of: TypeId, fields: &[Field], entries: &'v [(SmolStr, Value)]) -> Result<(), EncodeError> {
         let base = self.held.len();
         let mut ahead = fields;
@@ -73,6 +77,10 @@ impl<'v> Encoder<'_, 'v> {
         Ok(())
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes name the fields of their type, and each has a slot above the base"
+    )]
     fn nodes(&mut self, nodes: &Nodes, fields: &[Field], base: usize) -> Result<(), EncodeError> {
         let messages = self.messages;
         for node in messages.nodes(nodes).iter().rev() {

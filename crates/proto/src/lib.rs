@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Kubernetes protobuf to and from the object tree.
 //!
 //! [`Messages`] reads and writes the message of any type of a

@@ -164,6 +164,7 @@ impl ConversionWebhook {
     ///
     /// # Errors
     /// Why these are not the same objects in another version, or why there are none.
+    #[expect(clippy::indexing_slicing, reason = "the place of one of the objects")]
     pub fn converted(
         &self,
         answer: &[u8],

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! What the server knows of a resource, as data.
 //!
 //! A [`Resource`] describes one group's resource: its names and scope, the versions it is served in, how it is stored,

@@ -7,6 +7,7 @@ use holdfast_value::{SmolStr, Value};
 ///
 /// # Errors
 /// In the reference's words, where something on the way is no map.
+#[expect(clippy::indexing_slicing, reason = "the place of a step of this very path")]
 pub fn nested_field<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v Value>, String> {
     let mut found = object;
     for (at, name) in path.iter().enumerate() {

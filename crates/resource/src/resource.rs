@@ -347,6 +347,7 @@ impl Verb {
     ];
 
     /// The verb's name in discovery documents.
+    #[expect(clippy::indexing_slicing, reason = "a name for each variant, in their order")]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }

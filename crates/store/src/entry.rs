@@ -116,6 +116,10 @@ pub(crate) struct Version {
 }
 
 impl<X: Indexer> Entry<X> {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the place was found in these bytes when the entry was made"
+    )]
     pub(crate) fn new(
         indexer: &Arc<X>,
         key: Key,
@@ -152,6 +156,10 @@ impl<X: Indexer> Entry<X> {
     }
 
     /// The same value under another revision: what a delete event carries if the deleter gave no bytes of its own.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the place was found in these bytes when the entry was made"
+    )]
     pub(crate) fn at(&self, mod_revision: Revision, position: u16) -> Arc<Self> {
         let bytes = match self.revision_at {
             None => self.bytes.clone(),

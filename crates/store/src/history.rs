@@ -152,6 +152,7 @@ impl<X: Indexer> Channel<X> {
 
     /// The group of those who watch `prefix`, made if need be, in a ring of this channel. Prefixes that end within a
     /// segment belong to the group of the segment before, unless they are `exact` keys.
+    #[expect(clippy::indexing_slicing, reason = "the ends of the groups of a key lie within it")]
     pub(crate) fn join(&self, ring: &mut Ring<X>, prefix: &Key, exact: bool) -> Arc<Group> {
         let segment = || prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let end = if exact { prefix.len() } else { segment().max(self.table) };
@@ -215,6 +216,7 @@ impl<X: Indexer> Channel<X> {
 
 impl<X: Indexer> Ring<X> {
     /// The groups that want events of `key`: one for each of its prefixes that ends a segment, and one for itself.
+    #[expect(clippy::indexing_slicing, reason = "the ends of the groups of a key lie within it")]
     fn groups_of<'a>(&'a self, table: usize, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Group>> {
         let none = self.groups.is_empty();
         let boundaries = key

@@ -82,6 +82,7 @@ impl fmt::Debug for Key {
 /// `endpoints` lie one level deeper.
 ///
 /// 0 where `prefix` ends before its table is known; such a prefix spans tables.
+#[expect(clippy::indexing_slicing, reason = "the places were found in this very key")]
 pub fn table_by_segments(prefix: &[u8]) -> usize {
     let mut ends = prefix
         .iter()
@@ -103,6 +104,7 @@ pub fn table_by_segments(prefix: &[u8]) -> usize {
 }
 
 /// The smallest byte string greater than all that begin with `prefix`; none where there is no such string.
+#[expect(clippy::indexing_slicing, reason = "the places were found in this very key")]
 pub(crate) fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut end = prefix[..=last].to_vec();

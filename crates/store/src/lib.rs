@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! A revisioned key-value store for an API server.
 //!
 //! Two parts, one upon the other. The [`Engine`] makes writes durable: [`Embedded`] keeps a log in one SQLite file. The

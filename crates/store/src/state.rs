@@ -68,6 +68,7 @@ impl<X: Indexer> Root<X> {
         self.tables.get(table)?.get(key)
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     fn insert(&mut self, table: usize, entry: Arc<Entry<X>>) -> Option<Arc<Entry<X>>> {
         let key = entry.key().clone();
         match self.tables.get_mut(&key[..table]) {
@@ -79,6 +80,7 @@ impl<X: Indexer> Root<X> {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     fn remove(&mut self, table: usize, key: &[u8]) -> Option<Arc<Entry<X>>> {
         let entries = self.tables.get_mut(&key[..table])?;
         let removed = entries.remove(key);
@@ -125,6 +127,7 @@ impl<X: Indexer> Snapshot<X> {
     }
 
     /// The entry of a key.
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
         self.root.get(&key[..self.indexer.table(key)], key)
     }
@@ -167,6 +170,7 @@ impl<X: Indexer> Snapshot<X> {
         self.len() == 0
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     fn range_bounds(&self, prefix: &[u8], start: Bound<&[u8]>) -> Range<'_, X> {
         let end = end_of_prefix(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -345,6 +349,7 @@ impl<X: Indexer> State<X> {
     }
 
     /// The channel whose events include all those of `prefix`.
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub(crate) fn channel(&self, prefix: &Key) -> Arc<Channel<X>> {
         let table = self.indexer.table(prefix);
         if table == 0 {
@@ -444,6 +449,7 @@ impl<X: Indexer> Draft<X> {
     }
 
     /// The entry of a key, with the draft's changes.
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
         self.root.get(&key[..self.indexer.table(key)], key)
     }

@@ -130,6 +130,7 @@ impl<X: Indexer> Transaction<X> {
     }
 
     /// Refuses what no engine would take: too many or too large parts, an offset beyond its value, a key twice.
+    #[expect(clippy::indexing_slicing, reason = "windows of two")]
     pub(crate) fn check(&self) -> Result<(), CommitError> {
         if self.ops.len() > MAX_OPS || self.guards.len() > MAX_OPS {
             return Err(CommitError::Invalid("too many operations in one transaction"));

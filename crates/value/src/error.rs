@@ -118,6 +118,10 @@ pub struct Position {
 
 impl Position {
     /// The place of the byte at `offset` of `text`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the part lies within the text that was looked through"
+    )]
     pub(crate) fn of(text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! The object tree that every other crate of Holdfast works on.
 //!
 //! An object is a [`Value`] from decoding to encoding, never a struct per kind. Maps are kept sorted by key, so two

@@ -46,6 +46,7 @@ impl Map {
     }
 
     /// The value of `key`.
+    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.position(key).ok().map(|at| &self[at].1)
     }
@@ -56,12 +57,14 @@ impl Map {
     }
 
     /// The value of `key` for change; copies the entries first if they are shared.
+    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.position(key).ok()?;
         Some(&mut self.make_mut()[at].1)
     }
 
     /// The value of `key` for change, `null` being put there first if it is missing.
+    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn get_or_insert_null(&mut self, key: &str) -> &mut Value {
         let found = self.position(key);
         let entries = self.make_mut();
@@ -76,6 +79,7 @@ impl Map {
     }
 
     /// Sets `key` and gives back what stood there.
+    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn insert(&mut self, key: impl Into<SmolStr>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
         let found = self.position(&key);

@@ -143,6 +143,7 @@ pub struct Compiler {
 
 impl Compiler {
     /// For a policy of this spec, without its variables.
+    #[expect(clippy::indexing_slicing, reason = "two environments, told apart by a truth value")]
     pub fn of(spec: &Field<'_, '_>) -> Self {
         let environments = [&WITHOUT_PARAMETERS, &WITH_PARAMETERS];
         let environment: &Environment = environments[usize::from(spec.child("paramKind").is_set())];

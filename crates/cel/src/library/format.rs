@@ -1,5 +1,10 @@
 //! Named formats: `format.dns1123Label().validate(text)` gives nothing for a valid text, and else what is wrong.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use crate::error::EvaluationError::NoSuchOverload;
 use crate::functions::{Cost, Function};
 use crate::library::url::is_request_uri;

@@ -1,5 +1,10 @@
 //! IP addresses and ranges of them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use std::fmt;
 use std::net::IpAddr;
 

@@ -1,6 +1,11 @@
 //! What mutating policies have beside the rest: keys in JSON pointers. `JSONPatch{…}` and `Object{…}` are built by the
 //! evaluator.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use crate::error::EvaluationError::NoSuchOverload;
 use crate::functions::{Cost, Function};
 use crate::value::CelValue;

@@ -1,5 +1,10 @@
 //! Lists: the library of Kubernetes (`isSorted`, `sum`, …) and the extended list functions of cel-go (version 3).
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use std::cmp::Ordering;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};

@@ -1,6 +1,11 @@
 //! Optional values (cel-go's optional types, version 2). `optMap`, `optFlatMap` and the syntax stand with the macros and
 //! operators.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
 use crate::time::Timestamp;

@@ -1,5 +1,10 @@
 //! The functions of quantities such as `100m`, `1.5Gi` and `1e3`.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use std::cmp::Ordering;
 
 use crate::amount::Quantity;

@@ -1,5 +1,10 @@
 //! Semantic versions.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use std::cmp::Ordering;
 
 use holdfast_gotext::quote::quote;

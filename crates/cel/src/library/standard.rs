@@ -1,5 +1,10 @@
 //! Sizes, conversions, and the text functions of the language itself.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use holdfast_gotext::duration;
 use holdfast_gotext::number::general;
 use smol_str::SmolStr;

@@ -1,5 +1,10 @@
 //! The parts of timestamps and durations.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+)]
+
 use std::sync::LazyLock;
 
 use holdfast_gotext::quote::quote;

@@ -54,6 +54,7 @@ impl<'a> Automaton<'a> {
     }
 
     /// Where the first match at or after `from` begins and ends.
+    #[expect(clippy::indexing_slicing, reason = "instructions name instructions of their program")]
     pub(super) fn find_at(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let (mut now, mut next) = (self.threads(), self.threads());
         let (mut found, mut at) = (None, from);
@@ -95,6 +96,7 @@ impl<'a> Automaton<'a> {
     }
 
     /// Adds the thread at `first` and where it gets without a character, in order of preference.
+    #[expect(clippy::indexing_slicing, reason = "instructions name instructions of their program")]
     fn add(&self, threads: &mut Threads, first: usize, start: usize, text: &str, at: usize) {
         let mut waiting = vec![first];
         while let Some(instruction) = waiting.pop() {
@@ -115,6 +117,7 @@ impl<'a> Automaton<'a> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "instructions name instructions of their program")]
 fn holds(class: &ClassUnicode, character: char) -> bool {
     let ranges = class.ranges();
     let after = ranges.partition_point(|range| range.start() <= character);
@@ -150,6 +153,7 @@ fn emit<'a>(program: &mut Vec<Instruction<'a>>, node: &'a Node) {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "instructions name instructions of their program")]
 fn emit_alternate<'a>(program: &mut Vec<Instruction<'a>>, nodes: &'a [Node]) {
     let mut jumps = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
@@ -178,6 +182,7 @@ fn split(greedy: bool, inside: usize, outside: usize) -> Instruction<'static> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "instructions name instructions of their program")]
 fn emit_repeat<'a>(program: &mut Vec<Instruction<'a>>, sub: &'a Node, min: u32, max: Option<u32>, greedy: bool) {
     for _ in 0..min {
         emit(program, sub);

@@ -25,6 +25,7 @@ pub(super) fn holds(definition: &Value, of: &str) -> bool {
 }
 
 /// Puts a condition into the status; whether that changed it. The time is that of the last change between true and false.
+#[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 pub(super) fn set(definition: &mut Value, condition: Condition<'_>, now: &str) -> bool {
     let status = if condition.holds { "True" } else { "False" };
     let mut made = Value::empty_map();

@@ -40,6 +40,7 @@ pub(super) enum Verdict {
 
 /// The verdict on a dependent whose owners stand so, in the order of its references. `owns` says that it has dependents
 /// itself, `circle` that one of these waits for its own dependents.
+#[expect(clippy::indexing_slicing, reason = "a number below the number of owners")]
 pub(super) fn verdict(owners: &[Standing], finalizers: &[&str], owns: bool, circle: bool) -> Verdict {
     // The first owner that cannot be judged decides.
     match owners

@@ -65,6 +65,7 @@ impl Findings {
     }
 
     /// The conditions that follow on `told`; `None` where they are the same.
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(super) fn conditions(&self, told: &[Value], now: &str) -> Option<Vec<Value>> {
         let mut conditions = told.to_vec();
         let mut changed = false;

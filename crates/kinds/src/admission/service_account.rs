@@ -328,6 +328,7 @@ fn mount_token(pod: &mut Value) {
 }
 
 /// A name for the volume, made of the Pod's uid, which is random.
+#[expect(clippy::indexing_slicing, reason = "a remainder of the length")]
 fn volume_name(uid: &str) -> String {
     let number = uid
         .bytes()

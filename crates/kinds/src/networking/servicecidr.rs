@@ -22,6 +22,7 @@ impl Strategy for ServiceCidr {
         vec![object]
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the length is looked at first")]
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let spec = root.child("spec");

@@ -170,6 +170,7 @@ fn covers_rule(held: &Rule, rule: &Rule) -> bool {
 }
 
 /// Puts together single permissions for the same objects.
+#[expect(clippy::indexing_slicing, reason = "a number below the number of rules")]
 fn compact(singles: Vec<Rule>) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for single in singles {

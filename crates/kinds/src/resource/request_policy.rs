@@ -58,6 +58,7 @@ pub(super) fn validate_request_policy(capacity: &Field<'_, '_>, errors: &mut Err
 }
 
 /// `validateRequestPolicyValidValues`
+#[expect(clippy::indexing_slicing, reason = "windows of two")]
 fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
     let amounts: Vec<Field<'_, '_>> = values.items().collect();
     for pair in amounts.windows(2) {

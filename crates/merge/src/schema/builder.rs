@@ -276,6 +276,7 @@ impl SchemaBuilder {
     }
 
     /// Compiles the schema.
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     pub fn build(&self) -> Schema {
         let mut compiler = Compiler {
             // Index 0 allows nothing.
@@ -439,6 +440,7 @@ impl Compiler {
 
     /// Fills the places of references with a relationship of their own. Their targets are no such places, as a reference
     /// points to a type and not to another reference.
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn apply_overrides(&mut self) {
         for (place, target, relationship) in &self.overrides {
             let mut overridden = self.types[target.0 as usize].clone();
@@ -453,6 +455,7 @@ impl Compiler {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn find_key_defaults(&mut self) {
         for at in 0..self.types.len() {
             let Some(mut list) = self.types[at].list.take() else {

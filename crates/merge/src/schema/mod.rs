@@ -127,6 +127,7 @@ impl Schema {
 
     /// What a reference stands for.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a schema has at least one type")]
     pub(crate) fn resolve(&self, type_ref: TypeRef) -> &Type {
         // Index 0 is the type that allows nothing, so that a reference of another schema does no harm.
         self.types.get(type_ref.0 as usize).unwrap_or(&self.types[0])
@@ -171,6 +172,10 @@ impl Fields {
 
     /// Where a field of this name is at or after a position, or where it would be.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "as many prefixes as fields, and the place is below their number"
+    )]
     fn position(&self, from: usize, name: &str) -> Result<usize, usize> {
         let prefix = prefix(name);
         let mut at = from + self.prefixes[from..].partition_point(|other| *other < prefix);
@@ -187,6 +192,7 @@ impl Fields {
 
 /// The first eight bytes of a text as a number in the same order.
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "cut to the length of the padding before")]
 fn prefix(text: &str) -> u64 {
     let bytes = text.as_bytes();
     match bytes.first_chunk::<8>() {

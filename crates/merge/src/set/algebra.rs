@@ -100,6 +100,10 @@ enum Order {
 
 impl Order {
     /// Ranks pay where elements occur many times.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn of(a: Level<'_>, b: Level<'_>) -> Self {
         const OCCURRENCES: usize = 8;
         if a.nodes.len().min(b.nodes.len()) < OCCURRENCES * (a.elements.len() + b.elements.len()) {
@@ -116,6 +120,10 @@ impl Order {
     }
 
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn compare(&self, left: Entry<'_>, right: Entry<'_>) -> Ordering {
         match self {
             Order::Elements => left.element().cmp(right.element()),
@@ -145,6 +153,10 @@ impl Numbers {
     const UNKNOWN: u32 = u32::MAX;
 
     /// Notes that a right element is the same as a left one.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn note(&mut self, left: Entry<'_>, right: Entry<'_>) {
         if let Numbers::Other { known, .. } = self {
             known[right.node.element()] = left.number();
@@ -152,6 +164,10 @@ impl Numbers {
     }
 
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn of(&mut self, number: usize, right: &[PathElement]) -> u32 {
         match self {
             Numbers::Same => u32::try_from(number).unwrap_or(Self::UNKNOWN),

@@ -26,6 +26,10 @@ pub(super) struct Elements {
 impl Elements {
     /// The number of an element.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     pub(super) fn number(&mut self, element: PathElement) -> u32 {
         let table = &mut self.table;
         let index = self.index.get_or_insert_default();
@@ -90,6 +94,10 @@ impl SetBuilder {
 
 /// Paths are sorted as sequences of numbers, which are in the order of the elements.
 impl FromIterator<Path> for Set {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn from_iter<I: IntoIterator<Item = Path>>(paths: I) -> Self {
         let mut elements = Elements::default();
         let mut steps: Vec<u32> = Vec::new();
@@ -115,6 +123,10 @@ impl FromIterator<Path> for Set {
 }
 
 /// A table in the order of its elements, each of them once, and the number there of each element by its number here.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "nodes hold numbers of the elements of their own table"
+)]
 fn sorted_table(table: Vec<PathElement>) -> (Vec<PathElement>, Vec<u32>) {
     let mut order: Vec<(usize, PathElement)> = table.into_iter().enumerate().collect();
     order.sort_by(|a, b| a.1.cmp(&b.1));
@@ -146,6 +158,10 @@ fn leading_steps(path: &[u32]) -> u64 {
 }
 
 /// The nodes of sorted paths.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "nodes hold numbers of the elements of their own table"
+)]
 fn nodes_of(paths: &[(u64, &[u32])]) -> Nodes {
     let mut nodes = Nodes::with_capacity(paths.len() * 2);
     let mut open: Vec<usize> = Vec::new();

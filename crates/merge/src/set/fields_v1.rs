@@ -177,6 +177,10 @@ impl<'a> Reader<'a> {
     }
 
     /// What a key says, which is read with `read` if it was not seen before.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn key<E>(
         &mut self,
         source: &'a str,
@@ -231,6 +235,10 @@ impl Siblings {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn open(&mut self, reader: &mut Reader<'_>, number: u32) -> usize {
         let element = |number: u32| &reader.elements[number as usize];
         self.sorted &= self.last.is_none_or(|last| element(last) < element(number));
@@ -257,6 +265,10 @@ struct WrittenKeys {
 
 impl WrittenKeys {
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn write(&mut self, entry: super::Entry<'_>, out: &mut Vec<u8>) {
         let place = &mut self.places[entry.node.element()];
         if place.1 == 0 {
@@ -285,6 +297,10 @@ fn write_text(level: Level<'_>, member: bool, keys: &mut WrittenKeys, out: &mut 
     out.push(b'}');
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "nodes hold numbers of the elements of their own table"
+)]
 fn to_tree(level: Level<'_>, member: bool, names: &mut [SmolStr]) -> Value {
     let mark = member && !level.is_empty();
     let mut entries = Vec::with_capacity(level.entries().count() + usize::from(mark));

@@ -30,6 +30,10 @@ impl Default for Index {
 impl Index {
     /// The number of what has this hash and is the same, or `None`; then the next number is its own.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a place is taken modulo the number of slots, and slots hold numbers of the table"
+    )]
     pub(super) fn find_or_add(&mut self, hash: u32, is_same: impl Fn(usize) -> bool) -> Option<u32> {
         if self.hashes.len() * 2 >= self.slots.len() {
             self.grow();
@@ -61,6 +65,10 @@ impl Index {
         (hash as usize + step) & (self.slots.len() - 1)
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a place is taken modulo the number of slots, and slots hold numbers of the table"
+    )]
     fn grow(&mut self) {
         self.slots = vec![FREE; self.slots.len() * 4];
         for (number, hash) in self.hashes.iter().enumerate() {

@@ -93,6 +93,10 @@ impl<'a> Level<'a> {
 
 impl<'a> Entry<'a> {
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     pub(crate) fn element(self) -> &'a PathElement {
         &self.elements[self.node.element()]
     }

@@ -169,6 +169,10 @@ impl Set {
 }
 
 impl PartialEq for Set {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes hold numbers of the elements of their own table"
+    )]
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.level(), other.level());
         self.same(other)

@@ -150,6 +150,7 @@ impl<'a> Walk<'a> {
         older != newer
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the side that is taken from is not empty")]
     fn map(&mut self, map: &'a MapType, older: &Value, newer: &Value) -> bool {
         let mut older_entries: &[Entry] = older.as_map().map_or(&[], |map| map);
         let mut newer_entries: &[Entry] = newer.as_map().map_or(&[], |map| map);
@@ -182,6 +183,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "groups hold the places of items")]
     fn list(&mut self, list: &'a ListType, older: &Value, newer: &Value) -> bool {
         let older_items: &[Value] = older.as_list().map_or(&[], |list| list);
         let newer_items: &[Value] = newer.as_list().map_or(&[], |list| list);
@@ -283,6 +285,7 @@ impl<'a> Walk<'a> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "groups hold the places of items")]
 fn equal_items((older_at, older): (&Positions, &[Value]), (newer_at, newer): (&Positions, &[Value])) -> bool {
     older_at.len() == newer_at.len()
         && older_at

@@ -33,6 +33,7 @@ impl Typed {
     }
 
     /// The set with the key fields of each item on the way of a path that this value has.
+    #[expect(clippy::indexing_slicing, reason = "the place of a step of this very path")]
     fn with_key_fields(&self, items: &Set) -> Set {
         let Ok(present) = self.to_field_set() else {
             return items.clone();

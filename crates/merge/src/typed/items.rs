@@ -164,6 +164,7 @@ impl Name<'_> {
         Ordering::Equal
     }
 
+    #[expect(clippy::indexing_slicing, reason = "called with a place of an item")]
     fn has_values_from(&self, at: usize) -> bool {
         self.0[at..].iter().any(Option::is_some)
     }
@@ -187,11 +188,13 @@ pub(super) fn same_names<'n>(a: &[Name<'n>], b: &[Name<'n>]) -> bool {
 }
 
 /// Whether the names ascend, each occurring once.
+#[expect(clippy::indexing_slicing, reason = "windows of two")]
 pub(super) fn in_order(names: &[Name<'_>]) -> bool {
     names.windows(2).all(|pair| pair[0].compare(&pair[1]).is_lt())
 }
 
 /// Whether each name occurs once.
+#[expect(clippy::indexing_slicing, reason = "windows of two")]
 pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
     if in_order(names) {
         return true;
@@ -202,6 +205,10 @@ pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
 }
 
 /// What to say of the items whose names occurred before them.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "groups are numbered from zero, and hold the places of items"
+)]
 pub(super) fn duplicate_errors(list: &ListType, names: &[Name<'_>]) -> Vec<ValidationError> {
     let groups = Groups::of(names, &[]);
     let mut seen = vec![false; groups.count];
@@ -228,6 +235,10 @@ pub(super) struct Groups {
 }
 
 impl Groups {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "groups are numbered from zero, and hold the places of items"
+    )]
     pub(super) fn of<'n>(left: &[Name<'n>], right: &[Name<'n>]) -> Self {
         let name = |at: usize| match at.checked_sub(left.len()) {
             None => &left[at],
@@ -255,6 +266,10 @@ impl Groups {
     }
 
     /// For each group where its items stand in a list, given the groups of the items.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "groups are numbered from zero, and hold the places of items"
+    )]
     pub(super) fn positions(&self, items: &[usize]) -> Vec<Positions> {
         let mut positions = vec![Positions::default(); self.count];
         for (at, group) in items.iter().enumerate() {

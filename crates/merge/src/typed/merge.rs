@@ -116,6 +116,7 @@ impl Walk<'_> {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the side that is taken from is not empty")]
     fn entries(&mut self, map: &MapType, mut live: &[Entry], mut config: &[Entry]) -> Merged<Entry> {
         let mut fields = map.cursor();
         let mut out = Output::new(live);
@@ -194,6 +195,10 @@ impl Walk<'_> {
 
     /// Merges two lists, with a cursor on each. Shared items take the configuration's order, and items of the live list
     /// alone stay near their live neighbours.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "groups are numbered from zero, and hold the places of items"
+    )]
     fn items<'n>(
         &mut self,
         list: &ListType,
@@ -310,6 +315,7 @@ impl<'a, T: Clone> Output<'a, T> {
     }
 
     /// Passes a live part that stays as it is.
+    #[expect(clippy::indexing_slicing, reason = "no more is passed than there is")]
     fn keep(&mut self) {
         if let Some(out) = &mut self.changed {
             out.push(self.live[self.passed].clone());
@@ -331,6 +337,7 @@ impl<'a, T: Clone> Output<'a, T> {
         self.passed += usize::from(live);
     }
 
+    #[expect(clippy::indexing_slicing, reason = "no more is passed than there is")]
     fn change(&mut self) -> &mut Vec<T> {
         let (live, passed) = (self.live, self.passed);
         self.changed.get_or_insert_with(|| {

@@ -311,6 +311,7 @@ impl Errors {
     }
 
     /// Puts a step before the paths of the errors that came since there were `before`.
+    #[expect(clippy::indexing_slicing, reason = "a length that the list had before")]
     fn prefix(&mut self, before: usize, element: impl FnOnce() -> crate::PathElement) {
         if self.0.len() > before {
             let prefix = element().to_string();

@@ -124,6 +124,7 @@ impl<'a, T: Clone> Remaining<'a, T> {
         Self { all, changed: None }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "called with the place of an entry of the map")]
     fn keep(&mut self, at: usize) {
         if let Some(changed) = &mut self.changed {
             changed.push(self.all[at].clone());
@@ -138,6 +139,7 @@ impl<'a, T: Clone> Remaining<'a, T> {
         self.before(at).push(part);
     }
 
+    #[expect(clippy::indexing_slicing, reason = "called with the place of an entry of the map")]
     fn before(&mut self, at: usize) -> &mut Vec<T> {
         let all = self.all;
         self.changed.get_or_insert_with(|| all[..at].to_vec())

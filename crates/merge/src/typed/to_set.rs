@@ -107,6 +107,7 @@ impl<'a> SetWalk<'a> {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the order holds the places of items")]
     fn list(&mut self, list: &ListType, items: &[Value]) {
         let Ok(names) = names(list, items) else {
             return self.list_with_nameless_items(list, items);

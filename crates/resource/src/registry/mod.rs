@@ -51,6 +51,10 @@ pub struct Served {
 
 impl Served {
     /// What is known of the resource in this version.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "made with the place of a version of the resource"
+    )]
     pub fn version(&self) -> &ResourceVersion {
         &self.resource.versions[self.index]
     }
@@ -125,6 +129,10 @@ impl Registry {
     }
 
     /// The resources whose objects are kept where `key` is.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the part lies within the text that was looked through"
+    )]
     pub fn stored_around(&self, key: &[u8]) -> &[Arc<Resource>] {
         let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         // `/registry/PLURAL/…` or `/registry/GROUP/PLURAL/…`.

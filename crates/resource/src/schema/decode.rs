@@ -252,6 +252,7 @@ impl Decoder<'_> {
     }
 
     /// Walks the entries and the fields side by side; both are in the order of their names.
+    #[expect(clippy::indexing_slicing, reason = "places among the fields of the type")]
     fn fields(
         &mut self,
         of: &Type,

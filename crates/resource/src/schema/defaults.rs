@@ -29,6 +29,10 @@ struct Defaults<'a> {
 
 impl Defaults<'_> {
     /// As [`with_defaults`]; `own` says whether the type's own fields take defaults, or only those within them.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "defaults name fields of their type, and the place is never behind the end of the map"
+    )]
     fn of_type(&mut self, of: &Type, value: &Value, own: bool) -> Result<Option<Value>, Error> {
         let Value::Map(map) = value else { return Ok(None) };
         if !of.reaches_default {

@@ -161,6 +161,7 @@ impl ProtoPath {
     }
 
     /// The numbers, that of the field itself last.
+    #[expect(clippy::indexing_slicing, reason = "the depth is at most the length of the numbers")]
     pub fn numbers(&self) -> &[u16] {
         &self.numbers[..usize::from(self.depth)]
     }

@@ -324,6 +324,7 @@ fn scale(whole: &str, fraction: &str, factor: Factor) -> Option<i128> {
 }
 
 impl fmt::Display for Quantity {
+    #[expect(clippy::indexing_slicing, reason = "a step below the number of suffixes")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
             return f.write_str("0");

@@ -14,6 +14,10 @@ impl<'m> MapRebuild<'m> {
     }
 
     /// The entries so far, those before `at` copied if this is the first change.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "called with the place of an entry or item of the source"
+    )]
     fn change(&mut self, at: usize) -> &mut Vec<Entry> {
         self.changed.get_or_insert_with(|| {
             let mut entries = Vec::with_capacity(self.source.len() + 4);
@@ -22,12 +26,20 @@ impl<'m> MapRebuild<'m> {
         })
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "called with the place of an entry or item of the source"
+    )]
     pub(crate) fn keep(&mut self, at: usize) {
         if let Some(entries) = &mut self.changed {
             entries.push(self.source[at].clone());
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "called with the place of an entry or item of the source"
+    )]
     pub(crate) fn replace(&mut self, at: usize, value: Value) {
         let key = self.source[at].0.clone();
         self.change(at).push((key, value));
@@ -60,6 +72,10 @@ impl<'l> ListRebuild<'l> {
     }
 
     /// Keeps the item at `at`, or puts another value in its place.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "called with the place of an entry or item of the source"
+    )]
     pub(crate) fn settle(&mut self, at: usize, value: Option<Value>) {
         match (&mut self.changed, value) {
             (None, None) => {}

@@ -48,6 +48,7 @@ impl TypeTable {
     }
 
     /// The type at `id`, which must be of this table.
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
@@ -150,6 +151,7 @@ impl TypeTableBuilder {
         self.add(name, TypeKind::Scalar(scalar))
     }
 
+    #[expect(clippy::indexing_slicing, reason = "ids are given out here, and windows are of two")]
     fn add(&mut self, name: &str, mut kind: TypeKind) -> Result<&mut Type, TableError> {
         let id = self.reference(name);
         let name = self.names[id.0 as usize].clone();
@@ -185,6 +187,7 @@ impl TypeTableBuilder {
     }
 
     /// The table of all types given.
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     pub fn build(self) -> Result<TypeTable, TableError> {
         let mut types = Vec::with_capacity(self.types.len());
         for (given, name) in self.types.into_iter().zip(&self.names) {
@@ -212,6 +215,7 @@ impl TypeTableBuilder {
 
 impl TypeTable {
     /// Works out which fields lead to defaults. Types may hold themselves, so this goes round until nothing new is found.
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn settle_defaults(&mut self) {
         let mut grew = true;
         while grew {
@@ -232,6 +236,7 @@ impl TypeTable {
     }
 
     /// Works out the zero value of a type, those of the structs within it first.
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn settle_zero(&mut self, id: TypeId, above: &mut Vec<TypeId>) -> Result<(), TableError> {
         let of = self.get(id);
         if of.zero.get().is_some() {

@@ -212,6 +212,7 @@ fn value_of(text: &str) -> Result<Value, &'static str> {
     json::parse(text.as_bytes(), &Limits::TRUSTED).map_err(|_| "no JSON value")
 }
 
+#[expect(clippy::indexing_slicing, reason = "the depth counts the numbers that were read")]
 fn proto_path(text: &str) -> Option<ProtoPath> {
     if text == "-" {
         return Some(ProtoPath::default());

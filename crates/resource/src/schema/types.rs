@@ -51,6 +51,7 @@ impl Type {
     }
 
     /// The field `name` of a struct.
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub fn field(&self, name: &str) -> Option<&Field> {
         let fields = self.fields();
         let at = fields
@@ -123,6 +124,7 @@ impl Scalar {
     ];
 
     /// The name in tables.
+    #[expect(clippy::indexing_slicing, reason = "a name for each variant, in their order")]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }

@@ -19,6 +19,7 @@ pub struct TypeVisitor {
 impl TypeVisitor {
     /// A visitor for the objects of type `root`, and the definition names of the types looked for. Names that the table
     /// lacks are never found.
+    #[expect(clippy::indexing_slicing, reason = "a place for each type of the table")]
     pub fn new(table: &TypeTable, root: TypeId, wanted: &[&str]) -> Self {
         let mut is_wanted = vec![false; table.len()];
         for id in wanted.iter().filter_map(|name| table.id(name)) {
@@ -54,6 +55,7 @@ impl TypeVisitor {
         self.visit_type(table, self.root, object, rule);
     }
 
+    #[expect(clippy::indexing_slicing, reason = "a place for each type of the table")]
     fn leads(&self, shape: &Shape) -> bool {
         match shape {
             Shape::Ref(id) => self.wanted[id.index()] || !self.leading[id.index()].is_empty(),
@@ -62,6 +64,7 @@ impl TypeVisitor {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "a place for each type of the table")]
     fn visit_type(&self, table: &TypeTable, of: TypeId, value: &mut Value, rule: &mut dyn FnMut(TypeId, &mut Value)) {
         if self.wanted[of.index()] {
             rule(of, value);

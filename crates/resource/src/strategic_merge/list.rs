@@ -216,6 +216,7 @@ fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, Li
 }
 
 /// Merges each item of `patch` into the first one with its key, or appends it.
+#[expect(clippy::indexing_slicing, reason = "targets hold the places of items")]
 fn merge_items<T: PatchType>(
     mut there: List,
     patch: &List,

@@ -96,6 +96,7 @@ pub(super) fn has_form(name: &str, text: &str) -> bool {
     check_of(name).is_none_or(|check| check(text))
 }
 
+#[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 fn check_of(name: &str) -> Option<Check> {
     let plain = name.replace('-', "");
     let at = FORMS.binary_search_by(|(known, _)| (*known).cmp(&plain)).ok()?;
@@ -150,6 +151,7 @@ fn is_credit_card(text: &str) -> bool {
     matches(&NUMBER, PATTERN, &digits) && digits.bytes().rev().enumerate().map(doubled).sum::<u32>() % 10 == 0
 }
 
+#[expect(clippy::indexing_slicing, reason = "the length is looked at first")]
 fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {

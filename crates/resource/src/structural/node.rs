@@ -271,6 +271,7 @@ impl Node {
     }
 
     /// The schema of the field `name`, if it is specified.
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub fn property(&self, name: &str) -> Option<&Node> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
         at.ok().map(|at| &self.properties[at].1)

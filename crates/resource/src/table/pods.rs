@@ -69,6 +69,7 @@ struct Containers<'v> {
 }
 
 impl<'v> Containers<'v> {
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     fn of(pod: &'v Value) -> Self {
         let sidecars = items(pod, &["spec", "initContainers"])
             .iter()

@@ -207,6 +207,7 @@ impl Requests {
     }
 
     /// Counts the end of a request that is answered with `code`.
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(crate) fn answered(&self, recording: &Recording, code: StatusCode) {
         let (series, code) = (&recording.series, code.as_u16());
         match CODES.iter().position(|known| *known == code) {

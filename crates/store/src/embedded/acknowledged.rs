@@ -96,6 +96,7 @@ impl Acknowledged {
     }
 
     /// Says that writes up to `revision` are about to be acknowledged.
+    #[expect(clippy::indexing_slicing, reason = "`next` alternates between the two slots")]
     pub(crate) fn advance(&mut self, revision: Revision) -> io::Result<()> {
         self.file.file.write_all_at(&record(revision), SLOTS[self.next])?;
         self.file.written.store(true, Ordering::Release);

@@ -28,6 +28,10 @@ pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {
 }
 
 /// The number that stands behind the key at byte `place` of the JSON `text`, as it is written.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the part lies within the text that was looked through"
+)]
 pub fn number_behind(text: &[u8], place: usize) -> Option<&str> {
     let mut rest = text.get(place..)?.strip_prefix(b"\"")?;
     loop {
@@ -106,6 +110,7 @@ impl Scan<'_> {
     }
 
     /// Passes over a string; if it is a key, its path becomes the current one.
+    #[expect(clippy::indexing_slicing, reason = "what waits is a list of the places of paths")]
     fn string(&mut self) {
         let start = self.at;
         self.at += 1;

@@ -229,6 +229,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a key and its colon, and puts it on `entries` to wait for its value.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+    )]
     fn key(&mut self) -> Result<(), Error> {
         self.skip_space();
         if self.peek() != Some(b'"') {
@@ -277,6 +281,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the string that begins here.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+    )]
     fn string(&mut self) -> Result<Text<'a>, Error> {
         let start = self.at + 1;
         let end = start + plain_run(&self.bytes[start..]);
@@ -520,6 +528,10 @@ impl<'a> Reader<'a> {
 }
 
 /// The path of the key that waits in the innermost of the open containers.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+)]
 fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> String {
     use std::fmt::Write;
 
@@ -576,6 +588,10 @@ fn without_repetition(entries: Vec<Entry>, duplicates: Duplicates) -> Vec<Entry>
 }
 
 /// How many bytes from the start are neither quote, backslash nor control character.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+)]
 fn plain_run(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;

@@ -96,6 +96,7 @@ fn start_line(comma: bool, indent: &str, level: usize, out: &mut Vec<u8>) {
 
 /// Appends a float as Go's `encoding/json` does: the shortest digits that read back the same, with an exponent below
 /// 1e-6 and from 1e21.
+#[expect(clippy::indexing_slicing, reason = "`start` is a length that the text had")]
 pub fn write_float(number: f64, out: &mut Vec<u8>) {
     let magnitude = number.abs();
     // Writing to a vector cannot fail.
@@ -114,6 +115,10 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends a string in quotes, escaped so that it is also safe within HTML.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the part lies within the text that was looked through"
+)]
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
@@ -152,6 +157,10 @@ pub(crate) fn number_length(number: &Value) -> usize {
 
 /// JSON of another writer, made safe within HTML as [`write_string`] makes it: what has to be escaped stands within strings
 /// alone.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the part lies within the text that was looked through"
+)]
 pub fn html_safe(text: Vec<u8>) -> Vec<u8> {
     const ESCAPED: [(&[u8], &[u8]); 5] = [
         (b"<", b"\\u003c"),
@@ -178,6 +187,10 @@ pub fn html_safe(text: Vec<u8>) -> Vec<u8> {
 }
 
 /// Where the first byte stands that may need an escape.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a byte has a place in a table of 256, a nibble in one of 16"
+)]
 fn first_special(bytes: &[u8]) -> Option<usize> {
     let (blocks, rest) = bytes.as_chunks::<16>();
     for (number, block) in blocks.iter().enumerate() {
@@ -201,6 +214,10 @@ fn first_special(bytes: &[u8]) -> Option<usize> {
 }
 
 #[cold]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a byte has a place in a table of 256, a nibble in one of 16"
+)]
 fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut written = 0;
@@ -238,6 +255,7 @@ const UNICODE: u8 = b'u';
 const SEPARATOR: u8 = b's';
 
 /// What follows the backslash for each byte; zero for bytes that stand for themselves.
+#[expect(clippy::indexing_slicing, reason = "a byte has a place in a table of 256")]
 const ESCAPES: [u8; 256] = {
     let mut table = [0; 256];
     let mut control = 0;

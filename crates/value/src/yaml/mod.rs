@@ -60,6 +60,7 @@ pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result
 }
 
 /// The text of bytes that begin with the byte order mark of UTF-16. What is no pair of surrogates becomes U+FFFD.
+#[expect(clippy::indexing_slicing, reason = "called with the mark of two bytes at the start")]
 fn from_utf16(bytes: &[u8]) -> Option<String> {
     let unit: fn([u8; 2]) -> u16 = match bytes {
         [0xFF, 0xFE, ..] => u16::from_le_bytes,
@@ -114,6 +115,10 @@ fn is_line_break(character: char) -> bool {
 }
 
 /// The input as text without a byte order mark, if it holds nothing but characters that YAML allows.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the part lies within the text that was looked through"
+)]
 fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
     let refused = |message: &str, offset| Error::Yaml {
         message: format!("yaml: {message}"),

@@ -143,6 +143,7 @@ struct Shared {
 }
 
 impl Shared {
+    #[expect(clippy::indexing_slicing, reason = "windows of two")]
     fn of(versions: &[Value]) -> Self {
         let same = |name: &str| versions.windows(2).all(|pair| pair[0].get(name) == pair[1].get(name));
         Self {
@@ -456,6 +457,7 @@ fn selectable_fields(version: &Value, root: &FieldPath, errors: &mut Errors) {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "the place of one of the versions")]
 fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
     let Some(conversion) = spec.get("conversion").filter(|conversion| !conversion.is_null()) else {
         return;

@@ -355,6 +355,7 @@ impl Walk<'_> {
     }
 
     /// The keys of a list that is a map.
+    #[expect(clippy::indexing_slicing, reason = "the place of one of the keys")]
     fn keys(&mut self, schema: &Value, field: &FieldPath) {
         let (keys, keys_field) = (
             items(schema, "x-kubernetes-list-map-keys"),

@@ -270,6 +270,7 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
 }
 
 /// Says in the status that no more disruptions are allowed.
+#[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
     const SORT: &str = "DisruptionAllowed";
     let list = budget.at(&["status", "conditions"]).and_then(Value::as_list);

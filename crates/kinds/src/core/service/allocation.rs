@@ -344,6 +344,7 @@ impl Taking<'_> {
     }
 
     /// The ports that a Service has not yet.
+    #[expect(clippy::indexing_slicing, reason = "the place of one of the ports")]
     fn take_further_ports(&mut self, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         let draws = draws_node_ports(object);
         let kept: HashSet<i64> = if takes_node_ports(sort_of(old)) {

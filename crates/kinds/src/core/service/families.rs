@@ -165,6 +165,7 @@ fn default_policy<'v>(object: &Value, old: Option<&'v Value>) -> &'v str {
 }
 
 /// A change to one family gives up what belongs to the second one; nothing else gives it up.
+#[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 fn fit_to_policy(object: &mut Value, old: &Value, errors: &mut Errors) {
     let single = policy(object) == Some("SingleStack");
     for (part, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
@@ -214,6 +215,7 @@ fn infer(spec: &Field<'_, '_>, served: &str, families: &mut Vec<String>, errors:
 }
 
 /// A headless Service that selects nothing may have families that the cluster has not.
+#[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 fn any_families(object: &Value, served: &str, families: &mut Vec<String>) {
     if families.is_empty() {
         families.push(served.to_owned());
@@ -240,6 +242,7 @@ fn validate_served(spec: &Field<'_, '_>, served: &str, families: &[String], erro
 }
 
 /// Reports addresses that changed once they were given (`validateUpgradeDowngradeClusterIPs`).
+#[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());
     if headless(object) && headless(old) {
@@ -272,6 +275,7 @@ pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_
 }
 
 /// Reports families that changed once they were given (`validateUpgradeDowngradeIPFamilies`).
+#[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_families(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());
     if headless(object) || headless(old) {

@@ -162,6 +162,7 @@ impl Rules {
 
 impl Rules {
     /// The rules of the property `name`.
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(in crate::structural) fn property(&self, name: &str) -> Option<&Rules> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
         at.ok().map(|at| &self.properties[at].1)

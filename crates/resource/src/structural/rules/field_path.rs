@@ -44,6 +44,7 @@ impl Node {
 struct Tokens<'t>(&'t str);
 
 impl<'t> Tokens<'t> {
+    #[expect(clippy::indexing_slicing, reason = "the search begins behind the first byte")]
     fn next(&mut self) -> Option<&'t str> {
         let text = self.0;
         let first = text.chars().next()?;
