@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! The Kubernetes-compatible HTTP server.
 //!
 //! The folders stand in layers: each uses only those above it in the list below, which `tests/layers.rs` checks. A request

@@ -231,7 +231,7 @@ fn mutated_expressions_do_no_harm() {
     on_a_worker(|| {
         let environment = environment();
         let mut random = Seeded(7);
-            for round in 0..6_000 {
+        for round in 0..6_000 {
             let mut text: Vec<char> = SEEDS[round % SEEDS.len()].chars().collect();
             for _ in 0..=random.below(4) {
                 let at = random.below(text.len() + 1);

@@ -208,7 +208,10 @@ pub(super) fn validate_map(
 }
 
 /// A text without its middle: `truncateIfTooLong`.
-#[expect(clippy::indexing_slicing, reason = "what remains is less than the length of the text")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "what remains is less than the length of the text"
+)]
 fn shortened(text: &str, most: usize) -> String {
     let remaining = most.saturating_sub(3);
     let head = &text.as_bytes()[..remaining.div_ceil(2)];

@@ -194,6 +194,10 @@ pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), Ap
 
 /// The clauses of the Accept header, best first. Those that name no media type are left out, and only where there is no
 /// header at all anything will do.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the place goes down from one of the clauses, and stops at the first"
+)]
 pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let accept = accept_text(headers);
     let text = if accept.is_empty() { "*/*" } else { &accept };

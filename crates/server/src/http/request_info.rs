@@ -145,6 +145,7 @@ impl RequestInfo {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the match leaves no empty rest")]
     fn read_resource(&mut self, method: &Method) -> Result<(), RequestInfoError> {
         let parts: Vec<&str> = self.path.trim_matches('/').split('/').collect();
         let (group, version, mut parts) = match parts.as_slice() {

@@ -60,6 +60,10 @@ impl VerifyingKey {
     ///
     /// # Errors
     /// Where it is no key, or of a sort that tokens are not signed with.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a curve is found by the length of its points; a position is within the bytes"
+    )]
     pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         let unreadable = |error: &dyn std::fmt::Display| KeyError::Unreadable(error.to_string());
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| unreadable(&error))?;

@@ -191,12 +191,14 @@ pub(crate) fn check_key(resource: &Resource, namespace: &str, name: &str) -> Res
 }
 
 /// The name of the object that is kept at `key`.
+#[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn name_of_key(key: &[u8]) -> &str {
     let start = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     std::str::from_utf8(&key[start..]).unwrap_or_default()
 }
 
 /// The namespace of the object that is kept at `key`; empty where its resource has none.
+#[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
     let prefix = resource.storage.as_ref().map_or(0, |storage| storage.prefix.len());
     let rest = key.get(prefix..).unwrap_or_default();
@@ -397,6 +399,7 @@ pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Optio
 }
 
 /// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
+#[expect(clippy::indexing_slicing, reason = "an object begins with a brace")]
 pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8] {
     behind_identity(bytes, kind, api_version).unwrap_or(&bytes[1..])
 }
@@ -463,6 +466,7 @@ pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Ran
 }
 
 /// Metadata as JSON without their `managedFields`, in two pieces; `None` where they have none.
+#[expect(clippy::indexing_slicing, reason = "the place of one of the members")]
 pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     const NAME: &[u8] = br#""managedFields":"#;
     let mut members = Vec::with_capacity(8);

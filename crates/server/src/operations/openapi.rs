@@ -371,6 +371,7 @@ struct Joined {
 }
 
 impl Parts for Joined {
+    #[expect(clippy::indexing_slicing, reason = "an object is written between two braces")]
     fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8> {
         let mut text = Vec::new();
         if member != self.member {

@@ -86,6 +86,10 @@ fn refused(error: &ConversionError) -> ApiError {
 ///
 /// # Errors
 /// As [`convert`].
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a tree for each entry, and the place of one of them"
+)]
 pub(crate) async fn stored(context: &Context, shown: &Shown, entries: &[&Entry]) -> Result<Vec<Value>, ApiError> {
     let mut trees = Vec::with_capacity(entries.len());
     let mut others = Vec::new();

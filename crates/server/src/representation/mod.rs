@@ -211,6 +211,7 @@ impl Shown {
     ///
     /// # Errors
     /// 500 where the kind does not know the conversion.
+    #[expect(clippy::indexing_slicing, reason = "the place was found in these very bytes")]
     pub(crate) fn bytes(&self, types: &TypeTable, entry: &Entry) -> Result<Bytes, ApiError> {
         if !self.is_stored_so(entry) {
             let tree = objects::tree(entry);

@@ -37,6 +37,7 @@ impl Identifiers for RandomIdentifiers {
         uuid::Uuid::new_v4().to_string()
     }
 
+    #[expect(clippy::indexing_slicing, reason = "a remainder of the length")]
     fn name_suffix(&self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let random = uuid::Uuid::new_v4();

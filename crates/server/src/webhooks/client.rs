@@ -200,6 +200,7 @@ fn told(error: &PoolError) -> String {
 }
 
 /// What an answer of another code than success says, in the words of the reference's client.
+#[expect(clippy::indexing_slicing, reason = "no more than there is")]
 fn refusal(code: StatusCode, body: &[u8]) -> String {
     if let Ok(status) = json::parse(body, &Limits::REQUEST)
         && status.str_at(&["kind"]) == Some("Status")

@@ -159,6 +159,7 @@ async fn carry_out<'a>(
     Ok(())
 }
 
+#[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 async fn do_step<'a>(
     context: &'a Arc<Context>,
     target: &Target,

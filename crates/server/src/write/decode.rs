@@ -478,6 +478,7 @@ fn leave_out_unseen(findings: &mut Vec<String>) {
 }
 
 /// The beginning of a body, as messages show it: what looks like a JSON object as text, anything else in hexadecimal digits.
+#[expect(clippy::indexing_slicing, reason = "no more than there is")]
 fn beginning(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "<empty>".to_owned();

@@ -36,7 +36,10 @@ const TEMPLATES: [(&str, &str, &[&str]); 8] = [
 const WRITTEN: &[Operation] = &[Operation::Create, Operation::Update];
 
 /// Namespaces, Pods, and then all that have templates.
-#[expect(clippy::indexing_slicing, reason = "below the length of the list, and before the server starts")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "below the length of the list, and before the server starts"
+)]
 static INTERESTS: [Interest; 2 + TEMPLATES.len()] = {
     let mut interests = [Interest::in_objects("", "namespaces", WRITTEN); 2 + TEMPLATES.len()];
     interests[1] = Interest {

@@ -32,6 +32,7 @@ fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
 }
 
 /// The groups other than the core group, each with its versions, in the order of discovery.
+#[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let mut groups: Vec<(SmolStr, Vec<SmolStr>)> = Vec::new();
     let mut places: HashMap<SmolStr, usize> = HashMap::new();

@@ -50,6 +50,7 @@ impl Object {
     }
 
     /// The part of the object's key that says which resource it is of.
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     fn prefix(&self) -> &str {
         let key = self.entry.key();
         std::str::from_utf8(&key[..table_by_segments(key)]).unwrap_or_default()
