@@ -1,16 +1,10 @@
 //! The kinds of the group `events.k8s.io`.
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
-use crate::core::event::Event;
+use crate::core::event;
+use crate::kind::Kind;
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "events" => Some(Arc::new(Event { of_own_group: true })),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    (plural == "events").then(|| event::events(true))
 }

@@ -13,8 +13,8 @@ use holdfast_resource::access::{
 };
 use holdfast_resource::schema::{decode, with_defaults};
 use holdfast_resource::{
-    FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup, Operation, Refusal, Registry,
-    Resource, Step, Virtual, WriteContext,
+    ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup,
+    Operation, Refusal, Registry, Resource, Responder, Review, WriteContext,
 };
 use holdfast_value::{Growth, Limits, SmolStr, Value, yaml};
 
@@ -73,12 +73,11 @@ impl Harness {
         typed
     }
 
-    /// What stands at `path` of the answer to a POST of a virtual kind, or why there is none.
+    /// What stands at `path` of the answer to a POST of a review, or why there is none.
     pub(crate) fn answer(&self, text: &str, path: &str) -> Result<String, Vec<String>> {
         let object = self.read(text);
-        let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
-        let answer = self.ask(version.unwrap(), kind.unwrap(), |kind, context| {
-            kind.create(context, object.clone())
+        let answer = self.call(&object, None, None, |resource, context| {
+            review(resource, "").review(context, object.clone())
         });
         match answer {
             Ok(answer) => Ok(at(&answer, path)),
@@ -87,18 +86,21 @@ impl Harness {
         }
     }
 
-    /// Asks a virtual kind.
-    pub(crate) fn ask<T>(
+    /// Reads objects that are computed.
+    pub(crate) fn read_computed<T>(
         &self,
         api_version: &str,
         kind: &str,
-        ask: impl FnOnce(&dyn Virtual, &WriteContext<'_>) -> T,
+        read: impl FnOnce(&dyn ComputedObjects, &WriteContext<'_>) -> T,
     ) -> T {
         let mut object = Value::empty_map();
         object.set_at(&["apiVersion"], api_version.into());
         object.set_at(&["kind"], kind.into());
         self.call(&object, None, None, |resource, context| {
-            ask(resource.strategy.virtual_resource("").unwrap(), context)
+            let Some(Responder::Computed(objects)) = resource.capabilities.responder("") else {
+                panic!("{kind} is not computed")
+            };
+            read(objects.as_ref(), context)
         })
     }
 
@@ -156,10 +158,18 @@ impl Harness {
     }
 
     /// What a POST of `body` to a subresource of the object `name` plans, or why it does not.
-    pub(crate) fn plan(&self, plural: &str, subresource: &str, name: &str, body: &str) -> Result<Vec<Step>, String> {
+    pub(crate) fn plan(
+        &self,
+        plural: &str,
+        subresource: &str,
+        name: &str,
+        body: &str,
+    ) -> Result<Vec<ActionStep>, String> {
         let resource = self.core_resource(plural);
         let body = yaml::parse(body.as_bytes(), &Limits::default()).unwrap();
-        let action = resource.strategy.action(subresource).unwrap();
+        let Some(Responder::Action(action)) = resource.capabilities.responder(subresource) else {
+            panic!("{subresource} is no action")
+        };
         let named = named(resource, name);
         let planned = self.call(&named, None, Some(subresource), |_, context| {
             action.plan(context, &body)
@@ -167,7 +177,7 @@ impl Harness {
         planned.map_err(|refusal| format!("{refusal:?}"))
     }
 
-    /// The answer to a POST of `body` to a virtual subresource of the object `name` and what it warns of, or why there is none.
+    /// The answer to a POST of `body` to a review below of the object `name` and what it warns of, or why there is none.
     pub(crate) fn subresource_answer(
         &self,
         plural: &str,
@@ -177,10 +187,9 @@ impl Harness {
     ) -> Result<(Value, Vec<String>), String> {
         let resource = self.core_resource(plural);
         let body = self.read(body);
-        let kind = resource.strategy.virtual_resource(subresource).unwrap();
         let named = named(resource, name);
         let answer = self.call(&named, None, Some(subresource), |_, context| {
-            let answer = kind.create(context, body)?;
+            let answer = review(resource, subresource).review(context, body)?;
             Ok((answer, std::mem::take(&mut context.beside.lock().warnings)))
         });
         answer.map_err(|refusal: Refusal| format!("{refusal:?}"))
@@ -197,7 +206,7 @@ impl Harness {
         let named = named(resource, name);
         let connection = self.call(&named, None, Some(subresource), |resource, context| {
             resource
-                .strategy
+                .capabilities
                 .connecter(subresource)
                 .unwrap()
                 .connect(context, &options)
@@ -443,6 +452,14 @@ impl Lookup for Harness {
 }
 
 /// An object of which nothing is known but its name.
+/// The review at `subresource`.
+fn review<'r>(resource: &'r Resource, subresource: &str) -> &'r dyn Review {
+    match resource.capabilities.responder(subresource) {
+        Some(Responder::Review(review)) => review.as_ref(),
+        _ => panic!("{} has no review at {subresource:?}", resource.plural),
+    }
+}
+
 fn named(resource: &Resource, name: &str) -> Value {
     let mut object = Value::empty_map();
     object.set_at(&["apiVersion"], resource.versions[0].api_version.clone().into());

@@ -7,8 +7,8 @@
 //! shapes what is about to be stored, and says what is wrong with it. [`registry`] puts both together; [`admission`]
 //! holds the checks that all writes pass.
 //!
-//! To add a kind's own behaviour: write its file with a [`Strategy`] and name it in the
-//! table of its group's `mod.rs`.
+//! To add a kind's own behaviour: write its file with a [`Strategy`](holdfast_resource::Strategy) and give it a line in the
+//! list of its group's `mod.rs`, which names the capabilities of the kind.
 
 pub mod admission;
 mod admissionregistration;
@@ -28,10 +28,10 @@ mod descriptions;
 mod discovery;
 mod events;
 mod flowcontrol;
-mod generic;
 #[cfg(test)]
 mod harness;
 mod initial_status;
+mod kind;
 mod networking;
 mod node;
 mod pod_resources;
@@ -48,7 +48,9 @@ mod workload;
 
 use std::sync::Arc;
 
-use holdfast_resource::{Registry, Resource, Strategy};
+use holdfast_resource::{Registry, Resource};
+
+use kind::Kind;
 
 pub use config::{Config, random};
 pub use descriptions::Descriptions;
@@ -63,8 +65,11 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
     for group_version in tables::group_versions() {
         registry = registry.group_version(group_version);
     }
-    for mut resource in tables::resources(&|group, plural| strategy(group, plural, config))? {
+    for mut resource in tables::resources()? {
         keep_in_served_version(&mut resource);
+        if let Some(kind) = kind_of(&resource, config) {
+            kind.complete(&mut resource);
+        }
         resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));
     }
@@ -86,39 +91,36 @@ fn keep_in_served_version(resource: &mut Resource) {
     }
 }
 
-type GroupStrategies = fn(&str, &Config) -> Option<Arc<dyn Strategy>>;
+type GroupKinds = fn(&str, &Config) -> Option<Kind>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupStrategies); 21] = [
-    ("", core::strategy),
-    ("admissionregistration.k8s.io", admissionregistration::strategy),
-    ("apiextensions.k8s.io", apiextensions::strategy),
-    ("apiregistration.k8s.io", apiregistration::strategy),
-    ("apps", apps::strategy),
-    ("authentication.k8s.io", authentication::strategy),
-    ("authorization.k8s.io", authorization::strategy),
-    ("autoscaling", autoscaling::strategy),
-    ("batch", batch::strategy),
-    ("certificates.k8s.io", certificates::strategy),
-    ("coordination.k8s.io", coordination::strategy),
-    ("discovery.k8s.io", discovery::strategy),
-    ("events.k8s.io", events::strategy),
-    ("flowcontrol.apiserver.k8s.io", flowcontrol::strategy),
-    ("networking.k8s.io", networking::strategy),
-    ("node.k8s.io", node::strategy),
-    ("policy", policy::strategy),
-    ("rbac.authorization.k8s.io", rbac::strategy),
-    ("resource.k8s.io", resource::strategy),
-    ("scheduling.k8s.io", scheduling::strategy),
-    ("storage.k8s.io", storage::strategy),
+const GROUPS: [(&str, GroupKinds); 21] = [
+    ("", core::kind_of),
+    ("admissionregistration.k8s.io", admissionregistration::kind_of),
+    ("apiextensions.k8s.io", apiextensions::kind_of),
+    ("apiregistration.k8s.io", apiregistration::kind_of),
+    ("apps", apps::kind_of),
+    ("authentication.k8s.io", authentication::kind_of),
+    ("authorization.k8s.io", authorization::kind_of),
+    ("autoscaling", autoscaling::kind_of),
+    ("batch", batch::kind_of),
+    ("certificates.k8s.io", certificates::kind_of),
+    ("coordination.k8s.io", coordination::kind_of),
+    ("discovery.k8s.io", discovery::kind_of),
+    ("events.k8s.io", events::kind_of),
+    ("flowcontrol.apiserver.k8s.io", flowcontrol::kind_of),
+    ("networking.k8s.io", networking::kind_of),
+    ("node.k8s.io", node::kind_of),
+    ("policy", policy::kind_of),
+    ("rbac.authorization.k8s.io", rbac::kind_of),
+    ("resource.k8s.io", resource::kind_of),
+    ("scheduling.k8s.io", scheduling::kind_of),
+    ("storage.k8s.io", storage::kind_of),
 ];
 
-fn strategy(group: &str, plural: &str, config: &Config) -> Arc<dyn Strategy> {
-    GROUPS
-        .iter()
-        .find(|(name, _)| *name == group)
-        .and_then(|(_, of)| of(plural, config))
-        .unwrap_or_else(|| Arc::new(generic::Generic))
+fn kind_of(resource: &Resource, config: &Config) -> Option<Kind> {
+    let (_, of) = GROUPS.iter().find(|(name, _)| *name == resource.group)?;
+    of(&resource.plural, config)
 }
 
 #[cfg(test)]
@@ -132,7 +134,8 @@ mod tests {
             .unwrap()
             .resources()
             .filter(|resource| resource.group != "rbac.authorization.k8s.io")
-            .flat_map(|resource| resource.strategy.initial_objects())
+            .filter_map(|resource| resource.capabilities.initial_objects.as_ref())
+            .flat_map(|kind| kind.initial_objects())
             .collect();
         assert_eq!(objects.len(), 4 + 8 + 13 + 2 + 1 + 1 + 1 + 21);
         for object in objects {

@@ -141,7 +141,7 @@ impl World {
         match object.str_at(&["apiVersion"]) == Some(api_version.as_str()) {
             true => object,
             false => {
-                let stored = target.resource.strategy.convert(object, api_version).unwrap();
+                let stored = target.resource.convert(object, api_version).unwrap();
                 self.typed_as(target, api_version, &stored).unwrap()
             }
         }
@@ -213,7 +213,9 @@ impl World {
         }
         match result {
             Ok(object) => {
-                target.resource.strategy.observe(old.as_ref(), Some(&object));
+                if let Some(kind) = &target.resource.capabilities.followed {
+                    kind.observe(old.as_ref(), Some(&object));
+                }
                 self.objects
                     .0
                     .lock()
@@ -231,7 +233,7 @@ impl World {
         match object.str_at(&["apiVersion"]) == Some(version.api_version.as_str()) {
             true => object,
             false => {
-                let shown = target.resource.strategy.convert(object, &version.api_version).unwrap();
+                let shown = target.resource.convert(object, &version.api_version).unwrap();
                 self.typed(target, &shown).unwrap()
             }
         }
@@ -420,7 +422,9 @@ fn check(world: &World, step: &Value) -> Option<Result<(), Vec<String>>> {
             .lock()
             .unwrap()
             .remove(&World::key(&target, &target.name));
-        target.resource.strategy.observe(old.as_ref(), None);
+        if let Some(kind) = &target.resource.capabilities.followed {
+            kind.observe(old.as_ref(), None);
+        }
         return None;
     }
     if !matches!(method, "POST" | "PUT" | "PATCH") || path.contains("dryRun") {
@@ -679,13 +683,13 @@ fn exercise(world: &World, target: &Target, object: &Value, old: &Value) {
         let _ = strategy.validate_update(&context, &changed, old);
         let _ = strategy.validate_update(&context, old, &changed);
         let _ = strategy.warnings(&context, &changed, Some(old));
-        let _ = strategy.grace_period(&changed, None);
+        let _ = target.resource.capabilities.deletion.grace_period(&changed, None);
         let mut created = object.clone();
         let _ = strategy.prepare_for_create(&context, &mut created);
         let _ = strategy.validate(&context, &created);
         let _ = strategy.warnings(&context, &created, None);
         for version in &target.resource.versions {
-            let _ = strategy.convert(object.clone(), &version.api_version);
+            let _ = target.resource.convert(object.clone(), &version.api_version);
         }
         for call in context.outcome.into_inner() {
             call(false);

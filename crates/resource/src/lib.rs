@@ -3,13 +3,14 @@
 //! What the server knows of a resource, as data.
 //!
 //! A [`Resource`] describes one group's resource: its names and scope, the versions it is served in, how it is stored,
-//! which fields each write may touch, and the [`Strategy`] that holds what only this kind does. The request path knows
+//! which fields each write may touch, the [`Strategy`] that shapes and checks what is written, and the [`Capabilities`] that
+//! only some kinds have. The request path knows
 //! descriptors alone; the [`Registry`] is the snapshot of all of them that a request works with.
 //!
 //! Invariant: nothing here does I/O. What a strategy needs of other objects it asks of a [`Lookup`].
 
 pub mod access;
-mod action;
+mod capability;
 pub mod conversion;
 mod field;
 mod field_error;
@@ -20,6 +21,7 @@ mod nested;
 pub mod openapi;
 mod registry;
 mod resource;
+mod responder;
 pub mod schema;
 pub mod selector;
 mod strategic_merge;
@@ -28,7 +30,9 @@ pub mod structural;
 pub mod table;
 pub mod version_order;
 
-pub use action::{Action, ConnectParameter, Connecter, Connection, ParameterForm, Step};
+pub use capability::{
+    Capabilities, Converts, Defines, DefiningObject, DeletionRules, Followed, InitialObjects, Responder, RowRules,
+};
 pub use conversion::{ConversionError, ConversionWebhook};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
@@ -39,7 +43,10 @@ pub use resource::{
     Definition, GarbageCollection, Generation, MetadataChecks, NameRule, RepeatedChecks, Resource, ResourceRules,
     ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
+pub use responder::{
+    ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
+};
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
 };
-pub use strategy::{Beside, DefiningObject, Lookup, Operation, OutcomeCall, Refusal, Strategy, Virtual, WriteContext};
+pub use strategy::{Beside, Generic, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext};

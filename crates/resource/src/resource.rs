@@ -5,7 +5,10 @@ use smol_str::SmolStr;
 
 use crate::structural::CustomSchema;
 use crate::table::Column;
-use crate::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, Strategy};
+use crate::{
+    Capabilities, ConversionError, ConversionWebhook, Converts, GroupKind, GroupResource, GroupVersion,
+    GroupVersionKind, Strategy,
+};
 
 /// Everything that the server knows of one resource of one group.
 ///
@@ -32,8 +35,10 @@ pub struct Resource {
     pub storage: Option<Storage>,
     /// What differs between kinds in how the generic verbs treat them.
     pub rules: ResourceRules,
-    /// What only this kind does.
+    /// How this kind shapes and checks what is written.
     pub strategy: Arc<dyn Strategy>,
+    /// What only some kinds do.
+    pub capabilities: Capabilities,
     /// For resources that come from an object, what is known of that object; `None` for built-in ones.
     pub definition: Option<Definition>,
 }
@@ -52,6 +57,9 @@ pub struct Definition {
     pub fingerprint: [u8; 32],
     /// The types of the objects by `apiVersion`, of versions that are not served, too.
     pub schemas: Vec<(SmolStr, Arc<CustomSchema>)>,
+    /// The webhook that turns objects of one version into another, where there is one. [`Resource::convert`] then serves for
+    /// the version that an object is in alone, before the webhook gets it, and [`Resource::converted`] for what comes back.
+    pub conversion_webhook: Option<ConversionWebhook>,
 }
 
 impl Resource {
@@ -89,6 +97,63 @@ impl Resource {
         let schemas = &self.definition.as_ref()?.schemas;
         let (_, schema) = schemas.iter().find(|(known, _)| known == api_version)?;
         Some(schema)
+    }
+
+    /// Turns an object of one served version into another. Kinds with a single version have no conversion.
+    ///
+    /// # Errors
+    /// Where the kind does not know one of the versions.
+    pub fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        self.converts(&object, to_api_version)?.convert(object, to_api_version)
+    }
+
+    /// As [`Resource::convert`], for an object as a write leaves it; see [`Converts::convert_written`].
+    ///
+    /// # Errors
+    /// Those of [`Resource::convert`].
+    pub fn convert_written(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        self.converts(&object, to_api_version)?
+            .convert_written(object, to_api_version)
+    }
+
+    /// As [`Resource::convert`], for the sake of field management; see [`Converts::convert_for_managers`].
+    ///
+    /// # Errors
+    /// Those of [`Resource::convert`].
+    pub fn convert_for_managers(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        self.converts(&object, to_api_version)?
+            .convert_for_managers(object, to_api_version)
+    }
+
+    /// An object after conversion to the stored version and back; see [`Converts::round_trip`].
+    pub fn round_trip(&self, object: Value) -> Value {
+        match &self.capabilities.converts {
+            Some(converts) => converts.round_trip(object),
+            None => object,
+        }
+    }
+
+    fn converts(&self, object: &Value, to_api_version: &str) -> Result<&dyn Converts, ConversionError> {
+        self.capabilities
+            .converts
+            .as_deref()
+            .ok_or_else(|| ConversionError::Unknown {
+                from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
+                to: to_api_version.to_owned(),
+            })
+    }
+
+    /// The webhook that turns objects of one version into another, where there is one.
+    pub fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
+        self.definition.as_ref()?.conversion_webhook.as_ref()
+    }
+
+    /// An object as the conversion webhook returned it, without what its version does not specify.
+    pub fn converted(&self, object: Value) -> Value {
+        match self.schema(object.str_at(&["apiVersion"]).unwrap_or_default()) {
+            Some(schema) => schema.get().pruned(&object),
+            None => object,
+        }
     }
 
     /// What is known of `version`, if the resource is served in it.
@@ -136,6 +201,8 @@ pub struct ResourceVersion {
     /// The fields beyond name and namespace that objects of this version can be selected by, where versions differ in
     /// that; else those of [`ResourceRules::field_selectors`] hold for all.
     pub field_selectors: Vec<SmolStr>,
+    /// The warning that every answer about this version carries, where the version is deprecated.
+    pub deprecation: Option<SmolStr>,
 }
 
 impl ResourceVersion {
@@ -227,6 +294,8 @@ pub struct ResourceRules {
     pub initial_status: Option<Value>,
     /// How often the kind's own validation looks at metadata.
     pub metadata_checks: MetadataChecks,
+    /// Whether objects have a protobuf form. Custom resources have none.
+    pub protobuf: bool,
 }
 
 /// How often the validation of a kind looks at metadata that the checks for all kinds have looked at before. Clients see each

@@ -107,7 +107,7 @@ impl ParameterReference {
             if object.str_at(&["apiVersion"]) == Some(&kind.api_version) {
                 return Ok(object);
             }
-            let converted = resource.strategy.convert(object, &kind.api_version);
+            let converted = resource.convert(object, &kind.api_version);
             converted.map_err(|error| error.to_string())
         };
         found.into_iter().map(in_version).collect()

@@ -226,7 +226,7 @@ pub(super) fn in_version(resource: &Resource, object: &Value, version: &GroupVer
     if own == Some(&wanted) || object.str_at(&["kind"]) != Some(&resource.kind) {
         return Ok(object.clone());
     }
-    let converted = resource.strategy.convert(object.clone(), &wanted);
+    let converted = resource.convert(object.clone(), &wanted);
     converted.map_err(|error| format!("failed to convert object version: {error}"))
 }
 

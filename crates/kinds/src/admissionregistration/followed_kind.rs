@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_admission::policies::Policies;
-use holdfast_resource::{FieldError, Strategy, WriteContext};
+use holdfast_resource::{FieldError, Followed, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::Errors;
@@ -25,11 +25,9 @@ impl Strategy for FollowedKind {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         (self.errors)(context, object, Some(old))
     }
+}
 
-    fn observes(&self) -> bool {
-        true
-    }
-
+impl Followed for FollowedKind {
     fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
         if let Some(object) = new.or(old) {
             let name = object.str_at(&["metadata", "name"]).unwrap_or_default();

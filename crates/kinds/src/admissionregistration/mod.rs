@@ -12,42 +12,38 @@ mod webhook_configuration;
 use std::sync::Arc;
 
 use holdfast_admission::webhooks::Sort;
-use holdfast_resource::Strategy;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 use followed_kind::FollowedKind;
 use webhook_configuration::WebhookConfiguration;
 
-/// The strategy of a kind of the group that has one.
-pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policies = Arc::clone(&config.policies);
-    let configuration = |sort| WebhookConfiguration {
-        sort,
-        webhooks: Arc::clone(&config.webhooks),
+    let configuration = |sort| {
+        let webhooks = Arc::clone(&config.webhooks);
+        kind(WebhookConfiguration { sort, webhooks }).followed().done()
     };
-    Some(match resource {
-        "mutatingadmissionpolicies" => Arc::new(FollowedKind {
-            policies,
-            errors: mutating_policy::policy_errors,
-            set: |policies, name, object| policies.mutating.set_policy(name, object),
+    let policy = |errors, set| {
+        let followed = FollowedKind { policies, errors, set };
+        kind(followed).followed().done()
+    };
+    Some(match plural {
+        "mutatingadmissionpolicies" => policy(mutating_policy::policy_errors, |policies, name, object| {
+            policies.mutating.set_policy(name, object)
         }),
-        "mutatingadmissionpolicybindings" => Arc::new(FollowedKind {
-            policies,
-            errors: mutating_policy::binding_errors,
-            set: |policies, name, object| policies.mutating.set_binding(name, object),
+        "mutatingadmissionpolicybindings" => policy(mutating_policy::binding_errors, |policies, name, object| {
+            policies.mutating.set_binding(name, object)
         }),
-        "mutatingwebhookconfigurations" => Arc::new(configuration(Sort::Mutating)),
-        "validatingadmissionpolicies" => Arc::new(FollowedKind {
-            policies,
-            errors: validating_policy::policy_errors,
-            set: |policies, name, object| policies.validating.set_policy(name, object),
+        "mutatingwebhookconfigurations" => configuration(Sort::Mutating),
+        "validatingadmissionpolicies" => policy(validating_policy::policy_errors, |policies, name, object| {
+            policies.validating.set_policy(name, object)
         }),
-        "validatingadmissionpolicybindings" => Arc::new(FollowedKind {
-            policies,
-            errors: validating_policy::binding_errors,
-            set: |policies, name, object| policies.validating.set_binding(name, object),
+        "validatingadmissionpolicybindings" => policy(validating_policy::binding_errors, |policies, name, object| {
+            policies.validating.set_binding(name, object)
         }),
-        "validatingwebhookconfigurations" => Arc::new(configuration(Sort::Validating)),
+        "validatingwebhookconfigurations" => configuration(Sort::Validating),
         _ => return None,
     })
 }

@@ -8,7 +8,7 @@ use holdfast_admission::policies::environment::Compiler;
 use holdfast_admission::webhooks::{Sort, Webhooks};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Followed, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::client_config;
@@ -40,11 +40,9 @@ impl Strategy for WebhookConfiguration {
         }
         errors
     }
+}
 
-    fn observes(&self) -> bool {
-        true
-    }
-
+impl Followed for WebhookConfiguration {
     fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
         if let Some(object) = new.or(old) {
             let name = object.str_at(&["metadata", "name"]).unwrap_or_default();

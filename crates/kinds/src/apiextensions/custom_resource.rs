@@ -2,27 +2,24 @@
 //! conversion changes nothing but `apiVersion` and what the other version does not specify; with the strategy `Webhook`
 //! somebody else says what an object is in another version.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_resource::structural::{CustomSchema, CustomType};
 use holdfast_resource::{
-    ConversionError, ConversionWebhook, FieldError, FieldPath, Refusal, ScaleFields, Strategy, WriteContext,
-    nested_integer, nested_path, nested_text,
+    ConversionError, Converts, FieldError, FieldPath, Refusal, ScaleFields, Strategy, WriteContext, nested_integer,
+    nested_path, nested_text,
 };
 use holdfast_value::{SmolStr, Value};
 
 /// The strategy of a resource that a definition describes.
 pub(crate) struct CustomResource {
-    /// The kind of its objects.
-    pub(crate) kind: SmolStr,
     /// Whether the definition is about to go, so that nothing new may come.
     pub(crate) terminating: bool,
     /// All versions of the definition, served or not.
     pub(crate) versions: Vec<Version>,
-    /// What converts objects; `None` where conversion changes nothing.
-    pub(crate) webhook: Option<ConversionWebhook>,
+    /// Whether a webhook converts objects; otherwise conversion changes nothing.
+    pub(crate) by_webhook: bool,
 }
 
 /// A version of a definition.
@@ -33,8 +30,6 @@ pub(crate) struct Version {
     pub(crate) api_version: SmolStr,
     /// The type of its objects.
     pub(crate) schema: Arc<CustomSchema>,
-    /// What answers warn of where the version goes out of use.
-    pub(crate) deprecation: Option<String>,
     /// Whether the status is written apart.
     pub(crate) has_status: bool,
     /// Where the numbers of a Scale stand.
@@ -62,16 +57,6 @@ impl CustomResource {
         Ok(target)
     }
 
-    /// What is wrong with kind and version, which stand in the place of all other errors.
-    fn validate_identity(&self, object: &Value) -> Vec<FieldError> {
-        let found = object.str_at(&["kind"]).unwrap_or_default();
-        if found == self.kind {
-            return Vec::new();
-        }
-        let why = format!("must be {}", self.kind);
-        vec![FieldError::invalid(&FieldPath::new("kind"), found, why)]
-    }
-
     fn check(&self, object: &Value, check: impl FnOnce(&Version, &CustomType) -> Vec<FieldError>) -> Vec<FieldError> {
         match self.version_of(object) {
             Some(version) => check(version, version.schema.get()),
@@ -94,10 +79,6 @@ impl Strategy for CustomResource {
             keep_all_but_status(object, old);
         }
         Ok(())
-    }
-
-    fn validate_identity(&self, object: &Value) -> Vec<FieldError> {
-        Self::validate_identity(self, object)
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -150,16 +131,9 @@ impl Strategy for CustomResource {
         };
         new.into_iter().filter_map(warn).collect()
     }
+}
 
-    fn deprecation(&self, version: &str) -> Option<Cow<'_, str>> {
-        let version = self.versions.iter().find(|known| known.name == version)?;
-        version.deprecation.as_deref().map(Cow::Borrowed)
-    }
-
-    fn has_protobuf(&self) -> bool {
-        false
-    }
-
+impl Converts for CustomResource {
     /// An object has the defaults of the version that it is in; another version drops what it does not specify, and adds
     /// nothing.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
@@ -175,7 +149,7 @@ impl Strategy for CustomResource {
         if object.str_at(&["apiVersion"]) == Some(to_api_version) {
             return Ok(object);
         }
-        if self.webhook.is_some() {
+        if self.by_webhook {
             return Err(ConversionError::Unknown {
                 from: object.str_at(&["apiVersion"]).unwrap_or_default().to_owned(),
                 to: to_api_version.to_owned(),
@@ -183,17 +157,6 @@ impl Strategy for CustomResource {
         }
         object.set_at(&["apiVersion"], target.api_version.clone().into());
         Ok(target.schema.get().pruned(&object))
-    }
-
-    fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
-        self.webhook.as_ref()
-    }
-
-    fn converted(&self, object: Value) -> Value {
-        match self.version_of(&object) {
-            Some(version) => version.schema.get().pruned(&object),
-            None => object,
-        }
     }
 
     fn convert_for_managers(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {

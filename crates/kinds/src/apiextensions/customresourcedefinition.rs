@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use holdfast_resource::structural::unknown_formats;
-use holdfast_resource::{DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
+use holdfast_resource::{Defines, DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::define::{condition, define};
@@ -20,14 +20,6 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 pub(crate) struct CustomResourceDefinition;
 
 impl Strategy for CustomResourceDefinition {
-    fn defines(&self) -> bool {
-        true
-    }
-
-    fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
-        define(object, before)
-    }
-
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let stored = storage_version(object);
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
@@ -66,10 +58,6 @@ impl Strategy for CustomResourceDefinition {
         status.set_at(&["acceptedNames"], names);
         object.set_at(&["status"], status);
         Ok(())
-    }
-
-    fn holds_deletion(&self, object: &Value) -> bool {
-        object.at(&["metadata", "deletionTimestamp"]).is_none()
     }
 
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
@@ -135,6 +123,17 @@ impl Strategy for CustomResourceDefinition {
         validation::validate_status(object, &mut errors);
         errors
     }
+}
+
+impl Defines for CustomResourceDefinition {
+    fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
+        define(object, before)
+    }
+}
+
+/// Whether its objects are to go first.
+pub(super) fn holds_deletion(object: &Value) -> bool {
+    object.at(&["metadata", "deletionTimestamp"]).is_none()
 }
 
 /// The name of the version that objects are kept in.

@@ -10,7 +10,7 @@ use holdfast_resource::structural::{CustomSchema, SchemaSource};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation, GroupVersion,
+    Capabilities, ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation, GroupVersion,
     GroupVersionKind, MetadataChecks, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
     Subresource, Verb,
 };
@@ -73,6 +73,7 @@ pub(crate) fn define(defining: &DefiningObject, before: Option<&Arc<Resource>>) 
             terminating,
             fingerprint,
             schemas: Vec::new(),
+            conversion_webhook: None,
         },
         known.map(|(_, definition)| definition),
     )
@@ -130,15 +131,26 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
         all.push(known);
     }
     served.sort_by(|a, b| version_order::compare(&a.group_version.version, &b.group_version.version));
-    for version in &mut all {
-        if version.deprecation.as_deref() == Some("") {
-            version.deprecation = Some(standard_deprecation(version, &kind, &served, versions));
-        }
+    let wordless = |version: &&ResourceVersion| version.deprecation.as_deref() == Some("");
+    let words = served
+        .iter()
+        .filter(wordless)
+        .map(|version| standard_deprecation(version, &kind, &served, versions));
+    let words: Vec<SmolStr> = words.collect();
+    let deprecations = served.iter_mut().filter_map(|version| version.deprecation.as_mut());
+    for (deprecation, words) in deprecations.filter(|text| text.is_empty()).zip(words) {
+        *deprecation = words;
     }
     let schemas = all
         .iter()
         .map(|version| (version.api_version.clone(), Arc::clone(&version.schema)));
     definition.schemas = schemas.collect();
+    definition.conversion_webhook = conversion_webhook(object);
+    let strategy = Arc::new(CustomResource {
+        terminating: definition.terminating,
+        versions: all,
+        by_webhook: definition.conversion_webhook.is_some(),
+    });
     Some(Resource {
         storage: Some(Storage {
             prefix: format_smolstr!("/registry/{group}/{plural}/"),
@@ -165,13 +177,13 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
             namespace_selector: scope == Scope::Namespaced,
             initial_status: None,
             metadata_checks: MetadataChecks::CUSTOM,
+            protobuf: false,
         },
-        strategy: Arc::new(CustomResource {
-            kind: kind.clone(),
-            terminating: definition.terminating,
-            versions: all,
-            webhook: conversion_webhook(object),
-        }),
+        capabilities: Capabilities {
+            converts: Some(strategy.clone()),
+            ..Capabilities::default()
+        },
+        strategy,
         group,
         plural,
         kind,
@@ -214,7 +226,6 @@ fn version_of(
         let versions = object.at(&["spec", "versions"]).and_then(Value::as_list)?;
         versions.get(at)?.at(&["schema", "openAPIV3Schema"]).cloned()
     });
-    let deprecated = version.get("deprecated").and_then(Value::as_bool) == Some(true);
     let schema = CustomSchema::new(source, Arc::clone(&defining.types));
     let mut known = before.into_iter().flat_map(|before| &before.schemas);
     let known = known.find(|(known, _)| *known == api_version);
@@ -224,7 +235,6 @@ fn version_of(
             Some((_, before)) => schema.after(before),
             None => schema,
         }),
-        deprecation: deprecated.then(|| version.str_at(&["deprecationWarning"]).unwrap_or_default().to_owned()),
         has_status: version.at(&["subresources", "status"]).is_some(),
         scale: version.at(&["subresources", "scale"]).map(scale_fields),
         name,
@@ -232,17 +242,17 @@ fn version_of(
 }
 
 /// What is said of a deprecated version that has no words of its own: the newest version to use instead.
-fn standard_deprecation(version: &Version, kind: &str, served: &[ResourceVersion], all: &[Value]) -> String {
+fn standard_deprecation(version: &ResourceVersion, kind: &str, served: &[ResourceVersion], all: &[Value]) -> SmolStr {
     let deprecated = |name: &str| {
         all.iter()
             .any(|other| other.str_at(&["name"]) == Some(name) && other.get("deprecated").is_some_and(is_true))
     };
     let better = served.iter().find(|other| {
         let name = &other.group_version.version;
-        !deprecated(name) && version_order::compare(name, &version.name).is_lt()
+        !deprecated(name) && version_order::compare(name, &version.group_version.version).is_lt()
     });
     let instead = better.map_or_else(String::new, |other| format!("; use {} {kind}", other.api_version));
-    format!("{} {kind} is deprecated{instead}", version.api_version)
+    format_smolstr!("{} {kind} is deprecated{instead}", version.api_version)
 }
 
 fn is_true(value: &Value) -> bool {
@@ -289,6 +299,7 @@ fn served_version(
         });
     }
     let list_kind = names.str_at(&["listKind"]).unwrap_or_default();
+    let deprecated = version.get("deprecated").is_some_and(is_true);
     ResourceVersion {
         api_version: known.api_version.clone(),
         group_version,
@@ -302,6 +313,7 @@ fn served_version(
             .filter_map(|field| field.str_at(&["jsonPath"]))
             .map(|path| SmolStr::new(path.trim_start_matches('.')))
             .collect(),
+        deprecation: deprecated.then(|| SmolStr::new(version.str_at(&["deprecationWarning"]).unwrap_or_default())),
     }
 }
 

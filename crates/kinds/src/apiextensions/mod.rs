@@ -5,16 +5,21 @@ mod customresourcedefinition;
 mod define;
 mod validation;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
+use holdfast_resource::DeletionRules;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "customresourcedefinitions" => Some(Arc::new(customresourcedefinition::CustomResourceDefinition)),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "customresourcedefinitions" => kind(customresourcedefinition::CustomResourceDefinition)
+            .defines()
+            .deletion(DeletionRules {
+                held: Some(customresourcedefinition::holds_deletion),
+                ..DeletionRules::default()
+            })
+            .done(),
+        _ => return None,
+    })
 }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment};
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::time::time_text;
@@ -59,10 +59,6 @@ fn local((group, version, of_group, of_version): (&str, &str, i64, i64)) -> Valu
 }
 
 impl Strategy for ApiService {
-    fn initial_objects(&self) -> Vec<Value> {
-        LOCAL.into_iter().map(local).collect()
-    }
-
     /// What this server itself serves is available at once.
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         if object
@@ -81,17 +77,6 @@ impl Strategy for ApiService {
         Ok(())
     }
 
-    /// Names tell version and group; what can be no part of a path is reported as that alone.
-    fn name_faults(&self, object: &Value, name: &str) -> Faults {
-        let faults = path_segment(name);
-        let part = |part: &str| object.str_at(&["spec", part]).unwrap_or_default();
-        let wanted = format!("{}.{}", part("version"), part("group"));
-        if !faults.is_empty() || name == wanted {
-            return faults;
-        }
-        vec![format!("must be `spec.version+\".\"+spec.group`: {wanted:?}").into()]
-    }
-
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate(&Field::root(object), &mut errors);
@@ -106,12 +91,29 @@ impl Strategy for ApiService {
         let mut errors = Errors::new();
         report(
             &Field::placed(Some(&name.into()), "metadata.name"),
-            self.name_faults(object, name),
+            name_faults(object, name),
             &mut errors,
         );
         errors.extend(self.validate(context, object));
         errors
     }
+}
+
+impl InitialObjects for ApiService {
+    fn initial_objects(&self) -> Vec<Value> {
+        LOCAL.into_iter().map(local).collect()
+    }
+}
+
+/// Names tell version and group; what can be no part of a path is reported as that alone.
+pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
+    let faults = path_segment(name);
+    let part = |part: &str| object.str_at(&["spec", part]).unwrap_or_default();
+    let wanted = format!("{}.{}", part("version"), part("group"));
+    if !faults.is_empty() || name == wanted {
+        return faults;
+    }
+    vec![format!("must be `spec.version+\".\"+spec.group`: {wanted:?}").into()]
 }
 
 fn validate(object: &Field<'_, '_>, errors: &mut Errors) {

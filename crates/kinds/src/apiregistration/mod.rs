@@ -2,16 +2,16 @@
 
 mod apiservice;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// The strategy of a kind of the group that has one.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "apiservices" => Some(Arc::new(apiservice::ApiService)),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "apiservices" => kind(apiservice::ApiService)
+            .initial_objects()
+            .named_by(apiservice::name_faults)
+            .done(),
+        _ => return None,
+    })
 }

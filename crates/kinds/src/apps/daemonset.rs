@@ -14,7 +14,7 @@ use crate::workload::{
 };
 
 /// Counts the changes of the template, as a field of an older API did.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub(super) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// What only DaemonSets do.
 pub(crate) struct DaemonSet {
@@ -22,10 +22,6 @@ pub(crate) struct DaemonSet {
 }
 
 impl Strategy for DaemonSet {
-    fn internal_annotations(&self) -> &'static [&'static str] {
-        &[TEMPLATE_GENERATION]
-    }
-
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_template(object, &["spec", "template"]);
         let rolls = object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate");

@@ -6,21 +6,25 @@ mod deployment;
 pub(crate) mod replicaset;
 mod statefulset;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
+use holdfast_resource::RowRules;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = || config.clone();
-    Some(match resource {
-        "controllerrevisions" => Arc::new(controllerrevision::ControllerRevision),
-        "daemonsets" => Arc::new(daemonset::DaemonSet { config: config() }),
-        "deployments" => Arc::new(deployment::Deployment { config: config() }),
-        "replicasets" => Arc::new(replicaset::ReplicaSet { config: config() }),
-        "statefulsets" => Arc::new(statefulset::StatefulSet { config: config() }),
+    Some(match plural {
+        "controllerrevisions" => kind(controllerrevision::ControllerRevision).done(),
+        "daemonsets" => kind(daemonset::DaemonSet { config: config() })
+            .rows(RowRules {
+                hidden_annotations: &[daemonset::TEMPLATE_GENERATION],
+                ..RowRules::default()
+            })
+            .done(),
+        "deployments" => kind(deployment::Deployment { config: config() }).done(),
+        "replicasets" => kind(replicaset::ReplicaSet { config: config() }).done(),
+        "statefulsets" => kind(statefulset::StatefulSet { config: config() }).done(),
         _ => return None,
     })
 }

@@ -3,19 +3,19 @@
 mod self_subject_review;
 mod token_review;
 
-use std::sync::Arc;
-
 use holdfast_authorization::User;
-use holdfast_resource::Strategy;
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use crate::config::Config;
+use crate::kind::{self, Kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    Some(match resource {
-        "selfsubjectreviews" => Arc::new(self_subject_review::SelfSubjectReview),
-        "tokenreviews" => Arc::new(token_review::TokenReview),
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "selfsubjectreviews" => kind::generic()
+            .review("", self_subject_review::SelfSubjectReview)
+            .done(),
+        "tokenreviews" => kind::generic().review("", token_review::TokenReview).done(),
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! SelfSubjectReview: who the asker is to the server, which is what `kubectl auth whoami` shows.
 
-use holdfast_resource::{Refusal, Strategy, Virtual, WriteContext};
+use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::Value;
 
 use super::user_info;
@@ -9,14 +9,8 @@ use crate::time::time_text;
 /// What SelfSubjectReviews do.
 pub(super) struct SelfSubjectReview;
 
-impl Strategy for SelfSubjectReview {
-    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
-        subresource.is_empty().then_some(self)
-    }
-}
-
-impl Virtual for SelfSubjectReview {
-    fn create(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+impl Review for SelfSubjectReview {
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
         // The answer is an object of its own, of which the question shows nothing.
         let mut answer = Value::empty_map();
         for field in ["kind", "apiVersion"] {

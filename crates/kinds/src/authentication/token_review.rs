@@ -1,6 +1,6 @@
 //! TokenReview: whose a bearer token is.
 
-use holdfast_resource::{Field, Refusal, Strategy, Virtual, WriteContext};
+use holdfast_resource::{Field, Refusal, Review, WriteContext};
 use holdfast_value::{List, Map, Value};
 
 use super::user_info;
@@ -8,14 +8,8 @@ use super::user_info;
 /// What TokenReviews do.
 pub(super) struct TokenReview;
 
-impl Strategy for TokenReview {
-    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
-        subresource.is_empty().then_some(self)
-    }
-}
-
-impl Virtual for TokenReview {
-    fn create(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
+impl Review for TokenReview {
+    fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
         let root = Field::root(&object);
         let spec = root.child("spec");
         let token = spec.child("token").text();

@@ -6,7 +6,7 @@ use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, Ver
 use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::selector::{FieldSelector, LabelSelector};
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, Virtual, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Review, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};
 
 use crate::validation::Errors;
@@ -25,14 +25,8 @@ pub(super) enum About {
 /// What the reviews of access do.
 pub(super) struct AccessReview(pub(super) About);
 
-impl Strategy for AccessReview {
-    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
-        subresource.is_empty().then_some(self)
-    }
-}
-
-impl Virtual for AccessReview {
-    fn create(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
+impl Review for AccessReview {
+    fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
         let errors = self.faults(&object);
         if !errors.is_empty() {
             return Err(Refusal::Invalid(errors));

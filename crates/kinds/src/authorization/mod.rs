@@ -4,20 +4,18 @@
 mod access_review;
 mod rules_review;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
+use crate::kind::{self, Kind};
 use access_review::{About, AccessReview};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    Some(match resource {
-        "localsubjectaccessreviews" => Arc::new(AccessReview(About::UserInNamespace)),
-        "selfsubjectaccessreviews" => Arc::new(AccessReview(About::Asker)),
-        "selfsubjectrulesreviews" => Arc::new(rules_review::RulesReview),
-        "subjectaccessreviews" => Arc::new(AccessReview(About::User)),
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    let review = |about| kind::generic().review("", AccessReview(about)).done();
+    Some(match plural {
+        "localsubjectaccessreviews" => review(About::UserInNamespace),
+        "selfsubjectaccessreviews" => review(About::Asker),
+        "selfsubjectrulesreviews" => kind::generic().review("", rules_review::RulesReview).done(),
+        "subjectaccessreviews" => review(About::User),
         _ => return None,
     })
 }

@@ -1,20 +1,14 @@
 //! SelfSubjectRulesReview: all that the asker may do in a namespace.
 
 use holdfast_authorization::Rule;
-use holdfast_resource::{Refusal, Strategy, Virtual, WriteContext};
+use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
 
 /// What SelfSubjectRulesReviews do.
 pub(super) struct RulesReview;
 
-impl Strategy for RulesReview {
-    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
-        subresource.is_empty().then_some(self)
-    }
-}
-
-impl Virtual for RulesReview {
-    fn create(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+impl Review for RulesReview {
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
         let namespace = object.str_at(&["spec", "namespace"]).unwrap_or_default();
         if namespace.is_empty() {
             return Err(Refusal::BadRequest("no namespace on request".to_owned()));

@@ -2,16 +2,21 @@
 
 mod horizontalpodautoscaler;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
+use holdfast_resource::RowRules;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "horizontalpodautoscalers" => Some(Arc::new(horizontalpodautoscaler::HorizontalPodAutoscaler)),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "horizontalpodautoscalers" => kind(horizontalpodautoscaler::HorizontalPodAutoscaler)
+            .converts()
+            .rows(RowRules {
+                of_stored_version: true,
+                ..RowRules::default()
+            })
+            .done(),
+        _ => return None,
+    })
 }

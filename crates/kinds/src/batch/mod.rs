@@ -4,18 +4,22 @@ mod cronjob;
 mod job;
 mod schedule;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
+use holdfast_resource::DeletionRules;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = config.clone();
-    Some(match resource {
-        "cronjobs" => Arc::new(cronjob::CronJob { config }),
-        "jobs" => Arc::new(job::Job { config }),
+    Some(match plural {
+        "cronjobs" => kind(cronjob::CronJob { config }).done(),
+        "jobs" => kind(job::Job { config })
+            .deletion(DeletionRules {
+                warning: Some(job::DELETION_WARNING),
+                ..DeletionRules::default()
+            })
+            .done(),
         _ => return None,
     })
 }

@@ -52,10 +52,6 @@ const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 const OF_USER: [&str; 4] = ["username", "uid", "groups", "extra"];
 
 impl Strategy for CertificateSigningRequest {
-    fn keeps_reset_fields_at_creation(&self) -> bool {
-        true
-    }
-
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         for field in OF_USER {
             object.remove_at(&["spec", field]);
@@ -85,13 +81,6 @@ impl Strategy for CertificateSigningRequest {
             fill_in_times(context, object, old);
         }
         Ok(())
-    }
-
-    fn unowned_fields(&self, subresource: &str) -> &'static [&'static str] {
-        match subresource {
-            "status" => &["status.conditions"],
-            _ => &[],
-        }
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

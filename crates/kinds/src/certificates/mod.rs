@@ -6,16 +6,16 @@ pub(crate) mod pem;
 pub(crate) use certificatesigningrequest::validate_signer_name;
 pub(crate) use pem::key_pair_fault;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// The strategy of a kind of the group that has one.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "certificatesigningrequests" => Some(Arc::new(certificatesigningrequest::CertificateSigningRequest)),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "certificatesigningrequests" => kind(certificatesigningrequest::CertificateSigningRequest)
+            .keeps_reset_fields_at_creation()
+            .unowned_fields(&[("status", "status.conditions")])
+            .done(),
+        _ => return None,
+    })
 }

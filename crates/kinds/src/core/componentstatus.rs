@@ -1,7 +1,7 @@
 //! ComponentStatuses, which went out of use with 1.19: how the parts of a cluster are that the server knows of. Here that
 //! is the store alone, by the name that the reference gives its first etcd.
 
-use holdfast_resource::{GroupResource, Refusal, Strategy, Virtual, WriteContext};
+use holdfast_resource::{ComputedObjects, GroupResource, Refusal, WriteContext};
 use holdfast_value::{List, SmolStr, Value};
 
 /// What only ComponentStatuses do.
@@ -9,17 +9,7 @@ pub(crate) struct ComponentStatus;
 
 const STORE: &str = "etcd-0";
 
-impl Strategy for ComponentStatus {
-    fn deprecation(&self, _version: &str) -> Option<std::borrow::Cow<'_, str>> {
-        Some("v1 ComponentStatus is deprecated in v1.19+".into())
-    }
-
-    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
-        subresource.is_empty().then_some(self)
-    }
-}
-
-impl Virtual for ComponentStatus {
+impl ComputedObjects for ComponentStatus {
     fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal> {
         if name == STORE {
             return Ok(store(context));
@@ -68,14 +58,14 @@ mod tests {
     fn the_store_is_the_one_component_that_is_known() {
         let read = |name| {
             let harness = Harness::new();
-            harness.ask("v1", "ComponentStatus", |kind, context| kind.get(context, name))
+            harness.read_computed("v1", "ComponentStatus", |kind, context| kind.get(context, name))
         };
         assert_eq!(
             at(&read("etcd-0").unwrap(), "conditions.0"),
             r#"{"message":"ok","status":"True","type":"Healthy"}"#
         );
         assert!(format!("{:?}", read("scheduler").unwrap_err()).contains("NotFound"));
-        let list = Harness::new().ask("v1", "ComponentStatus", |kind, context| kind.list(context));
+        let list = Harness::new().read_computed("v1", "ComponentStatus", |kind, context| kind.list(context));
         assert_eq!(list.unwrap().len(), 1);
     }
 }

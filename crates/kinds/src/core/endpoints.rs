@@ -1,10 +1,9 @@
 //! Endpoints, which EndpointSlices replace: <https://kubernetes.io/docs/concepts/services-networking/service/#endpoints>.
 
-use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::addresses::{address, address_warning, endpoint_address, lenient_address};
@@ -18,38 +17,6 @@ pub(crate) struct Endpoints {
 }
 
 impl Strategy for Endpoints {
-    /// What stands behind the service `kubernetes`: the server itself.
-    fn initial_objects(&self) -> Vec<Value> {
-        let behind = |server: SocketAddr| {
-            let mut address = Value::empty_map();
-            address.set_at(&["ip"], server.ip().to_string().into());
-            let mut subset = Value::empty_map();
-            subset.set_at(&["addresses"], vec![address].into());
-            subset.set_at(&["ports"], vec![port_of_server(server)].into());
-            let mut object = Value::empty_map();
-            object.set_at(&["apiVersion"], "v1".into());
-            object.set_at(&["kind"], "Endpoints".into());
-            object.set_at(&["metadata", "name"], "kubernetes".into());
-            object.set_at(&["metadata", "namespace"], "default".into());
-            // Its slice is made beside it, and is not a mirror.
-            object.set_at(
-                &["metadata", "labels", "endpointslice.kubernetes.io/skip-mirror"],
-                "true".into(),
-            );
-            object.set_at(&["subsets"], vec![subset].into());
-            object
-        };
-        self.server.map(behind).into_iter().collect()
-    }
-
-    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
-        with_parts_of(stored, initial, &["subsets"])
-    }
-
-    fn deprecation(&self, _version: &str) -> Option<Cow<'_, str>> {
-        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into())
-    }
-
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
@@ -87,6 +54,36 @@ impl Strategy for Endpoints {
             }
         }
         warnings
+    }
+}
+
+impl InitialObjects for Endpoints {
+    /// What stands behind the service `kubernetes`: the server itself.
+    fn initial_objects(&self) -> Vec<Value> {
+        let behind = |server: SocketAddr| {
+            let mut address = Value::empty_map();
+            address.set_at(&["ip"], server.ip().to_string().into());
+            let mut subset = Value::empty_map();
+            subset.set_at(&["addresses"], vec![address].into());
+            subset.set_at(&["ports"], vec![port_of_server(server)].into());
+            let mut object = Value::empty_map();
+            object.set_at(&["apiVersion"], "v1".into());
+            object.set_at(&["kind"], "Endpoints".into());
+            object.set_at(&["metadata", "name"], "kubernetes".into());
+            object.set_at(&["metadata", "namespace"], "default".into());
+            // Its slice is made beside it, and is not a mirror.
+            object.set_at(
+                &["metadata", "labels", "endpointslice.kubernetes.io/skip-mirror"],
+                "true".into(),
+            );
+            object.set_at(&["subsets"], vec![subset].into());
+            object
+        };
+        self.server.map(behind).into_iter().collect()
+    }
+
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        with_parts_of(stored, initial, &["subsets"])
     }
 }
 

@@ -3,16 +3,28 @@
 //! They are kept as those of the core group. The group `events.k8s.io` has other names for some fields and stricter rules.
 
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{ConversionError, Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Field, FieldError, RowRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
+use crate::kind::{Kind, kind};
 use crate::validation::{Errors, immutable, immutable_text, report, same};
 
 /// What only Events do.
 pub(crate) struct Event {
     /// Whether these are the events of the group `events.k8s.io`.
     pub(crate) of_own_group: bool,
+}
+
+/// Events, of the group `events.k8s.io` or of the core group. Both show the cells of the core group.
+pub(crate) fn events(of_own_group: bool) -> Kind {
+    kind(Event { of_own_group })
+        .converts()
+        .rows(RowRules {
+            of_stored_version: true,
+            ..RowRules::default()
+        })
+        .done()
 }
 
 const CORE: &str = "v1";
@@ -36,10 +48,6 @@ const INSTANCE_LENGTH: usize = 128;
 const NOTE_LENGTH: usize = 1024;
 
 impl Strategy for Event {
-    fn tables_stored_version(&self) -> bool {
-        true
-    }
-
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
@@ -94,7 +102,9 @@ impl Strategy for Event {
         }
         errors
     }
+}
 
+impl Converts for Event {
     fn convert(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         let from = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
         let to_own = match (from.as_str(), to_api_version) {

@@ -20,12 +20,11 @@ mod serviceaccount;
 mod token_request;
 pub(crate) mod volume_sources;
 
-use std::sync::Arc;
-
-use holdfast_resource::{ConnectParameter, GroupResource, ParameterForm, Strategy};
+use holdfast_resource::{ConnectParameter, DeletionRules, GroupResource, ParameterForm, RowRules};
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
+use crate::kind::{self, Kind, kind};
 
 /// A resource of this group, or a subresource as messages name it.
 const fn of_core(resource: &'static str) -> GroupResource {
@@ -50,29 +49,64 @@ const fn proxy_parameters(description: &'static str) -> [ConnectParameter; 1] {
     [ConnectParameter::new("path", ParameterForm::Path, description)]
 }
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = || config.clone();
-    Some(match resource {
-        "bindings" => Arc::new(pod::Bindings),
-        "componentstatuses" => Arc::new(componentstatus::ComponentStatus),
-        "configmaps" => Arc::new(configmap::ConfigMap),
-        "endpoints" => Arc::new(endpoints::Endpoints {
-            server: config().server(),
-        }),
-        "events" => Arc::new(event::Event { of_own_group: false }),
-        "limitranges" => Arc::new(limitrange::LimitRange),
-        "namespaces" => Arc::new(namespace::Namespace),
-        "nodes" => Arc::new(node::Node),
-        "persistentvolumeclaims" => Arc::new(persistentvolumeclaim::PersistentVolumeClaim),
-        "persistentvolumes" => Arc::new(persistentvolume::PersistentVolume),
-        "pods" => Arc::new(pod::Pod { config: config() }),
-        "podtemplates" => Arc::new(podtemplate::PodTemplate { config: config() }),
-        "replicationcontrollers" => Arc::new(replicationcontroller::ReplicationController { config: config() }),
-        "resourcequotas" => Arc::new(resourcequota::ResourceQuota),
-        "secrets" => Arc::new(secret::Secret),
-        "serviceaccounts" => Arc::new(serviceaccount::ServiceAccount),
-        "services" => Arc::new(service::Service::new(&config())),
+    Some(match plural {
+        "bindings" => kind::generic().action("", pod::Binding).done(),
+        "componentstatuses" => kind::generic()
+            .computed(componentstatus::ComponentStatus)
+            .deprecated("v1 ComponentStatus is deprecated in v1.19+")
+            .done(),
+        "configmaps" => kind(configmap::ConfigMap).done(),
+        "endpoints" => {
+            let server = config().server();
+            kind(endpoints::Endpoints { server })
+                .initial_objects()
+                .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+                .done()
+        }
+        "events" => event::events(false),
+        "limitranges" => kind(limitrange::LimitRange).done(),
+        "namespaces" => kind(namespace::Namespace)
+            .initial_objects()
+            .deletion(DeletionRules {
+                held: Some(namespace::holds_deletion),
+                checks_preconditions: true,
+                ..DeletionRules::default()
+            })
+            .done(),
+        "nodes" => kind(node::Node)
+            .connects("proxy", node::Proxy)
+            .keeps_reset_fields_at_creation()
+            .done(),
+        "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim).done(),
+        "persistentvolumes" => kind(persistentvolume::PersistentVolume).done(),
+        "pods" => kind(pod::Pod { config: config() })
+            .connects_each(pod::OF_POD.map(|of| (of.name, of)))
+            .action("binding", pod::Binding)
+            .action("eviction", pod::Eviction)
+            .deletion(DeletionRules {
+                grace_period: Some(pod::grace_period),
+                ..DeletionRules::default()
+            })
+            .rows(RowRules {
+                conditions: Some(pod::row_conditions),
+                ..RowRules::default()
+            })
+            .done(),
+        "podtemplates" => kind(podtemplate::PodTemplate { config: config() }).done(),
+        "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() }).done(),
+        "resourcequotas" => kind(resourcequota::ResourceQuota).done(),
+        "secrets" => kind(secret::Secret).done(),
+        "serviceaccounts" => kind(serviceaccount::ServiceAccount)
+            .review("token", token_request::TokenRequest)
+            .done(),
+        "services" => kind(service::Service::new(&config()))
+            .initial_objects()
+            .followed()
+            .connects("proxy", service::Proxy)
+            .done(),
         _ => return None,
     })
 }

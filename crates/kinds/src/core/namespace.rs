@@ -1,7 +1,7 @@
 //! Namespaces: <https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>.
 
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
@@ -21,21 +21,6 @@ pub(crate) struct Namespace;
 const FROM_THE_START: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Strategy for Namespace {
-    fn checks_preconditions(&self) -> bool {
-        true
-    }
-
-    fn initial_objects(&self) -> Vec<Value> {
-        let namespace = |name: &str| {
-            let mut object = Value::empty_map();
-            object.set_at(&["apiVersion"], "v1".into());
-            object.set_at(&["kind"], "Namespace".into());
-            object.set_at(&["metadata", "name"], name.into());
-            object
-        };
-        FROM_THE_START.map(namespace).into()
-    }
-
     fn default_fields(&self, _version: &str, object: &mut Value) {
         label_by_name(object);
     }
@@ -99,13 +84,27 @@ impl Strategy for Namespace {
         errors
     }
 
-    fn holds_deletion(&self, object: &Value) -> bool {
-        !is_zero(object.at(&["spec", "finalizers"]))
-    }
-
     fn prepare_for_delete(&self, _context: &WriteContext<'_>, object: &mut Value) {
         object.set_at(&["status", "phase"], "Terminating".into());
     }
+}
+
+impl InitialObjects for Namespace {
+    fn initial_objects(&self) -> Vec<Value> {
+        let namespace = |name: &str| {
+            let mut object = Value::empty_map();
+            object.set_at(&["apiVersion"], "v1".into());
+            object.set_at(&["kind"], "Namespace".into());
+            object.set_at(&["metadata", "name"], name.into());
+            object
+        };
+        FROM_THE_START.map(namespace).into()
+    }
+}
+
+/// Whether what lives in the namespace is to go first.
+pub(super) fn holds_deletion(object: &Value) -> bool {
+    !is_zero(object.at(&["spec", "finalizers"]))
 }
 
 /// Gives a namespace that has a name the label that holds it.
@@ -147,7 +146,6 @@ fn validate_finalizer(finalizer: &Field<'_, '_>, errors: &mut Errors) {
 #[cfg(test)]
 mod tests {
     use crate::harness::{Harness, at};
-    use holdfast_resource::Strategy;
 
     const TEAM: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
 
@@ -160,7 +158,7 @@ mod tests {
         );
         assert_eq!(at(&created, "spec.finalizers"), r#"["kubernetes"]"#);
         assert_eq!(at(&created, "status.phase"), r#""Active""#);
-        assert!(super::Namespace.holds_deletion(&created));
+        assert!(super::holds_deletion(&created));
     }
 
     #[test]

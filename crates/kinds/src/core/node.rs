@@ -18,7 +18,7 @@ use crate::validation::{Errors, read_json, repeated, same};
 pub(crate) struct Node;
 
 /// The proxy to a node.
-struct Proxy;
+pub(super) struct Proxy;
 
 impl Connecter for Proxy {
     fn parameters(&self) -> &'static [ConnectParameter] {
@@ -68,14 +68,6 @@ fn no_address(node: &Value) -> Option<String> {
 }
 
 impl Strategy for Node {
-    fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
-        (subresource == "proxy").then_some(&Proxy)
-    }
-
-    fn keeps_reset_fields_at_creation(&self) -> bool {
-        true
-    }
-
     fn default_fields(&self, _version: &str, object: &mut Value) {
         if let Some(capacity) = object
             .at(&["status", "capacity"])

@@ -1,9 +1,8 @@
 //! ServiceAccounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
-use holdfast_resource::{Refusal, Strategy, Virtual, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::token_request::TokenRequest;
 use crate::defaults::change_items;
 
 const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
@@ -12,10 +11,6 @@ const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 pub(crate) struct ServiceAccount;
 
 impl Strategy for ServiceAccount {
-    fn virtual_resource(&self, subresource: &str) -> Option<&dyn Virtual> {
-        (subresource == "token").then_some(&TokenRequest)
-    }
-
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         keep_names_of_secrets(object);
         Ok(())

@@ -2,7 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/>).
 
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
-use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, Refusal, Virtual, WriteContext};
+use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, Refusal, Review, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
 use super::of_core;
@@ -21,8 +21,8 @@ const WARNED_AFTER: i64 = 60 * 60 + 7;
 /// For how long such a token goes on being good.
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
-impl Virtual for TokenRequest {
-    fn create(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
+impl Review for TokenRequest {
+    fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
         check_metadata(context, &request)?;
         let account = get(context, "serviceaccounts", context.name)?;
         let issuer = context.access.issuer;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value, qualified_name};
 use holdfast_resource::metadata::labels::validate_labels;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
@@ -27,34 +27,6 @@ const HINTS: usize = 8;
 const TOPOLOGIES: usize = 16;
 
 impl Strategy for EndpointSlice {
-    /// What stands behind the service `kubernetes`: the server itself.
-    fn initial_objects(&self) -> Vec<Value> {
-        let behind = |server: SocketAddr| {
-            let mut endpoint = Value::empty_map();
-            endpoint.set_at(&["addresses"], vec![Value::from(server.ip().to_string())].into());
-            endpoint.set_at(&["conditions", "ready"], true.into());
-            let mut object = Value::empty_map();
-            object.set_at(&["apiVersion"], "discovery.k8s.io/v1".into());
-            object.set_at(&["kind"], "EndpointSlice".into());
-            object.set_at(&["metadata", "name"], "kubernetes".into());
-            object.set_at(&["metadata", "namespace"], "default".into());
-            object.set_at(
-                &["metadata", "labels", "kubernetes.io/service-name"],
-                "kubernetes".into(),
-            );
-            let sort = if server.is_ipv4() { "IPv4" } else { "IPv6" };
-            object.set_at(&["addressType"], sort.into());
-            object.set_at(&["endpoints"], vec![endpoint].into());
-            object.set_at(&["ports"], vec![port_of_server(server)].into());
-            object
-        };
-        self.server.map(behind).into_iter().collect()
-    }
-
-    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
-        with_parts_of(stored, initial, &["endpoints", "ports"])
-    }
-
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         drop_topology(object);
         none_if_empty(object, &["endpoints"]);
@@ -92,6 +64,36 @@ impl Strategy for EndpointSlice {
             warnings.extend(addresses.items().filter_map(|address| address_warning(&address)));
         }
         warnings
+    }
+}
+
+impl InitialObjects for EndpointSlice {
+    /// What stands behind the service `kubernetes`: the server itself.
+    fn initial_objects(&self) -> Vec<Value> {
+        let behind = |server: SocketAddr| {
+            let mut endpoint = Value::empty_map();
+            endpoint.set_at(&["addresses"], vec![Value::from(server.ip().to_string())].into());
+            endpoint.set_at(&["conditions", "ready"], true.into());
+            let mut object = Value::empty_map();
+            object.set_at(&["apiVersion"], "discovery.k8s.io/v1".into());
+            object.set_at(&["kind"], "EndpointSlice".into());
+            object.set_at(&["metadata", "name"], "kubernetes".into());
+            object.set_at(&["metadata", "namespace"], "default".into());
+            object.set_at(
+                &["metadata", "labels", "kubernetes.io/service-name"],
+                "kubernetes".into(),
+            );
+            let sort = if server.is_ipv4() { "IPv4" } else { "IPv6" };
+            object.set_at(&["addressType"], sort.into());
+            object.set_at(&["endpoints"], vec![endpoint].into());
+            object.set_at(&["ports"], vec![port_of_server(server)].into());
+            object
+        };
+        self.server.map(behind).into_iter().collect()
+    }
+
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        with_parts_of(stored, initial, &["endpoints", "ports"])
     }
 }
 

@@ -2,18 +2,14 @@
 
 pub(crate) mod endpointslice;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "endpointslices" => Some(Arc::new(endpointslice::EndpointSlice {
-            server: config.server(),
-        })),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
+    let server = config.server();
+    Some(match plural {
+        "endpointslices" => kind(endpointslice::EndpointSlice { server }).initial_objects().done(),
+        _ => return None,
+    })
 }

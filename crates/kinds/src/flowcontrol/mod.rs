@@ -6,29 +6,33 @@ mod initial;
 mod prioritylevelconfiguration;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 use crate::validation::Errors;
 
-/// The strategy of a kind of the group that has one.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    Some(match resource {
-        "flowschemas" => Arc::new(FlowControl {
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "flowschemas" => kind(FlowControl {
             initial_objects: initial::schemas,
             validate_spec: flowschema::validate_spec,
             forbidden_annotation: None,
             untyped_condition: "must not be empty",
-        }),
-        "prioritylevelconfigurations" => Arc::new(FlowControl {
+        })
+        .initial_objects()
+        .done(),
+        "prioritylevelconfigurations" => kind(FlowControl {
             initial_objects: initial::levels,
             validate_spec: prioritylevelconfiguration::validate_spec,
             forbidden_annotation: Some("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"),
             untyped_condition: "",
-        }),
+        })
+        .initial_objects()
+        .done(),
         _ => return None,
     })
 }
@@ -45,10 +49,6 @@ struct FlowControl {
 }
 
 impl Strategy for FlowControl {
-    fn initial_objects(&self) -> Vec<Value> {
-        (self.initial_objects)()
-    }
-
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
@@ -76,6 +76,12 @@ impl Strategy for FlowControl {
             return errors;
         }
         self.validate(context, object)
+    }
+}
+
+impl InitialObjects for FlowControl {
+    fn initial_objects(&self) -> Vec<Value> {
+        (self.initial_objects)()
     }
 }
 

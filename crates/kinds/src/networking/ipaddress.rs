@@ -3,7 +3,7 @@
 use std::net::IpAddr as Address;
 
 use holdfast_resource::metadata::formats::{Faults, dns_subdomain, path_segment};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::addresses::canonical_address_faults;
@@ -16,6 +16,31 @@ pub(crate) struct IpAddress {
 }
 
 impl Strategy for IpAddress {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let root = Field::root(object);
+        let mut errors = Errors::new();
+        validate_parent(&root.child("spec").child("parentRef"), &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old) = (Field::root(object), Field::root(old));
+        let metadata = root.child("metadata");
+        let mut errors = Errors::new();
+        for name in ["generateName", "name"] {
+            optional_text(&metadata.child(name), |name| name_faults(object, name), &mut errors);
+        }
+        errors.extend(self.validate(context, object));
+        immutable(
+            &root.child("spec").child("parentRef"),
+            &old.child("spec").child("parentRef"),
+            &mut errors,
+        );
+        errors
+    }
+}
+
+impl InitialObjects for IpAddress {
     /// The address of the service that is there from the start.
     fn initial_objects(&self) -> Vec<Value> {
         let mut object = Value::empty_map();
@@ -39,38 +64,11 @@ impl Strategy for IpAddress {
         }
         vec![object]
     }
+}
 
-    /// Names are addresses in their canonical form.
-    fn name_faults(&self, _object: &Value, name: &str) -> Faults {
-        canonical_address_faults(name)
-    }
-
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        validate_parent(&root.child("spec").child("parentRef"), &mut errors);
-        errors
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
-        let metadata = root.child("metadata");
-        let mut errors = Errors::new();
-        for name in ["generateName", "name"] {
-            optional_text(
-                &metadata.child(name),
-                |name| self.name_faults(object, name),
-                &mut errors,
-            );
-        }
-        errors.extend(self.validate(context, object));
-        immutable(
-            &root.child("spec").child("parentRef"),
-            &old.child("spec").child("parentRef"),
-            &mut errors,
-        );
-        errors
-    }
+/// Names are addresses in their canonical form.
+pub(super) fn name_faults(_object: &Value, name: &str) -> Faults {
+    canonical_address_faults(name)
 }
 
 /// `validateIPAddressParentReference`

@@ -6,24 +6,21 @@ mod ipaddress;
 mod networkpolicy;
 mod servicecidr;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
-    Some(match resource {
-        "ingresses" => Arc::new(ingress::Ingress),
-        "ingressclasses" => Arc::new(ingressclass::IngressClass),
-        "ipaddresses" => Arc::new(ipaddress::IpAddress {
-            first: config.service_cidr.nth(1),
-        }),
-        "networkpolicies" => Arc::new(networkpolicy::NetworkPolicy),
-        "servicecidrs" => Arc::new(servicecidr::ServiceCidr {
-            first: config.service_cidr,
-        }),
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
+    let block = config.service_cidr;
+    Some(match plural {
+        "ingresses" => kind(ingress::Ingress).done(),
+        "ingressclasses" => kind(ingressclass::IngressClass).done(),
+        "ipaddresses" => kind(ipaddress::IpAddress { first: block.nth(1) })
+            .initial_objects()
+            .named_by(ipaddress::name_faults)
+            .done(),
+        "networkpolicies" => kind(networkpolicy::NetworkPolicy).done(),
+        "servicecidrs" => kind(servicecidr::ServiceCidr { first: block }).initial_objects().done(),
         _ => return None,
     })
 }

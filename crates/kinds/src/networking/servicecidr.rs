@@ -1,6 +1,6 @@
 //! ServiceCIDRs: the blocks that Services get their addresses from.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::addresses::{Block, canonical_block, lenient_block};
@@ -13,15 +13,6 @@ pub(crate) struct ServiceCidr {
 }
 
 impl Strategy for ServiceCidr {
-    fn initial_objects(&self) -> Vec<Value> {
-        let mut object = Value::empty_map();
-        object.set_at(&["apiVersion"], "networking.k8s.io/v1".into());
-        object.set_at(&["kind"], "ServiceCIDR".into());
-        object.set_at(&["metadata", "name"], "kubernetes".into());
-        object.set_at(&["spec", "cidrs"], vec![self.first.to_string().into()].into());
-        vec![object]
-    }
-
     #[expect(clippy::indexing_slicing, reason = "the length is looked at first")]
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
@@ -68,6 +59,17 @@ impl Strategy for ServiceCidr {
             errors = self.validate(context, object);
         }
         errors
+    }
+}
+
+impl InitialObjects for ServiceCidr {
+    fn initial_objects(&self) -> Vec<Value> {
+        let mut object = Value::empty_map();
+        object.set_at(&["apiVersion"], "networking.k8s.io/v1".into());
+        object.set_at(&["kind"], "ServiceCIDR".into());
+        object.set_at(&["metadata", "name"], "kubernetes".into());
+        object.set_at(&["spec", "cidrs"], vec![self.first.to_string().into()].into());
+        vec![object]
     }
 }
 

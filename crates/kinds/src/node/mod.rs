@@ -2,16 +2,13 @@
 
 mod runtimeclass;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "runtimeclasses" => Some(Arc::new(runtimeclass::RuntimeClass)),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "runtimeclasses" => kind(runtimeclass::RuntimeClass).done(),
+        _ => return None,
+    })
 }

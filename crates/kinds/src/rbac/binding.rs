@@ -6,7 +6,9 @@ use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_gotext::quote::quote;
 use holdfast_resource::metadata::formats::{check_key, dns_subdomain, path_segment};
-use holdfast_resource::{Field, FieldError, GroupResource, Refusal, Scope, Strategy, WriteContext};
+use holdfast_resource::{
+    Field, FieldError, Followed, GroupResource, InitialObjects, Refusal, Scope, Strategy, WriteContext,
+};
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::{GROUP, bootstrap, escalation, place};
@@ -43,25 +45,6 @@ impl Strategy for Binding {
             return Ok(());
         }
         self.check_binding(context, object)
-    }
-
-    fn initial_objects(&self) -> Vec<Value> {
-        bootstrap::bindings(self.scope == Scope::Cluster)
-    }
-
-    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
-        bootstrap::reconcile_binding(stored, initial)
-    }
-
-    fn observes(&self) -> bool {
-        true
-    }
-
-    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(binding) = new.or(old) {
-            let (namespace, name) = place(binding);
-            self.policy.set_binding(namespace, name, new);
-        }
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -103,6 +86,25 @@ impl Strategy for Binding {
             errors.push(role.invalid_as(shown, "cannot change roleRef"));
         }
         errors
+    }
+}
+
+impl Followed for Binding {
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(binding) = new.or(old) {
+            let (namespace, name) = place(binding);
+            self.policy.set_binding(namespace, name, new);
+        }
+    }
+}
+
+impl InitialObjects for Binding {
+    fn initial_objects(&self) -> Vec<Value> {
+        bootstrap::bindings(self.scope == Scope::Cluster)
+    }
+
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        bootstrap::reconcile_binding(stored, initial)
     }
 }
 

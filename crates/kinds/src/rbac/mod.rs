@@ -10,28 +10,27 @@ mod role;
 
 use std::sync::Arc;
 
-use holdfast_resource::{Scope, Strategy};
+use holdfast_resource::Scope;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, config: &Config) -> Option<Arc<dyn Strategy>> {
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policy = || Arc::clone(&config.policy);
     let binding = |scope| {
-        Arc::new(binding::Binding {
-            scope,
-            policy: policy(),
-        })
+        let policy = policy();
+        let binding = kind(binding::Binding { scope, policy });
+        binding.initial_objects().followed().done()
     };
     let role = |scope| {
-        Arc::new(role::Role {
-            scope,
-            policy: policy(),
-        })
+        let policy = policy();
+        let role = kind(role::Role { scope, policy });
+        role.initial_objects().followed().done()
     };
-    Some(match resource {
+    Some(match plural {
         "clusterrolebindings" => binding(Scope::Cluster),
         "clusterroles" => role(Scope::Cluster),
         "rolebindings" => binding(Scope::Namespaced),

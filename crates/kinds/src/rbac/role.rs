@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
-use holdfast_resource::{Field, FieldError, Refusal, Scope, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, bootstrap, escalation, place};
@@ -54,24 +54,24 @@ impl Strategy for Role {
         }
         errors
     }
+}
 
+impl Followed for Role {
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(role) = new.or(old) {
+            let (namespace, name) = place(role);
+            self.policy.set_role(namespace, name, new.map(rules_of));
+        }
+    }
+}
+
+impl InitialObjects for Role {
     fn initial_objects(&self) -> Vec<Value> {
         bootstrap::roles(self.scope == Scope::Cluster)
     }
 
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
         bootstrap::reconcile_role(stored, initial)
-    }
-
-    fn observes(&self) -> bool {
-        true
-    }
-
-    fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(role) = new.or(old) {
-            let (namespace, name) = place(role);
-            self.policy.set_role(namespace, name, new.map(rules_of));
-        }
     }
 }
 

@@ -13,24 +13,21 @@ mod resourceclaimtemplate;
 mod resourceslice;
 mod selectors;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 pub(crate) use names::validate_driver as validate_driver_name;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
 /// What a taint does with claims that do not tolerate it.
 const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
-/// The strategy of a kind of the group that has one.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    Some(match resource {
-        "deviceclasses" => Arc::new(deviceclass::DeviceClass),
-        "resourceclaims" => Arc::new(resourceclaim::ResourceClaim),
-        "resourceclaimtemplates" => Arc::new(resourceclaimtemplate::ResourceClaimTemplate),
-        "resourceslices" => Arc::new(resourceslice::ResourceSlice),
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "deviceclasses" => kind(deviceclass::DeviceClass).done(),
+        "resourceclaims" => kind(resourceclaim::ResourceClaim).done(),
+        "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate).done(),
+        "resourceslices" => kind(resourceslice::ResourceSlice).done(),
         _ => return None,
     })
 }

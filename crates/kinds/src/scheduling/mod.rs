@@ -2,12 +2,10 @@
 
 mod priorityclass;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
 use holdfast_value::Value;
 
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
 /// The classes that are known before anybody makes them, with what they are for.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
@@ -37,10 +35,10 @@ fn system_classes() -> impl Iterator<Item = Value> {
     })
 }
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    match resource {
-        "priorityclasses" => Some(Arc::new(priorityclass::PriorityClass)),
-        _ => None,
-    }
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "priorityclasses" => kind(priorityclass::PriorityClass).initial_objects().done(),
+        _ => return None,
+    })
 }

@@ -1,6 +1,6 @@
 //! PriorityClasses: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::{SYSTEM_CLASSES, system_classes};
@@ -13,10 +13,6 @@ const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM: &str = "system-";
 
 impl Strategy for PriorityClass {
-    fn initial_objects(&self) -> Vec<Value> {
-        system_classes().collect()
-    }
-
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
@@ -59,6 +55,12 @@ impl Strategy for PriorityClass {
             &mut errors,
         );
         errors
+    }
+}
+
+impl InitialObjects for PriorityClass {
+    fn initial_objects(&self) -> Vec<Value> {
+        system_classes().collect()
     }
 }
 

@@ -7,21 +7,18 @@ mod storageclass;
 mod volumeattachment;
 mod volumeattributesclass;
 
-use std::sync::Arc;
-
-use holdfast_resource::Strategy;
-
 use crate::config::Config;
+use crate::kind::{Kind, kind};
 
-/// What the kind behind a resource of this group does beyond the generic behaviour.
-pub(crate) fn strategy(resource: &str, _config: &Config) -> Option<Arc<dyn Strategy>> {
-    Some(match resource {
-        "csidrivers" => Arc::new(csidriver::CsiDriver),
-        "csinodes" => Arc::new(csinode::CsiNode),
-        "csistoragecapacities" => Arc::new(csistoragecapacity::CsiStorageCapacity),
-        "storageclasses" => Arc::new(storageclass::StorageClass),
-        "volumeattachments" => Arc::new(volumeattachment::VolumeAttachment),
-        "volumeattributesclasses" => Arc::new(volumeattributesclass::VolumeAttributesClass),
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    Some(match plural {
+        "csidrivers" => kind(csidriver::CsiDriver).done(),
+        "csinodes" => kind(csinode::CsiNode).done(),
+        "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity).done(),
+        "storageclasses" => kind(storageclass::StorageClass).done(),
+        "volumeattachments" => kind(volumeattachment::VolumeAttachment).done(),
+        "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass).done(),
         _ => return None,
     })
 }

@@ -7,7 +7,7 @@ mod resources;
 use holdfast_resource::schema::{TextError, TypeTable};
 
 pub use columns::Columns;
-pub use resources::{ResourceTableError, StrategyOf, group_versions, resources};
+pub use resources::{ResourceTableError, group_versions, resources};
 
 /// The table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use holdfast_resource::{
-    GarbageCollection, Generation, GroupVersion, GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion,
-    ScaleFields, Scope, Storage, Strategy, Subresource, Verb,
+    Capabilities, GarbageCollection, Generation, Generic, GroupVersion, GroupVersionKind, NameRule, Resource,
+    ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
 use smol_str::{SmolStr, format_smolstr};
 
@@ -10,9 +10,6 @@ use super::columns::Columns;
 use super::metadata_checks;
 
 const TABLE: &str = include_str!("resources.txt");
-
-/// Gives the strategy of a resource by its group and plural name.
-pub type StrategyOf<'a> = dyn Fn(&str, &str) -> Arc<dyn Strategy> + 'a;
 
 /// Why a text is no table of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,12 +36,12 @@ pub fn group_versions() -> Vec<GroupVersion> {
         .collect()
 }
 
-/// All built-in resources in the order of discovery.
-pub fn resources(strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
-    parse(TABLE, strategy_of)
+/// All built-in resources in the order of discovery, as data alone: each has the generic strategy and no capabilities.
+pub fn resources() -> Result<Vec<Resource>, ResourceTableError> {
+    parse(TABLE)
 }
 
-fn parse(text: &str, strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
+fn parse(text: &str) -> Result<Vec<Resource>, ResourceTableError> {
     let mut group = SmolStr::default();
     let mut found: Vec<Resource> = Vec::new();
     let columns = Columns::read();
@@ -58,7 +55,7 @@ fn parse(text: &str, strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, Reso
                 group = SmolStr::new(if name == "core" { "" } else { name });
             }
             (Some("resource"), _) => {
-                found.push(resource(&group, &words, strategy_of).ok_or(wrong("not the words of a resource"))?);
+                found.push(resource(&group, &words).ok_or(wrong("not the words of a resource"))?);
             }
             (Some(_), Some(resource)) => {
                 complete(resource, &words, &columns).ok_or(wrong("not the words of a property"))?;
@@ -69,7 +66,7 @@ fn parse(text: &str, strategy_of: &StrategyOf<'_>) -> Result<Vec<Resource>, Reso
     Ok(found)
 }
 
-fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Option<Resource> {
+fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
     let [_, plural, singular, kind, scope] = words else {
         return None;
     };
@@ -99,8 +96,10 @@ fn resource(group: &SmolStr, words: &[&str], strategy_of: &StrategyOf<'_>) -> Op
             namespace_selector: false,
             initial_status: None,
             metadata_checks: metadata_checks::of(group, plural),
+            protobuf: true,
         },
-        strategy: strategy_of(group, plural),
+        strategy: Arc::new(Generic),
+        capabilities: Capabilities::default(),
         definition: None,
     })
 }
@@ -164,6 +163,7 @@ fn complete(resource: &mut Resource, words: &[&str], columns: &Columns) -> Optio
                 reset_fields: reset_fields(marks),
                 columns: listed.unwrap_or_else(|| columns.defaults()),
                 field_selectors: Vec::new(),
+                deprecation: None,
             });
         }
         ["subresource", name, kind, verbs, ref marks @ ..] => {
@@ -242,22 +242,14 @@ fn scale_fields() -> ScaleFields {
 mod tests {
     use super::*;
 
-    struct Plain;
-
-    impl Strategy for Plain {}
-
-    fn plain(_: &str, _: &str) -> Arc<dyn Strategy> {
-        Arc::new(Plain)
-    }
-
     fn one(plural: &str) -> Resource {
-        let all = resources(&plain).unwrap();
+        let all = resources().unwrap();
         all.into_iter().find(|resource| resource.plural == plural).unwrap()
     }
 
     #[test]
     fn every_group_version_has_resources_and_types() {
-        let (all, types) = (resources(&plain).unwrap(), super::super::types().unwrap());
+        let (all, types) = (resources().unwrap(), super::super::types().unwrap());
         for group_version in group_versions() {
             let mut versions = all.iter().flat_map(|resource| &resource.versions);
             assert!(
@@ -314,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_line_that_says_nothing_known_is_named() {
-        let error = parse("group core v1\nresource a a A cluster\n  odd words", &plain)
+        let error = parse("group core v1\nresource a a A cluster\n  odd words")
             .err()
             .unwrap();
         assert_eq!((error.line, error.what), (3, "not the words of a property"));

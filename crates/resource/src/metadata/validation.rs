@@ -30,7 +30,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     if !generate_name.is_empty() {
         let field = root.child("generateName");
         let wrong = match resource.rules.name {
-            NameRule::Own => resource.strategy.name_faults(object, generate_name),
+            NameRule::Own => resource.capabilities.name_faults(object, generate_name),
             rule => rule.check_prefix(generate_name),
         };
         errors.extend(
@@ -47,7 +47,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     } else {
         let field = root.child("name");
         let wrong = match resource.rules.name {
-            NameRule::Own => resource.strategy.name_faults(object, name),
+            NameRule::Own => resource.capabilities.name_faults(object, name),
             rule => rule.check(name),
         };
         errors.extend(wrong.into_iter().map(|text| FieldError::invalid(&field, name, text)));

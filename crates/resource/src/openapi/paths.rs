@@ -433,7 +433,7 @@ impl Paths<'_> {
 
     fn subresource(&self, scope: &str, object: &str, sub: &Subresource, items: &mut Vec<PathItem>) {
         let path = format!("{object}/{}", sub.name);
-        if let Some(connecter) = self.resource.strategy.connecter(&sub.name) {
+        if let Some(connecter) = self.resource.capabilities.connecter(&sub.name) {
             self.stream(scope, &path, sub, connecter, items);
             return;
         }

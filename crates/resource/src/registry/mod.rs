@@ -282,17 +282,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Definition, GarbageCollection, Generation, NameRule, Refusal, ResourceRules, Scope, Storage, Strategy,
-        WriteContext,
+        Capabilities, Definition, GarbageCollection, Generation, Generic, NameRule, ResourceRules, Scope, Storage,
     };
-
-    struct Plain;
-
-    impl Strategy for Plain {
-        fn prepare_for_create(&self, _: &WriteContext<'_>, _: &mut holdfast_value::Value) -> Result<(), Refusal> {
-            Ok(())
-        }
-    }
 
     /// A resource `plural` in `group` with these versions; from a definition if it has a serial.
     fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {
@@ -308,6 +299,7 @@ mod tests {
                 reset_fields: Default::default(),
                 columns: Vec::new(),
                 field_selectors: Vec::new(),
+                deprecation: None,
             }
         };
         let definition = Definition {
@@ -316,6 +308,7 @@ mod tests {
             terminating: false,
             fingerprint: [0; 32],
             schemas: Vec::new(),
+            conversion_webhook: None,
         };
         Arc::new(Resource {
             group: group.into(),
@@ -342,8 +335,10 @@ mod tests {
                 namespace_selector: true,
                 initial_status: None,
                 metadata_checks: crate::MetadataChecks::CUSTOM,
+                protobuf: true,
             },
-            strategy: Arc::new(Plain),
+            strategy: Arc::new(Generic),
+            capabilities: Capabilities::default(),
             definition: (serial > 0).then_some(definition),
         })
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::Action;
+use holdfast_resource::SubresourceAction;
 use http::StatusCode;
 
-use super::{kind_type, read_body, unsupported};
+use super::{kind_type, read_body};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation;
@@ -21,28 +21,21 @@ const DONE: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status
 ///
 /// # Errors
 /// What the client is to be told of a refusal.
-pub(super) async fn handle(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+pub(super) async fn handle(
+    context: &Arc<Context>,
+    mut request: ResourceRequest,
+    action: Arc<dyn SubresourceAction>,
+) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
     let format = negotiation::body_format(&request.headers)?;
     let body = read_body(&mut request).await?;
     let kind_type = kind_type(context, &request)?;
-    let resource = Arc::clone(&request.served.resource);
-    let Some(action) = resource.strategy.action(&request.subresource) else {
-        return Err(unsupported(&request));
-    };
     let types = context.field_managers.types();
     let validation = options.write.field_validation;
-    let decoded = decode::object_of(
-        &body,
-        format,
-        types,
-        &kind_type,
-        validation,
-        Action::other_versions(action),
-    )?;
+    let decoded = decode::object_of(&body, format, types, &kind_type, validation, action.other_versions())?;
     let target = Target::of_request(&request, options.write);
     let object = kind_type.with_defaults(decoded.object)?;
-    let acted = write::act(context, target, action, object).await;
+    let acted = write::act(context, target, action.as_ref(), object).await;
     let warnings = acted.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let representation = &request.representation;
     let mut answer = response::encoded(context.messages(), StatusCode::CREATED, representation, DONE.to_vec())?;

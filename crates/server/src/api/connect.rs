@@ -2,11 +2,10 @@
 //! far the request came.
 
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::{ConnectParameter, Connection, ParameterForm};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, ParameterForm};
 use holdfast_value::{Map, Value};
 use http::StatusCode;
 
-use super::unsupported;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::View;
@@ -20,11 +19,11 @@ use crate::write::{self, Target};
 ///
 /// # Errors
 /// Why it comes no further.
-pub(super) async fn connect(context: &Context, request: &ResourceRequest) -> Result<Response, ApiError> {
-    let strategy = &request.served.resource.strategy;
-    let Some(connecter) = strategy.connecter(&request.subresource) else {
-        return Err(unsupported(request));
-    };
+pub(super) async fn connect(
+    context: &Context,
+    request: &ResourceRequest,
+    connecter: &dyn Connecter,
+) -> Result<Response, ApiError> {
     if connecter.connects() && request.query.get("dryRun").is_some() {
         return Err(ApiError::bad_request("dryRun is not supported"));
     }

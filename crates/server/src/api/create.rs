@@ -18,8 +18,8 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
     let target = Target::of_request(&request, options.write);
-    let strategy = &request.served.resource.strategy;
-    let object = if strategy.keeps_reset_fields_at_creation() {
+    let capabilities = &request.served.resource.capabilities;
+    let object = if capabilities.keeps_reset_fields_at_creation {
         decoded.object
     } else {
         kind_type.without(decoded.object, &target.reset_fields)?

@@ -108,7 +108,7 @@ const DELETED_TOGETHER: usize = 16;
 /// What the client is warned of that does not say what is to be done with dependents.
 fn warnings(request: &ResourceRequest, options: &DeleteOptions) -> Vec<String> {
     let said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
-    let warning = request.served.resource.strategy.deletion_warning();
+    let warning = request.served.resource.capabilities.deletion.warning;
     warning.filter(|_| !said).map(str::to_owned).into_iter().collect()
 }
 

@@ -1,6 +1,7 @@
 //! What the verbs of the API do, one file a verb.
 
 mod action;
+mod computed;
 mod connect;
 pub mod context;
 mod create;
@@ -8,10 +9,10 @@ mod delete;
 mod get;
 mod list;
 mod patch;
+mod review;
 pub mod router;
 mod scale;
 mod update;
-mod virtual_resource;
 mod watch;
 
 use std::future::ready;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use holdfast_resource::Verb;
+use holdfast_resource::{Responder, Verb};
 
 use crate::api::context::Context;
 use crate::http::ApiError;
@@ -39,11 +40,11 @@ use crate::write::{Written, typing::KindType};
 /// What the client is to be told of a failure.
 pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let version = &request.version().group_version.version;
-    let Some(deprecation) = request.served.resource.strategy.deprecation(version) else {
+    let Some(deprecation) = &request.version().deprecation else {
         return dispatch(context, request).await;
     };
     let resource = &request.served.resource;
-    let deprecation = deprecation.into_owned();
+    let deprecation = deprecation.to_string();
     let metrics = &context.metrics;
     metrics.deprecated(&resource.group, version, &resource.plural, &request.subresource);
     // Refusals warn too, so they become answers here.
@@ -57,21 +58,24 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
 /// The work of the request's verb. Each verb has a box of its own: one future for all would have the size of the largest,
 /// and every read would move it.
 fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, Result<Response, ApiError>> {
-    if request
-        .served
-        .resource
-        .strategy
-        .virtual_resource(&request.subresource)
-        .is_some()
-    {
-        return Box::pin(virtual_resource::handle(context, request));
-    }
-    let strategy = &request.served.resource.strategy;
-    if request.verb == Verb::Create && strategy.action(&request.subresource).is_some() {
-        return Box::pin(action::handle(context, request));
-    }
-    if strategy.connecter(&request.subresource).is_some() {
-        return Box::pin(async move { connect::connect(context, &request).await });
+    match request.served.resource.capabilities.responder(&request.subresource) {
+        Some(Responder::Review(review)) => {
+            let review = Arc::clone(review);
+            return Box::pin(review::create(context, request, review));
+        }
+        Some(Responder::Computed(objects)) => {
+            let objects = Arc::clone(objects);
+            return Box::pin(async move { computed::read(context, &request, objects.as_ref()) });
+        }
+        Some(Responder::Action(action)) if request.verb == Verb::Create => {
+            let action = Arc::clone(action);
+            return Box::pin(action::handle(context, request, action));
+        }
+        Some(Responder::Connect(connecter)) => {
+            let connecter = Arc::clone(connecter);
+            return Box::pin(async move { connect::connect(context, &request, connecter.as_ref()).await });
+        }
+        Some(Responder::Action(_)) | None => {}
     }
     if request.served.resource.storage.is_none() {
         return Box::pin(ready(Err(unsupported(&request))));

@@ -105,7 +105,7 @@ pub fn resource_request(
     } = incoming;
     let place = Place::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
-    let connecter = place.served.resource.strategy.connecter(&place.subresource);
+    let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
         let sort = negotiation::patch_type(&headers);
@@ -254,12 +254,11 @@ impl Place {
 
     /// In which forms objects are shown here.
     fn forms(&self) -> Forms {
-        let strategy = &self.served.resource.strategy;
         let of_object = self.subresource.is_empty();
         // What is answered to a POST alone has no rows, and of subresources those do that people look at.
         let readable = self.served.version().verbs.contains(&Verb::Get);
         Forms {
-            protobuf: strategy.has_protobuf(),
+            protobuf: self.served.resource.rules.protobuf,
             tables: of_object && readable || SUBRESOURCES_WITH_ROWS.contains(&self.subresource.as_str()),
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use holdfast_resource::schema::TypeTable;
-use holdfast_resource::{DefiningObject, Registry, Resource};
+use holdfast_resource::{Defines, DefiningObject, Registry, Resource};
 use holdfast_value::SmolStr;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -124,7 +124,9 @@ impl Definitions {
 /// The newest revision of a defining object that is stored now.
 fn newest_stored(context: &Context) -> u64 {
     let registry = context.registry();
-    let kinds = registry.resources().filter(|resource| resource.strategy.defines());
+    let kinds = registry
+        .resources()
+        .filter(|resource| resource.capabilities.defines.is_some());
     let snapshot = context.store.snapshot();
     let newest = |kind: &Arc<Resource>| {
         let prefix = kind.storage.as_ref()?.prefix.clone();
@@ -139,18 +141,21 @@ fn newest_stored(context: &Context) -> u64 {
 /// Serves what the stored objects define, and follows their changes for as long as the server serves.
 pub(crate) fn follow(context: &Arc<Context>, types: &Arc<TypeTable>) {
     let registry = context.registry();
-    let Some(kind) = registry.resources().find(|resource| resource.strategy.defines()) else {
+    let defining = |resource: &Arc<Resource>| {
+        let kind = resource.capabilities.defines.clone()?;
+        Some((kind, resource.storage.as_ref()?.prefix.clone()))
+    };
+    let Some((kind, prefix)) = registry.resources().find_map(defining) else {
         return;
     };
-    let Some(storage) = &kind.storage else { return };
     let followed = Followed {
-        prefix: storage.prefix.clone(),
+        prefix,
         check: background::DEFINITIONS,
     };
     let definer = Definer {
         context: Arc::clone(context),
         types: Arc::clone(types),
-        kind: Arc::clone(kind),
+        kind,
         defined: HashMap::new(),
     };
     followers::follow(context, followed, definer);
@@ -161,7 +166,7 @@ struct Definer {
     context: Arc<Context>,
     types: Arc<TypeTable>,
     /// The kind whose objects define resources.
-    kind: Arc<Resource>,
+    kind: Arc<dyn Defines>,
     /// What is defined, by the names of the defining objects.
     defined: HashMap<SmolStr, Arc<Resource>>,
 }
@@ -218,7 +223,7 @@ impl Definer {
             read: Arc::new(move || objects::tree(&kept)),
             types: Arc::clone(&self.types),
         };
-        self.kind.strategy.define(&defining, before)
+        self.kind.define(&defining, before)
     }
 
     fn publish(&self, step: Step, revision: u64) {

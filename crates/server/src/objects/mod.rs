@@ -173,7 +173,6 @@ pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry)
     }
     let stored = tree(entry);
     let current = resource
-        .strategy
         .convert(stored.clone(), api_version)
         .is_ok_and(|shown| shown == stored);
     if current {
@@ -307,7 +306,7 @@ fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
         .storage
         .as_ref()
         .map_or("", |storage| storage.api_version.as_str());
-    let shown = resource.strategy.convert(stored.clone(), api_version);
+    let shown = resource.convert(stored.clone(), api_version);
     selectable_fields(resource, &shown.unwrap_or(stored))
 }
 

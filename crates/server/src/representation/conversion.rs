@@ -22,7 +22,7 @@ pub(crate) const BYTES_TOGETHER: usize = 2 << 20;
 
 /// The webhook that has to be asked for `object` in `api_version`, if any.
 pub(crate) fn webhook<'r>(resource: &'r Resource, object: &Value, api_version: &str) -> Option<&'r ConversionWebhook> {
-    let webhook = resource.strategy.conversion_webhook()?;
+    let webhook = resource.conversion_webhook()?;
     (object.str_at(&["apiVersion"]) != Some(api_version)).then_some(webhook)
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn convert_written(
     api_version: &str,
 ) -> Result<Value, ApiError> {
     let Some(webhook) = webhook(resource, &object, api_version) else {
-        let converted = resource.strategy.convert_written(object, api_version);
+        let converted = resource.convert_written(object, api_version);
         return converted.map_err(|error| refused(&error));
     };
     let mut converted = Box::pin(by_webhook(context, resource, webhook, vec![object], api_version)).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn convert_written(
 /// # Errors
 /// 500 where the kind does not know the way.
 pub(crate) fn at_once(resource: &Resource, object: Value, api_version: &str) -> Result<Value, ApiError> {
-    let converted = resource.strategy.convert(object, api_version);
+    let converted = resource.convert(object, api_version);
     converted.map_err(|error| refused(&error))
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn stored(context: &Context, shown: &Shown, entries: &[&Entry])
 
 /// A stored object in the form that its version has, which is how it goes to its webhook.
 fn formed(resource: &Resource, object: Value, own: &str) -> Result<Value, ApiError> {
-    let formed = resource.strategy.convert(object, own);
+    let formed = resource.convert(object, own);
     formed.map_err(|_| refused(&ConversionError::NoSuchSource(own.to_owned())))
 }
 
@@ -132,7 +132,7 @@ async fn by_webhook(
     let converted = ask(context, webhook, &objects, api_version).await;
     let converted = converted.map_err(|failure| ApiError::unclassified(failure.message))?;
     let converted = converted.into_iter().map(|object| {
-        let object = resource.strategy.converted(object);
+        let object = resource.converted(object);
         Growth::default()
             .draw_value(&object)
             .map_err(ApiError::too_large_because)?;

@@ -162,7 +162,7 @@ impl Shown {
 
     /// Whether a webhook may have to be asked to show objects.
     pub(crate) fn may_need_webhook(&self) -> bool {
-        self.own_columns.is_none() && self.resource.strategy.conversion_webhook().is_some()
+        self.own_columns.is_none() && self.resource.conversion_webhook().is_some()
     }
 
     /// Whether a webhook has to be asked to show this object.
@@ -201,7 +201,7 @@ impl Shown {
     /// 500 where the kind does not know the conversion.
     pub(crate) fn summarized(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
         match tree {
-            Tree::Stored(tree) if self.resource.strategy.tables_stored_version() => Ok(self.reduced(tree.clone())),
+            Tree::Stored(tree) if self.resource.capabilities.rows.of_stored_version => Ok(self.reduced(tree.clone())),
             tree => self.answered(tree),
         }
     }

@@ -95,7 +95,8 @@ impl Rows {
             json::write(&column.cell(&object, self.now), bytes);
         }
         bytes.push(b']');
-        if let Some(conditions) = self.shown.resource.strategy.row_conditions(&object) {
+        let conditions = self.shown.resource.capabilities.rows.conditions;
+        if let Some(conditions) = conditions.and_then(|of| of(&object)) {
             bytes.extend_from_slice(b",\"conditions\":");
             write_list(&conditions, &CONDITION, bytes);
         }
@@ -127,7 +128,7 @@ impl Rows {
 
     /// The object without annotations that rows do not show; `None` where it has none of these.
     fn without_internal_annotations(&self, object: &Value) -> Option<Value> {
-        let annotations = self.shown.resource.strategy.internal_annotations();
+        let annotations = self.shown.resource.capabilities.rows.hidden_annotations;
         let internal = |name: &&&str| object.at(&["metadata", "annotations", name]).is_some();
         annotations.iter().find(internal)?;
         let mut object = object.clone();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{Action, GroupResource, Operation, Refusal, Resource, Step};
+use holdfast_resource::{ActionStep, GroupResource, Operation, Refusal, Resource, SubresourceAction};
 use holdfast_store::Transaction;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
@@ -25,7 +25,7 @@ use crate::objects::{self, Snapshot};
 pub(crate) async fn act(
     context: &Arc<Context>,
     target: Target,
-    action: &dyn Action,
+    action: &dyn SubresourceAction,
     mut request: Value,
 ) -> Result<Vec<String>, ApiError> {
     pipeline::check_namespace(&mut request, &target.namespace)?;
@@ -57,7 +57,7 @@ type Held<'a> = Vec<(String, Turn<'a>)>;
 async fn act_on(
     context: &Arc<Context>,
     target: &Target,
-    action: &dyn Action,
+    action: &dyn SubresourceAction,
     request: &Value,
 ) -> Result<Vec<String>, ApiError> {
     let mut held: Held<'_> = Vec::new();
@@ -104,9 +104,9 @@ fn plan(
     context: &Context,
     target: &Target,
     snapshot: &Snapshot,
-    action: &dyn Action,
+    action: &dyn SubresourceAction,
     request: &Value,
-) -> Result<(Vec<Step>, Vec<String>), ApiError> {
+) -> Result<(Vec<ActionStep>, Vec<String>), ApiError> {
     let pipeline = Pipeline::new(context, target, snapshot);
     let call = pipeline.call(Operation::Create, &target.name);
     let steps = action.plan(&call, request);
@@ -117,13 +117,13 @@ fn plan(
 }
 
 /// The key of the object that a step changes.
-fn key_of_step(target: &Target, step: &Step) -> Result<String, ApiError> {
+fn key_of_step(target: &Target, step: &ActionStep) -> Result<String, ApiError> {
     let (resource, namespace, name) = match step {
-        Step::Replace { resource, object } | Step::Status { resource, object } => {
+        ActionStep::Replace { resource, object } | ActionStep::Status { resource, object } => {
             let namespace = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
             (resource, namespace, metadata::name(object))
         }
-        Step::Delete {
+        ActionStep::Delete {
             resource,
             namespace,
             name,
@@ -145,7 +145,7 @@ struct Stopped {
 async fn carry_out<'a>(
     context: &'a Arc<Context>,
     target: &Target,
-    steps: Vec<Step>,
+    steps: Vec<ActionStep>,
     held: &mut Held<'a>,
 ) -> Result<(), Stopped> {
     let mut at_start = true;
@@ -163,7 +163,7 @@ async fn carry_out<'a>(
 async fn do_step<'a>(
     context: &'a Arc<Context>,
     target: &Target,
-    step: Step,
+    step: ActionStep,
     held: &mut Held<'a>,
     stored: &mut Option<(String, String)>,
 ) -> Result<(), ApiError> {
@@ -172,13 +172,13 @@ async fn do_step<'a>(
     let mut none = context.turns.none();
     let turn = at.map_or(&mut none, |at| &mut held[at].1);
     match step {
-        Step::Replace { resource, object } => *stored = replace(context, target, &resource, key, object).await?,
-        Step::Status { resource, object } => {
+        ActionStep::Replace { resource, object } => *stored = replace(context, target, &resource, key, object).await?,
+        ActionStep::Status { resource, object } => {
             write_status(context, target, &resource, object, turn).await?;
             // Others share it, and the rest of the steps has nothing to do with it.
             turn.give_up();
         }
-        Step::Delete {
+        ActionStep::Delete {
             resource,
             namespace,
             name,

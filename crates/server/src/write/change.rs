@@ -198,7 +198,7 @@ impl Change {
         if !applied.changed {
             return Ok(Next { object, warnings });
         }
-        if live.is_none() && !pipeline.resource().strategy.keeps_reset_fields_at_creation() {
+        if live.is_none() && !pipeline.resource().capabilities.keeps_reset_fields_at_creation {
             super::metadata::reset_fields(&mut object, None, &pipeline.target.reset_at_creation());
         }
         let rescaled = live.is_some_and(|live| live.get("spec") != object.get("spec"));

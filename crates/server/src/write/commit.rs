@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_resource::{GroupResource, Operation, Virtual, WriteContext};
+use holdfast_resource::{GroupResource, Operation, Review, WriteContext};
 use holdfast_store::{CommitError, Committed, Revision, Transaction};
 use holdfast_value::{SmolStr, Value};
 
@@ -104,7 +104,7 @@ pub(crate) fn ask<T>(
     Ok(answer)
 }
 
-/// The answer of `kind` to a POST of `object`, which is decoded, typed and has its defaults, with what the client is to be
+/// The answer of `review` to a POST of `object`, which is decoded, typed and has its defaults, with what the client is to be
 /// warned of. Nothing is stored.
 ///
 /// # Errors
@@ -112,20 +112,20 @@ pub(crate) fn ask<T>(
 pub(crate) async fn answer(
     context: &Context,
     target: &Target,
-    kind: &dyn Virtual,
+    review: &dyn Review,
     mut object: Value,
 ) -> Result<(Value, Vec<String>), ApiError> {
     pipeline::check_namespace(&mut object, &target.namespace)?;
     let snapshot = context.store.snapshot();
     let pipeline = Pipeline::new(context, target, &snapshot);
     let call = pipeline.call(Operation::Create, &target.name);
-    let refuse = |refusal| pipeline.refusal_of_answer(refusal, kind);
+    let refuse = |refusal| pipeline.refusal_of_answer(refusal, review.named_when_invalid());
     tracking::update_as(context, target, None, &mut object);
     if !target.name.is_empty() {
         target.check_key()?;
     }
     let admitted = admit_request(&pipeline, &call, &mut object, &refuse).await;
-    let answer = admitted.and_then(|()| kind.create(&call, object).map_err(refuse));
+    let answer = admitted.and_then(|()| review.review(&call, object).map_err(refuse));
     let answer = answer.map_err(|error| call.refused(error))?;
     let warnings = call.warnings();
     call.outcome().stored();
@@ -605,7 +605,7 @@ async fn acknowledged(
     target: &Target,
     commit: impl Future<Output = Result<Committed<Objects>, Failure>>,
 ) -> Result<Committed<Objects>, Failure> {
-    if !target.shown.resource.strategy.defines() {
+    if target.shown.resource.capabilities.defines.is_none() {
         return commit.await;
     }
     let under_way = context.definitions.begin_write();

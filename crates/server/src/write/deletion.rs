@@ -49,7 +49,7 @@ pub(crate) fn check_preconditions(
 /// 409: a precondition names another value than that of the object, to which something may have happened since.
 fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str, &str), then: &str) -> ApiError {
     let name = metadata::name(object);
-    if resource.strategy.checks_preconditions() {
+    if resource.capabilities.deletion.checks_preconditions {
         let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
         return ApiError::conflict(&resource.group_resource(), name, why);
     }
@@ -83,14 +83,14 @@ pub(crate) fn begin(
     if let Some(seconds) = grace {
         start_grace(&mut marked, object, seconds, context.now);
     }
-    let held = metadata::finalizers(&marked).next().is_some() || resource.strategy.holds_deletion(&marked);
+    let held = metadata::finalizers(&marked).next().is_some() || resource.capabilities.deletion.holds(&marked);
     if held {
         if grace.is_none() {
             mark(
                 &mut marked,
                 object,
                 context.now,
-                resource.strategy.holds_deletion(object),
+                resource.capabilities.deletion.holds(object),
             );
         }
         resource.strategy.prepare_for_delete(context, &mut marked);
@@ -125,7 +125,9 @@ pub(crate) fn completes(resource: &Resource, object: &Value, old: &Value) -> boo
         .at(&["metadata", "deletionGracePeriodSeconds"])
         .and_then(Value::as_i64);
     let waits_for_finalizers = old.at(&["metadata", "deletionTimestamp"]).is_some() && grace.unwrap_or_default() == 0;
-    waits_for_finalizers && metadata::finalizers(object).next().is_none() && !resource.strategy.holds_deletion(object)
+    waits_for_finalizers
+        && metadata::finalizers(object).next().is_none()
+        && !resource.capabilities.deletion.holds(object)
 }
 
 enum Grace {
@@ -145,7 +147,7 @@ fn grace_period(resource: &Resource, options: &DeleteOptions, object: &Value) ->
         .grace_period_seconds
         .map(|seconds| if seconds < 0 { 1 } else { seconds });
     if object.at(&["metadata", "deletionTimestamp"]).is_none() {
-        return Grace::Seconds(resource.strategy.grace_period(object, requested));
+        return Grace::Seconds(resource.capabilities.deletion.grace_period(object, requested));
     }
     let running = object
         .at(&["metadata", "deletionGracePeriodSeconds"])

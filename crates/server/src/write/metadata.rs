@@ -364,6 +364,7 @@ mod tests {
             namespace_selector: true,
             initial_status: None,
             metadata_checks: holdfast_resource::MetadataChecks::CUSTOM,
+            protobuf: true,
         }
     }
 }

@@ -95,14 +95,14 @@ pub(crate) struct Target {
 
 /// The fields of `reset_fields` that a write does not touch; of the others it merely makes nobody the owner.
 fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresource: &str) -> Arc<[Vec<SmolStr>]> {
-    let unowned = resource.strategy.unowned_fields(subresource);
-    if unowned.is_empty() {
+    let unowned = resource.capabilities.unowned_fields.iter();
+    let mut unowned = unowned.filter(|(of, _)| *of == subresource).peekable();
+    if unowned.peek().is_none() {
         return Arc::clone(reset_fields);
     }
     let touched = |path: &[SmolStr]| {
-        unowned
-            .iter()
-            .any(|field| field.split('.').eq(path.iter().map(SmolStr::as_str)))
+        let mut unowned = unowned.clone();
+        unowned.any(|(_, field)| field.split('.').eq(path.iter().map(SmolStr::as_str)))
     };
     let left = reset_fields.iter().filter(|path| !touched(path)).cloned();
     left.collect::<Vec<_>>().into()

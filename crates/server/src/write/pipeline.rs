@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
 use holdfast_resource::{
-    FieldError, FieldPath, GroupKind, GroupVersion, Operation, Refusal, Resource, Verb, Virtual, WriteContext,
+    FieldError, FieldPath, GroupKind, GroupVersion, Operation, Refusal, Resource, Verb, WriteContext,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -100,7 +100,7 @@ impl<'a> Pipeline<'a> {
 
     /// The run of a POST: `object` is decoded, typed and has its defaults.
     pub(super) async fn create(&self, mut object: Value) -> Result<Prepared, ApiError> {
-        if self.resource().strategy.keeps_reset_fields_at_creation() {
+        if self.resource().capabilities.keeps_reset_fields_at_creation {
             let mut tracked = object.clone();
             metadata::reset_fields(&mut tracked, None, &self.target.reset_fields);
             tracking::update(self, None, &mut tracked).await;
@@ -344,7 +344,7 @@ impl<'a> Pipeline<'a> {
         let refuse = |refusal| self.refusal(refusal, call.name);
         let mutated = self.mutate(call, &asked, Some(object), None, Some(&refuse));
         if mutated.await? {
-            if !self.resource().strategy.keeps_reset_fields_at_creation() {
+            if !self.resource().capabilities.keeps_reset_fields_at_creation {
                 metadata::reset_fields(object, None, &target.reset_at_creation());
             }
             check_namespace(object, &target.namespace)?;
@@ -423,25 +423,28 @@ impl<'a> Pipeline<'a> {
         ApiError::refusal(refusal, &resource.group_resource(), &resource.stored_kind(), name)
     }
 
-    /// What the client is told of a refusal by a kind that is answered and not stored.
-    pub(crate) fn refusal_of_answer(&self, refusal: Refusal, answering: &dyn Virtual) -> ApiError {
+    /// What the client is told of a refusal by a kind that is answered and not stored; where an object is invalid it names
+    /// the kind `named` rather than that of the object.
+    pub(crate) fn refusal_of_answer(&self, refusal: Refusal, named: Option<&'static str>) -> ApiError {
         let (resource, body) = (self.resource(), &self.target.body_kind);
         let group = GroupVersion::parse(&self.target.body_version).map(|version| version.group);
         let kind = GroupKind {
             group: group.unwrap_or_default(),
-            kind: answering
-                .named_when_invalid()
-                .map_or_else(|| body.clone(), SmolStr::new_static),
+            kind: named.map_or_else(|| body.clone(), SmolStr::new_static),
         };
         ApiError::refusal(refusal, &resource.group_resource(), &kind, &self.target.name)
     }
 
-    /// Refuses an object of another kind, in the name of that kind.
+    /// Refuses an object of another kind than the definition names, in the name of that kind, before all other errors.
+    /// Built-in kinds are of their kind once they are read.
     fn refuse_unidentified(&self, name: &str, object: &Value) -> Result<(), ApiError> {
-        let errors = self.resource().strategy.validate_identity(object);
-        if errors.is_empty() {
+        let resource = self.resource();
+        let found = object.str_at(&["kind"]).unwrap_or_default();
+        if resource.definition.is_none() || found == resource.kind {
             return Ok(());
         }
+        let why = format!("must be {}", resource.kind);
+        let errors = [FieldError::invalid(&FieldPath::new("kind"), found, why)];
         let kind = GroupKind {
             kind: object.str_at(&["kind"]).map(SmolStr::new).unwrap_or_default(),
             ..self.resource().stored_kind()
@@ -473,7 +476,7 @@ impl<'a> Pipeline<'a> {
             return tree;
         }
         let own = tree.str_at(&["apiVersion"]).unwrap_or_default();
-        let formed = self.resource().strategy.convert(tree.clone(), own);
+        let formed = self.resource().convert(tree.clone(), own);
         formed.unwrap_or(tree)
     }
 

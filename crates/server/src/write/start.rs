@@ -32,7 +32,8 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
         let mut made = Vec::new();
         let mut others = Vec::new();
         for resource in registry.resources() {
-            let objects = resource.strategy.initial_objects();
+            let initial = resource.capabilities.initial_objects.as_ref();
+            let objects = initial.map(|kind| kind.initial_objects()).unwrap_or_default();
             if objects.is_empty() {
                 others.push(resource);
             } else {
@@ -44,7 +45,7 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
         }
         (made, others)
     };
-    let observing = |resource: &&Arc<Resource>| resource.strategy.observes();
+    let observing = |resource: &&Arc<Resource>| resource.capabilities.followed.is_some();
     for resource in others.into_iter().filter(observing) {
         observe(context, Arc::clone(resource));
     }
@@ -78,18 +79,20 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
         prefix: storage.prefix.clone(),
         check: background::OBSERVERS,
     };
-    followers::follow(context, followed, Observer(resource));
+    if let Some(kind) = &resource.capabilities.followed {
+        followers::follow(context, followed, Observer(Arc::clone(kind)));
+    }
 }
 
 /// A kind that is shown its objects.
-struct Observer(Arc<Resource>);
+struct Observer(Arc<dyn holdfast_resource::Followed>);
 
 impl Follower for Observer {
     fn apply(&mut self, differences: &[Difference], _revision: u64) {
         for Difference { before, now } in differences {
             let read = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| objects::readable(entry));
             let (before, now) = (read(before), read(now));
-            self.0.strategy.observe(before.as_ref(), now.as_ref());
+            self.0.observe(before.as_ref(), now.as_ref());
         }
     }
 }
@@ -111,10 +114,13 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
     let stored = snapshot.get(storage.key(&namespace, &name).as_bytes());
     let next = match stored.map(|entry| objects::tree(entry)) {
         None => None,
-        Some(stored) => match resource.strategy.reconcile(&stored, object) {
-            None => return Ok(()),
-            next => next,
-        },
+        Some(stored) => {
+            let kind = resource.capabilities.initial_objects.as_ref();
+            match kind.and_then(|kind| kind.reconcile(&stored, object)) {
+                None => return Ok(()),
+                next => next,
+            }
+        }
     };
     let types = context.field_managers.types();
     let typed = |object: &Value| match types.kind(&version.api_version, &resource.kind) {

@@ -172,7 +172,7 @@ impl Versions for ResourceVersions {
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
-        let converted = self.resource.strategy.convert_for_managers(object.clone(), api_version);
+        let converted = self.resource.convert_for_managers(object.clone(), api_version);
         let converted = converted.map_err(|error| error.to_string())?;
         if self.resource.definition.is_some() {
             return Ok(converted);
@@ -198,7 +198,7 @@ pub(super) async fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object
 /// As [`update`], for a write that is no run of its own, and whose kind has one version.
 pub(super) fn update_as(context: &Context, target: &Target, live: Option<&Value>, object: &mut Value) {
     if let Some(manager) = context.field_managers.of(target) {
-        let new = target.shown.resource.strategy.settle(std::mem::take(object));
+        let new = target.shown.resource.round_trip(std::mem::take(object));
         *object = manager.update(live, new, &target.manager, target.now);
     }
 }
@@ -226,7 +226,7 @@ pub(super) async fn apply(
 
 /// The webhook that managers of other versions need.
 fn webhook(target: &Target) -> Option<&ConversionWebhook> {
-    let webhook = target.shown.resource.strategy.conversion_webhook()?;
+    let webhook = target.shown.resource.conversion_webhook()?;
     (target.body_kind == target.shown.resource.kind).then_some(webhook)
 }
 

@@ -5,7 +5,7 @@
 mod conversion;
 mod validation;
 
-use holdfast_resource::{ConversionError, Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Field, FieldError, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::{is_zero, set_missing, set_missing_at};
@@ -17,10 +17,6 @@ pub(crate) struct HorizontalPodAutoscaler;
 const CPU_TARGET: i64 = 80;
 
 impl Strategy for HorizontalPodAutoscaler {
-    fn tables_stored_version(&self) -> bool {
-        true
-    }
-
     fn default_fields(&self, version: &str, object: &mut Value) {
         if version == "v1" {
             // An annotation that cannot be read is none.
@@ -55,7 +51,9 @@ impl Strategy for HorizontalPodAutoscaler {
             _ => validation::validate_autoscaler(&Field::root(object), Some(&Field::root(old))),
         }
     }
+}
 
+impl Converts for HorizontalPodAutoscaler {
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         let from = object.str_at(&["apiVersion"]).unwrap_or_default();
         match (from, to_api_version) {
@@ -69,7 +67,7 @@ impl Strategy for HorizontalPodAutoscaler {
         }
     }
 
-    fn settle(&self, object: Value) -> Value {
+    fn round_trip(&self, object: Value) -> Value {
         if object.str_at(&["apiVersion"]) == Some("autoscaling/v1") {
             conversion::to_v1(conversion::to_v2(object))
         } else {
@@ -103,7 +101,7 @@ fn default_behavior(object: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::Strategy as _;
+    use holdfast_resource::Converts as _;
 
     use super::HorizontalPodAutoscaler;
     use crate::harness::{Harness, at};
@@ -134,14 +132,14 @@ mod tests {
             "spec:",
             "status: {currentCPUUtilizationPercentage: 42, currentReplicas: 1, desiredReplicas: 2}, spec:",
         );
-        let settled = HorizontalPodAutoscaler.settle(Harness::new().read(&used));
+        let settled = HorizontalPodAutoscaler.round_trip(Harness::new().read(&used));
         let annotation = at(&settled, "metadata.annotations");
         assert!(
             annotation.contains("current-metrics") && annotation.contains("42"),
             "{annotation}"
         );
         assert_eq!(at(&settled, "status.currentCPUUtilizationPercentage"), "42");
-        assert_eq!(HorizontalPodAutoscaler.settle(settled.clone()), settled);
+        assert_eq!(HorizontalPodAutoscaler.round_trip(settled.clone()), settled);
     }
 
     #[test]

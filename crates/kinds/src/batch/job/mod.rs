@@ -25,6 +25,10 @@ const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 const OLD_CONTROLLER_UID: &str = "controller-uid";
 const OLD_JOB_NAME: &str = "job-name";
 
+/// A warning for who deletes a Job and does not say what becomes of its Pods.
+pub(super) const DELETION_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
+             set propagationPolicy=Orphan to suppress this warning";
+
 impl Strategy for Job {
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_template(object, &["spec", "template"]);
@@ -89,13 +93,6 @@ impl Strategy for Job {
         validation::validate_own_spec(&root, self.config.allow_privileged, &mut errors);
         validation::validate_change(&root, &old_root, &mut errors);
         errors
-    }
-
-    fn deletion_warning(&self) -> Option<&'static str> {
-        Some(
-            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
-             set propagationPolicy=Orphan to suppress this warning",
-        )
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,27 +1,18 @@
 //! Bindings: a scheduler says which node a Pod is to run on.
 
 use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::{Action, Field, FieldError, Refusal, Step, Strategy, WriteContext};
+use holdfast_resource::{ActionStep, Field, FieldError, Refusal, SubresourceAction, WriteContext};
 use holdfast_value::Value;
 
 use super::super::of_core;
 use crate::time::time_text;
 use crate::validation::Errors;
 
-/// What only the resource `bindings` does: the same as `binding` below a Pod, to the Pod that the body names.
-pub(crate) struct Bindings;
+/// Puts a Pod on a node: the one of the path, or for the resource `bindings` the one that the body names.
+pub(crate) struct Binding;
 
-impl Strategy for Bindings {
-    fn action(&self, subresource: &str) -> Option<&dyn Action> {
-        subresource.is_empty().then_some(&Binding)
-    }
-}
-
-/// Puts a Pod on a node.
-pub(super) struct Binding;
-
-impl Action for Binding {
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<Step>, Refusal> {
+impl SubresourceAction for Binding {
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if !context.name.is_empty() && context.name != name {
             return Err(Refusal::BadRequest(
@@ -45,7 +36,7 @@ impl Action for Binding {
                 why,
             });
         }
-        Ok(vec![Step::Replace {
+        Ok(vec![ActionStep::Replace {
             resource: pods,
             object: assigned(context, request, pod),
         }])
@@ -174,7 +165,7 @@ pub(super) fn set_condition(context: &WriteContext<'_>, pod: &mut Value, mut con
 
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::Step;
+    use holdfast_resource::ActionStep;
 
     use crate::harness::{Harness, at};
 
@@ -189,7 +180,7 @@ mod tests {
         format!("{{apiVersion: v1, kind: Binding, metadata: {{name: a{metadata}}}, target: {{{target}}}}}")
     }
 
-    fn plan(pod: &str, binding: &str) -> Result<Vec<Step>, String> {
+    fn plan(pod: &str, binding: &str) -> Result<Vec<ActionStep>, String> {
         Harness::new().with(pod).plan("pods", "binding", "a", binding)
     }
 
@@ -215,7 +206,7 @@ mod tests {
             &binding(", labels: {l: b, m: c}, annotations: {x: z}", "name: one"),
         )
         .unwrap();
-        let [Step::Replace { object, .. }] = steps.as_slice() else {
+        let [ActionStep::Replace { object, .. }] = steps.as_slice() else {
             panic!("{steps:?}");
         };
         assert_eq!(at(object, "spec.nodeName"), r#""one""#);

@@ -9,12 +9,14 @@ use holdfast_value::Value;
 use super::super::{of_core, proxied_name, proxy_parameters};
 
 /// A subresource through which requests come to the node of a Pod.
-struct OfPod {
-    name: &'static str,
+#[derive(Clone, Copy)]
+pub(crate) struct OfPod {
+    pub(crate) name: &'static str,
     parameters: &'static [ConnectParameter],
 }
 
-static OF_POD: [OfPod; 5] = [
+/// The subresources through which requests come to the node of a Pod.
+pub(crate) const OF_POD: [OfPod; 5] = [
     OfPod {
         name: "attach",
         parameters: &[CONTAINER_TO_ATTACH_TO, STDERR, STDIN, STDOUT, TTY],
@@ -91,12 +93,6 @@ const STDERR: ConnectParameter = ConnectParameter::new("stderr", Flag, "Whether 
 const STDIN: ConnectParameter = ConnectParameter::new("stdin", Flag, "Whether the standard input is streamed.");
 const STDOUT: ConnectParameter = ConnectParameter::new("stdout", Flag, "Whether the standard output is streamed.");
 const TTY: ConnectParameter = ConnectParameter::new("tty", Flag, "Whether a terminal is made for the call.");
-
-/// The subresource of that name, if requests through it come to the node of a Pod.
-pub(super) fn connecter(subresource: &str) -> Option<&'static dyn Connecter> {
-    let found = OF_POD.iter().find(|of_pod| of_pod.name == subresource)?;
-    Some(found)
-}
 
 impl Connecter for OfPod {
     fn parameters(&self) -> &'static [ConnectParameter] {

@@ -4,14 +4,16 @@
 use std::ops::ControlFlow;
 
 use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Action, Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, Step, WriteContext};
+use holdfast_resource::{
+    ActionStep, Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, SubresourceAction, WriteContext,
+};
 use holdfast_value::{SmolStr, Value};
 
 use super::super::of_core;
 use crate::time::time_text;
 
 /// Deletes a Pod where its budget allows.
-pub(super) struct Eviction;
+pub(crate) struct Eviction;
 
 const BUDGETS: GroupResource = GroupResource {
     group: SmolStr::new_static("policy"),
@@ -26,8 +28,8 @@ const BUDGET: GroupResource = GroupResource {
 const DISRUPTED: usize = 2000;
 const RETRY_SECONDS: u32 = 10;
 
-impl Action for Eviction {
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<Step>, Refusal> {
+impl SubresourceAction for Eviction {
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if context.name != name {
             return Err(Refusal::BadRequest(
@@ -53,7 +55,7 @@ impl Action for Eviction {
             } else {
                 let disrupted = disrupt(context, name, budget)?;
                 if !is_dry(&options) {
-                    steps.push(Step::Status {
+                    steps.push(ActionStep::Status {
                         resource: BUDGETS,
                         object: disrupted,
                     });
@@ -134,7 +136,7 @@ fn mark_and_delete(
     options: Value,
     fixed: bool,
     conflict: Option<Refusal>,
-) -> Vec<Step> {
+) -> Vec<ActionStep> {
     let required = options.str_at(&["preconditions", "resourceVersion"]);
     let as_required = required.is_none_or(|version| pod.str_at(&["metadata", "resourceVersion"]) == Some(version));
     let marks = as_required && !is_dry(&options);
@@ -153,21 +155,27 @@ fn mark_and_delete(
         condition.set_at(&[field], text.into());
     }
     super::binding::set_condition(context, &mut marked, condition);
-    let mark = Step::Replace {
+    let mark = ActionStep::Replace {
         resource: of_core("pods"),
         object: marked,
     };
     vec![mark, delete]
 }
 
-fn delete(context: &WriteContext<'_>, pod: &Value, mut options: Value, fixed: bool, conflict: Option<Refusal>) -> Step {
+fn delete(
+    context: &WriteContext<'_>,
+    pod: &Value,
+    mut options: Value,
+    fixed: bool,
+    conflict: Option<Refusal>,
+) -> ActionStep {
     let version = ["preconditions", "resourceVersion"];
     let own = options.at(&version).is_some_and(|version| !version.is_null());
     let present = pod.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     if fixed && !own {
         options.set_at(&version, present.into());
     }
-    Step::Delete {
+    ActionStep::Delete {
         resource: of_core("pods"),
         namespace: context.namespace.to_owned(),
         name: context.name.to_owned(),
@@ -316,7 +324,7 @@ fn too_many(retry_after_seconds: u32, cause: String) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::Step;
+    use holdfast_resource::ActionStep;
 
     use crate::harness::{Harness, at};
 
@@ -339,7 +347,7 @@ mod tests {
 
     const EVICTION: &str = "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}}";
 
-    fn evict(harness: Harness, eviction: &str) -> Result<Vec<Step>, String> {
+    fn evict(harness: Harness, eviction: &str) -> Result<Vec<ActionStep>, String> {
         harness.plan("pods", "eviction", "a", eviction)
     }
 
@@ -348,9 +356,9 @@ mod tests {
         let harness = Harness::new().with(&pod("Running", true)).with(&budget("p", 1));
         let steps = evict(harness, EVICTION).unwrap();
         let [
-            Step::Status { object, .. },
-            Step::Replace { object: marked, .. },
-            Step::Delete { name, .. },
+            ActionStep::Status { object, .. },
+            ActionStep::Replace { object: marked, .. },
+            ActionStep::Delete { name, .. },
         ] = steps.as_slice()
         else {
             panic!("{steps:?}");
@@ -368,7 +376,10 @@ mod tests {
     fn a_dry_run_takes_nothing_of_the_budget() {
         let harness = Harness::new().with(&pod("Running", true)).with(&budget("p", 1));
         let dry = "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}, deleteOptions: {dryRun: [All]}}";
-        assert!(matches!(evict(harness, dry).unwrap().as_slice(), [Step::Delete { .. }]));
+        assert!(matches!(
+            evict(harness, dry).unwrap().as_slice(),
+            [ActionStep::Delete { .. }]
+        ));
     }
 
     #[test]
@@ -412,7 +423,7 @@ mod tests {
         ] {
             let harness = Harness::new().with(&pod(phase, ready)).with(&budget("p", 0));
             let steps = evict(harness, EVICTION).unwrap();
-            let [Step::Replace { .. }, Step::Delete { options, .. }] = steps.as_slice() else {
+            let [ActionStep::Replace { .. }, ActionStep::Delete { options, .. }] = steps.as_slice() else {
                 panic!("{phase}: {steps:?}");
             };
             assert_eq!(at(options, "preconditions.resourceVersion"), version, "{phase}");

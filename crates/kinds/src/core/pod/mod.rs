@@ -10,10 +10,12 @@ mod update;
 
 use std::time::SystemTime;
 
-use holdfast_resource::{Action, Connecter, Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
-pub(crate) use binding::Bindings;
+pub(super) use binding::Binding;
+pub(super) use connect::OF_POD;
+pub(super) use eviction::Eviction;
 
 use super::pod_spec::{
     PodRules, app_armor_fields, default_pod, drop_disabled, pod_spec_warnings, validate_annotation_changes,
@@ -49,37 +51,6 @@ fn settle_addresses(status: &mut Value) {
 }
 
 impl Strategy for Pod {
-    fn row_conditions(&self, pod: &Value) -> Option<Value> {
-        let phase = pod.str_at(&["status", "phase"])?;
-        let message = match phase {
-            "Succeeded" => "The pod has completed successfully.",
-            "Failed" => "The pod failed.",
-            _ => return None,
-        };
-        let mut condition = Value::empty_map();
-        for (field, text) in [
-            ("type", "Completed"),
-            ("status", "True"),
-            ("reason", phase),
-            ("message", message),
-        ] {
-            condition.set_at(&[field], text.into());
-        }
-        Some(vec![condition].into())
-    }
-
-    fn action(&self, subresource: &str) -> Option<&dyn Action> {
-        match subresource {
-            "binding" => Some(&binding::Binding),
-            "eviction" => Some(&eviction::Eviction),
-            _ => None,
-        }
-    }
-
-    fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
-        connect::connecter(subresource)
-    }
-
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_pod(object);
         if let Some(status) = object.at_mut(&["status"]) {
@@ -201,20 +172,40 @@ impl Strategy for Pod {
         pod_spec_warnings(&root.child("metadata"), &root.child("spec"), &mut warnings);
         warnings
     }
+}
 
-    /// Only a Pod that a node may be running needs time to end.
-    fn grace_period(&self, object: &Value, requested: Option<i64>) -> i64 {
-        let on_node = !is_zero(object.at(&["spec", "nodeName"]));
-        let over = matches!(object.str_at(&["status", "phase"]), Some("Failed" | "Succeeded"));
-        if !on_node || over {
-            return 0;
-        }
-        let own = object
-            .at(&["spec", "terminationGracePeriodSeconds"])
-            .and_then(Value::as_i64);
-        let seconds = requested.or(own).unwrap_or_default();
-        if seconds < 0 { 1 } else { seconds }
+/// What the row of a Pod that is over says.
+pub(super) fn row_conditions(pod: &Value) -> Option<Value> {
+    let phase = pod.str_at(&["status", "phase"])?;
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return None,
+    };
+    let mut condition = Value::empty_map();
+    for (field, text) in [
+        ("type", "Completed"),
+        ("status", "True"),
+        ("reason", phase),
+        ("message", message),
+    ] {
+        condition.set_at(&[field], text.into());
     }
+    Some(vec![condition].into())
+}
+
+/// Only a Pod that a node may be running needs time to end.
+pub(super) fn grace_period(object: &Value, requested: Option<i64>) -> i64 {
+    let on_node = !is_zero(object.at(&["spec", "nodeName"]));
+    let over = matches!(object.str_at(&["status", "phase"]), Some("Failed" | "Succeeded"));
+    if !on_node || over {
+        return 0;
+    }
+    let own = object
+        .at(&["spec", "terminationGracePeriodSeconds"])
+        .and_then(Value::as_i64);
+    let seconds = requested.or(own).unwrap_or_default();
+    if seconds < 0 { 1 } else { seconds }
 }
 
 impl Pod {
@@ -367,15 +358,12 @@ spec:
 
     #[test]
     fn only_pods_on_nodes_take_time_to_end() {
-        let strategy = Pod {
-            config: Config::default(),
-        };
         let mut pod = Harness::new().create(WORKER);
-        assert_eq!(strategy.grace_period(&pod, Some(9)), 0);
+        assert_eq!(grace_period(&pod, Some(9)), 0);
         pod.set_at(&["spec", "nodeName"], "n".into());
-        assert_eq!(strategy.grace_period(&pod, None), 30);
-        assert_eq!(strategy.grace_period(&pod, Some(-5)), 1);
+        assert_eq!(grace_period(&pod, None), 30);
+        assert_eq!(grace_period(&pod, Some(-5)), 1);
         pod.set_at(&["status", "phase"], "Failed".into());
-        assert_eq!(strategy.grace_period(&pod, Some(9)), 0);
+        assert_eq!(grace_period(&pod, Some(9)), 0);
     }
 }

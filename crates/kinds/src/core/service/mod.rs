@@ -8,8 +8,10 @@ mod validation;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::{Connecter, Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::{List, Value};
+
+pub(super) use proxy::Proxy;
 
 use self::allocation::Allocations;
 use crate::config::Config;
@@ -33,31 +35,6 @@ impl Service {
 }
 
 impl Strategy for Service {
-    /// The service by which those inside of the cluster find the server, at the first address of the block.
-    fn initial_objects(&self) -> Vec<Value> {
-        let mut port = Value::empty_map();
-        port.set_at(&["name"], "https".into());
-        port.set_at(&["port"], Value::Int(443));
-        port.set_at(&["protocol"], "TCP".into());
-        port.set_at(&["targetPort"], Value::Int(self.config.secure_port.into()));
-        let mut object = Value::empty_map();
-        object.set_at(&["apiVersion"], "v1".into());
-        object.set_at(&["kind"], "Service".into());
-        object.set_at(&["metadata", "name"], "kubernetes".into());
-        object.set_at(&["metadata", "namespace"], "default".into());
-        for (label, value) in [("component", "apiserver"), ("provider", "kubernetes")] {
-            object.set_at(&["metadata", "labels", label], value.into());
-        }
-        let address = self.config.service_cidr.nth(1).to_string();
-        object.set_at(&["spec", "clusterIP"], address.into());
-        object.set_at(&["spec", "ports"], vec![port].into());
-        vec![object]
-    }
-
-    fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
-        (subresource == "proxy").then_some(&proxy::Proxy)
-    }
-
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
             return;
@@ -193,13 +170,34 @@ impl Strategy for Service {
         }
         warnings
     }
+}
 
-    fn observes(&self) -> bool {
-        true
-    }
-
+impl Followed for Service {
     fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
         self.allocations.observe(old, new);
+    }
+}
+
+impl InitialObjects for Service {
+    /// The service by which those inside of the cluster find the server, at the first address of the block.
+    fn initial_objects(&self) -> Vec<Value> {
+        let mut port = Value::empty_map();
+        port.set_at(&["name"], "https".into());
+        port.set_at(&["port"], Value::Int(443));
+        port.set_at(&["protocol"], "TCP".into());
+        port.set_at(&["targetPort"], Value::Int(self.config.secure_port.into()));
+        let mut object = Value::empty_map();
+        object.set_at(&["apiVersion"], "v1".into());
+        object.set_at(&["kind"], "Service".into());
+        object.set_at(&["metadata", "name"], "kubernetes".into());
+        object.set_at(&["metadata", "namespace"], "default".into());
+        for (label, value) in [("component", "apiserver"), ("provider", "kubernetes")] {
+            object.set_at(&["metadata", "labels", label], value.into());
+        }
+        let address = self.config.service_cidr.nth(1).to_string();
+        object.set_at(&["spec", "clusterIP"], address.into());
+        object.set_at(&["spec", "ports"], vec![port].into());
+        vec![object]
     }
 }
 

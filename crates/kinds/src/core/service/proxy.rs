@@ -6,7 +6,7 @@ use holdfast_value::Value;
 use super::super::{of_core, proxied_name, proxy_parameters};
 
 /// The proxy to a Service.
-pub(super) struct Proxy;
+pub(crate) struct Proxy;
 
 impl Connecter for Proxy {
     fn parameters(&self) -> &'static [ConnectParameter] {

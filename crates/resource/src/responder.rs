@@ -1,20 +1,52 @@
-//! What a request does that neither reads nor writes the object that its path names: a POST that changes other objects, and
-//! what is connected through to a node.
+//! What answers a request in place of the generic verbs: reviews, objects that are computed, POSTs that change other objects,
+//! and what is connected through to a node.
 
 use holdfast_value::Value;
 
 use crate::{GroupResource, Refusal, WriteContext};
 
+/// Create-only storage: what is answered at once and never stored, such as a review or a request for a token.
+///
+/// The verbs stand in the descriptor as for any resource. Objects come in the version of the request, typed, with their
+/// defaults and with the namespace of the address.
+pub trait Review: Send + Sync {
+    /// The answer to a POST of `object`: the whole object that the client is shown.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal>;
+
+    /// The kind that a refusal of an invalid object names, where it is not that of the object.
+    fn named_when_invalid(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// Objects that are computed when they are read, and never stored: the state of a component.
+pub trait ComputedObjects: Send + Sync {
+    /// The answer to a GET of the object of that name.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal>;
+
+    /// The objects that a list shows.
+    ///
+    /// # Errors
+    /// Why there is no list.
+    fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Refusal>;
+}
+
 /// What a POST does to objects that are stored, rather than adding one: a binding, an eviction.
 ///
 /// The verbs stand in the descriptor as for any resource. The answer to a POST that succeeds is a `Status`.
-pub trait Action: Send + Sync {
+pub trait SubresourceAction: Send + Sync {
     /// The steps that carry out `request`, which is typed and has its defaults, on the objects as they are now. Where one of
     /// them changes before the first step is done, the plan is made anew.
     ///
     /// # Errors
     /// Why it is not to be carried out.
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<Step>, Refusal>;
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal>;
 
     /// Other versions than that of the descriptor in which requests may come; their fields are the same.
     fn other_versions(&self) -> &'static [&'static str] {
@@ -22,9 +54,9 @@ pub trait Action: Send + Sync {
     }
 }
 
-/// One step of an [`Action`]. Objects are in the version that they are stored in.
+/// One step of a [`SubresourceAction`]. Objects are in the version that they are stored in.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum ActionStep {
     /// Has this object take the place of the stored one, untouched by what writes go through: nobody comes to own what
     /// changed.
     Replace {

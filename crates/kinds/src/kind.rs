@@ -1,0 +1,159 @@
+//! What a line in the list of a group's kinds says: the strategy of a kind and the capabilities that it has.
+
+use std::sync::Arc;
+
+use holdfast_resource::metadata::formats::Faults;
+use holdfast_resource::{
+    Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic, InitialObjects,
+    Resource, Responder, Review, RowRules, Strategy, SubresourceAction,
+};
+use holdfast_value::{SmolStr, Value};
+
+/// A kind: its strategy, and beside it what its capabilities are. [`Kind::done`] forgets the type of the strategy.
+pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
+    strategy: Arc<S>,
+    capabilities: Capabilities,
+    deprecation: Option<&'static str>,
+}
+
+/// A kind that does what its descriptor says, and has the capabilities that follow.
+pub(crate) fn generic() -> Kind<Generic> {
+    kind(Generic)
+}
+
+/// A kind with this strategy.
+pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
+    Kind {
+        strategy: Arc::new(strategy),
+        capabilities: Capabilities::default(),
+        deprecation: None,
+    }
+}
+
+impl<S: Strategy + 'static> Kind<S> {
+    /// It has several versions, and converts between them.
+    pub(crate) fn converts(mut self) -> Self
+    where
+        S: Converts,
+    {
+        self.capabilities.converts = Some(self.strategy.clone());
+        self
+    }
+
+    /// Its objects define resources.
+    pub(crate) fn defines(mut self) -> Self
+    where
+        S: Defines,
+    {
+        self.capabilities.defines = Some(self.strategy.clone());
+        self
+    }
+
+    /// It follows its stored objects.
+    pub(crate) fn followed(mut self) -> Self
+    where
+        S: Followed,
+    {
+        self.capabilities.followed = Some(self.strategy.clone());
+        self
+    }
+
+    /// Some of its objects exist from the start.
+    pub(crate) fn initial_objects(mut self) -> Self
+    where
+        S: InitialObjects,
+    {
+        self.capabilities.initial_objects = Some(self.strategy.clone());
+        self
+    }
+
+    /// A POST to `subresource`, or to the resource itself where that is empty, is answered and nothing is stored.
+    pub(crate) fn review(self, subresource: &'static str, review: impl Review + 'static) -> Self {
+        self.responder(subresource, Responder::Review(Arc::new(review)))
+    }
+
+    /// Its objects are computed when they are read.
+    pub(crate) fn computed(self, objects: impl ComputedObjects + 'static) -> Self {
+        self.responder("", Responder::Computed(Arc::new(objects)))
+    }
+
+    /// A POST to `subresource`, or to the resource itself where that is empty, changes stored objects.
+    pub(crate) fn action(self, subresource: &'static str, action: impl SubresourceAction + 'static) -> Self {
+        self.responder(subresource, Responder::Action(Arc::new(action)))
+    }
+
+    /// Requests to `subresource` go on to a node, a pod or a service.
+    pub(crate) fn connects(self, subresource: &'static str, connecter: impl Connecter + 'static) -> Self {
+        self.responder(subresource, Responder::Connect(Arc::new(connecter)))
+    }
+
+    /// As [`Kind::connects`], for several subresources.
+    pub(crate) fn connects_each<C: Connecter + 'static>(
+        self,
+        connecters: impl IntoIterator<Item = (&'static str, C)>,
+    ) -> Self {
+        let connect = |kind: Self, (subresource, connecter)| kind.connects(subresource, connecter);
+        connecters.into_iter().fold(self, connect)
+    }
+
+    fn responder(mut self, subresource: &'static str, responder: Responder) -> Self {
+        self.capabilities.responders.push((subresource, responder));
+        self
+    }
+
+    /// Names have a rule of the kind's own.
+    pub(crate) fn named_by(mut self, faults: fn(&Value, &str) -> Faults) -> Self {
+        self.capabilities.name_faults = Some(faults);
+        self
+    }
+
+    /// Deletion differs from that of other kinds.
+    pub(crate) fn deletion(mut self, rules: DeletionRules) -> Self {
+        self.capabilities.deletion = rules;
+        self
+    }
+
+    /// The rows of tables differ from those of other kinds.
+    pub(crate) fn rows(mut self, rules: RowRules) -> Self {
+        self.capabilities.rows = rules;
+        self
+    }
+
+    /// A new object keeps what its creator sends in the fields that writes to the object do not touch.
+    pub(crate) fn keeps_reset_fields_at_creation(mut self) -> Self {
+        self.capabilities.keeps_reset_fields_at_creation = true;
+        self
+    }
+
+    /// Nobody comes to own these fields by a write to a subresource that changes them.
+    pub(crate) fn unowned_fields(mut self, fields: &'static [(&'static str, &'static str)]) -> Self {
+        self.capabilities.unowned_fields = fields;
+        self
+    }
+
+    /// Every answer about the kind carries this warning.
+    pub(crate) fn deprecated(mut self, warning: &'static str) -> Self {
+        self.deprecation = Some(warning);
+        self
+    }
+
+    /// The kind, whatever the type of its strategy.
+    pub(crate) fn done(self) -> Kind {
+        Kind {
+            strategy: self.strategy,
+            capabilities: self.capabilities,
+            deprecation: self.deprecation,
+        }
+    }
+}
+
+impl Kind {
+    /// Has `resource` do what the kind does.
+    pub(crate) fn complete(self, resource: &mut Resource) {
+        resource.strategy = self.strategy;
+        resource.capabilities = self.capabilities;
+        for version in &mut resource.versions {
+            version.deprecation = self.deprecation.map(SmolStr::new_static);
+        }
+    }
+}

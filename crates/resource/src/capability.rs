@@ -1,0 +1,188 @@
+//! What only some kinds do: each capability is a trait or data that hangs on the descriptor, and is absent from kinds that
+//! lack it.
+
+use std::sync::Arc;
+
+use holdfast_value::Value;
+
+use crate::metadata::formats::Faults;
+use crate::schema::TypeTable;
+use crate::{ComputedObjects, Connecter, ConversionError, Resource, Review, SubresourceAction};
+
+/// The capabilities of one kind. The default has none.
+#[derive(Clone, Default)]
+pub struct Capabilities {
+    /// Conversion between the versions of the kind.
+    pub converts: Option<Arc<dyn Converts>>,
+    /// Objects of the kind define resources.
+    pub defines: Option<Arc<dyn Defines>>,
+    /// Something follows the stored objects of the kind.
+    pub followed: Option<Arc<dyn Followed>>,
+    /// Objects of the kind exist from the start.
+    pub initial_objects: Option<Arc<dyn InitialObjects>>,
+    /// What answers in place of the generic verbs, by subresource; see [`Capabilities::responder`].
+    pub responders: Vec<(&'static str, Responder)>,
+    /// What is wrong with a text as the name of an object, or as what its name begins with. It holds where the rule of the
+    /// resource is [`NameRule::Own`](crate::NameRule::Own).
+    pub name_faults: Option<fn(&Value, &str) -> Faults>,
+    /// How deletion differs from that of other kinds.
+    pub deletion: DeletionRules,
+    /// How the rows of tables differ from those of other kinds.
+    pub rows: RowRules,
+    /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. Nobody owns
+    /// them even so.
+    pub keeps_reset_fields_at_creation: bool,
+    /// Fields that a write to a subresource changes although nobody comes to own them by it: the subresource and a dotted
+    /// path among those which such a write does not touch.
+    pub unowned_fields: &'static [(&'static str, &'static str)],
+}
+
+impl Capabilities {
+    /// What answers at `subresource` (at the resource itself, where that is empty) in place of the generic verbs.
+    pub fn responder(&self, subresource: &str) -> Option<&Responder> {
+        let (_, responder) = self.responders.iter().find(|(name, _)| *name == subresource)?;
+        Some(responder)
+    }
+
+    /// The subresource through which requests come to a node, a pod or a service, if `subresource` is one.
+    pub fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
+        match self.responder(subresource)? {
+            Responder::Connect(connecter) => Some(connecter.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with `name` by the kind's own rule.
+    pub fn name_faults(&self, object: &Value, name: &str) -> Faults {
+        self.name_faults.map(|of| of(object, name)).unwrap_or_default()
+    }
+}
+
+/// What answers at the address of a resource or of a subresource in place of the generic verbs.
+#[derive(Clone)]
+pub enum Responder {
+    /// A POST is answered, and nothing is stored.
+    Review(Arc<dyn Review>),
+    /// What is read is made when it is read.
+    Computed(Arc<dyn ComputedObjects>),
+    /// A POST changes objects that are stored.
+    Action(Arc<dyn SubresourceAction>),
+    /// Requests go on to a node, a pod or a service.
+    Connect(Arc<dyn Connecter>),
+}
+
+/// Conversion between the versions of a kind.
+pub trait Converts: Send + Sync {
+    /// Turns an object of one served version into another.
+    ///
+    /// # Errors
+    /// Where the kind does not know one of the versions.
+    fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError>;
+
+    /// As [`Converts::convert`], for an object as a write leaves it: it has what its version gives it, and gets no more.
+    ///
+    /// # Errors
+    /// Those of [`Converts::convert`].
+    fn convert_written(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        self.convert(object, to_api_version)
+    }
+
+    /// The object in another version for the sake of field management: what a manager owns in that version is looked for
+    /// in it. It may hold fields that the other version does not know.
+    ///
+    /// # Errors
+    /// Those of [`Converts::convert`].
+    fn convert_for_managers(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+        self.convert(object, to_api_version)
+    }
+
+    /// An object of a served version after conversion to the stored version and back: with what that version notes about it,
+    /// such as annotations for fields that it lacks. Whoever writes an object owns that too.
+    fn round_trip(&self, object: Value) -> Value {
+        object
+    }
+}
+
+/// A kind whose objects define resources.
+pub trait Defines: Send + Sync {
+    /// The resource that a stored object of the kind defines, for as long as it does: a state in which nothing is served
+    /// has none. `before` is the resource of the state before, whose parts are kept where they are the same.
+    fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>>;
+}
+
+/// A stored object that defines a resource.
+pub struct DefiningObject {
+    /// The object.
+    pub object: Value,
+    /// The revision of the store at which it came to be so.
+    pub revision: u64,
+    /// Reads the object again, so that nothing large need be kept of it until it is needed.
+    pub read: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// The built-in types, of which defined objects have metadata.
+    pub types: Arc<TypeTable>,
+}
+
+/// Follows the stored objects of a kind, to keep count of what they hold, such as allocated addresses.
+pub trait Followed: Send + Sync {
+    /// Receives each stored object at start (`old` is `None`) and each committed change after that, in order. Where changes
+    /// were missed, it receives how each object differs from what it received last.
+    fn observe(&self, old: Option<&Value>, new: Option<&Value>);
+}
+
+/// The objects of a kind that exist from the start.
+pub trait InitialObjects: Send + Sync {
+    /// These objects, in a version that is served. Those that are missing when the server starts are created in the server's
+    /// own name.
+    fn initial_objects(&self) -> Vec<Value>;
+
+    /// What an object that exists already becomes when the server starts, given what exists from the start; `None` leaves it
+    /// as it is.
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        let _ = (stored, initial);
+        None
+    }
+}
+
+/// How the deletion of objects of a kind differs from that of other kinds.
+#[derive(Clone, Copy, Default)]
+pub struct DeletionRules {
+    /// How many seconds an object of a kind with graceful deletion gets before it goes, given what the client asks for; 0 to
+    /// go at once. Without it the client decides.
+    pub grace_period: Option<fn(&Value, Option<i64>) -> i64>,
+    /// Whether deletion of the object waits for something beyond `metadata.finalizers`, such as the `spec.finalizers` of a
+    /// namespace.
+    pub held: Option<fn(&Value) -> bool>,
+    /// Whether the kind itself looks at the preconditions of a deletion, ahead of the check for all kinds and in words of its
+    /// own.
+    pub checks_preconditions: bool,
+    /// A warning for clients that delete an object and do not say what becomes of its dependents.
+    pub warning: Option<&'static str>,
+}
+
+impl DeletionRules {
+    /// Whether deletion of the object waits for something beyond `metadata.finalizers`.
+    pub fn holds(&self, object: &Value) -> bool {
+        self.held.is_some_and(|held| held(object))
+    }
+
+    /// How many seconds the object gets before it goes, where the client asks for `requested`.
+    pub fn grace_period(&self, object: &Value, requested: Option<i64>) -> i64 {
+        match self.grace_period {
+            Some(of) => of(object, requested),
+            None => requested.unwrap_or_default(),
+        }
+    }
+}
+
+/// How the rows of tables of a kind differ from those of other kinds.
+#[derive(Clone, Copy, Default)]
+pub struct RowRules {
+    /// Whether cells come from the stored version of an object, whatever version is asked for, rather than from the version
+    /// that is shown.
+    pub of_stored_version: bool,
+    /// Annotations that stand for what the reference keeps in fields that no version has. The metadata in rows comes from
+    /// there, and lacks them.
+    pub hidden_annotations: &'static [&'static str],
+    /// What the row of an object shows beside its cells: a list of `TableRowCondition`, if there is anything.
+    pub conditions: Option<fn(&Value) -> Option<Value>>,
+}

@@ -1,0 +1,55 @@
+//! Objects that are computed when they are read, and never stored.
+
+use holdfast_resource::{ComputedObjects, Operation, Verb};
+use http::StatusCode;
+
+use super::unsupported;
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::{GetOptions, ListOptions, WriteOptions};
+use crate::http::request::ResourceRequest;
+use crate::http::response::Response;
+use crate::read::list;
+use crate::representation::{self, Shown, Tree};
+use crate::write::{self, Target};
+
+/// Answers a request that reads what `kind` computes.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) fn read(
+    context: &Context,
+    request: &ResourceRequest,
+    kind: &dyn ComputedObjects,
+) -> Result<Response, ApiError> {
+    let target = Target::of_request(request, WriteOptions::default());
+    let (shown, query, representation) = (Shown::of_subresource(request), &request.query, &request.representation);
+    match request.verb {
+        Verb::Get => {
+            GetOptions::parse(query)?;
+            let object = write::ask(context, &target, Operation::Update, |pipeline, call| {
+                let object = kind.get(call, &request.name);
+                object.map_err(|refusal| pipeline.refusal_of_answer(refusal, None))
+            })?;
+            representation::object(
+                context,
+                &shown,
+                query,
+                representation,
+                StatusCode::OK,
+                Tree::Stored(&object),
+            )
+        }
+        Verb::List => {
+            let options = ListOptions::parse(query)?;
+            let selection = list::selection(request, &options)?;
+            let mut objects = write::ask(context, &target, Operation::Update, |pipeline, call| {
+                let objects = kind.list(call);
+                objects.map_err(|refusal| pipeline.refusal_of_answer(refusal, None))
+            })?;
+            objects.retain(|object| selection.selects_tree(&request.served.resource, object));
+            representation::list_of_trees(context, &shown, query, representation, "{}", &objects)
+        }
+        _ => Err(unsupported(request)),
+    }
+}

@@ -1,0 +1,48 @@
+//! What is answered at once and never stored: reviews and the like.
+
+use std::sync::Arc;
+
+use holdfast_resource::{Review, Verb};
+use http::StatusCode;
+
+use super::{read_object, unsupported};
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::options::CreateOptions;
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::representation::{self, Shown, Tree};
+use crate::write::{self, Target};
+
+/// Answers a POST to a resource, or a subresource, with what `review` makes of it.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn create(
+    context: &Arc<Context>,
+    mut request: ResourceRequest,
+    review: Arc<dyn Review>,
+) -> Result<Response, ApiError> {
+    if request.verb != Verb::Create {
+        return Err(unsupported(&request));
+    }
+    let options = CreateOptions::parse(&request.query)?;
+    let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
+    let target = Target::of_request(&request, options.write);
+    let object = kind_type.with_defaults(decoded.object)?;
+    let answered = write::answer(context, &target, review.as_ref(), object).await;
+    let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
+    let (shown, representation) = (Shown::of_subresource(&request), &request.representation);
+    let code = StatusCode::CREATED;
+    let mut answer = representation::object(
+        context,
+        &shown,
+        &request.query,
+        representation,
+        code,
+        Tree::Stored(&object),
+    )?;
+    let warnings = [decoded.warnings, warnings].concat();
+    response::add_warnings(answer.headers_mut(), &warnings);
+    Ok(answer)
+}
