@@ -375,6 +375,7 @@ impl Harness {
             },
             dry_run: false,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
+            types: &self.types,
             lookup: self,
             outcome: Default::default(),
             beside: Default::default(),

@@ -11,6 +11,7 @@
 
 pub mod access;
 mod capability;
+mod check;
 pub mod conversion;
 mod field;
 mod field_error;
@@ -22,6 +23,7 @@ pub mod openapi;
 mod registry;
 mod resource;
 mod responder;
+mod same;
 pub mod schema;
 pub mod selector;
 mod strategic_merge;
@@ -33,6 +35,7 @@ pub mod version_order;
 pub use capability::{
     Capabilities, Converts, Defines, DefiningObject, DeletionRules, Followed, InitialObjects, Responder, RowRules,
 };
+pub use check::{Check, NoRules, Part, Rules};
 pub use conversion::{ConversionError, ConversionWebhook};
 pub use field::Field;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath};
@@ -46,6 +49,7 @@ pub use resource::{
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
 };
+pub use same::same;
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
 };

@@ -8,7 +8,8 @@ use holdfast_value::Value;
 use parking_lot::Mutex;
 
 use crate::access::Access;
-use crate::{FieldError, GroupKind, GroupResource};
+use crate::schema::TypeTable;
+use crate::{Check, FieldError, GroupKind, GroupResource, NoRules, Rules};
 
 /// What a kind adds to the generic behaviour of writes. Each method is one step of the way of a write; its default does
 /// nothing. What only some kinds do besides is a capability; see [`Capabilities`](crate::Capabilities).
@@ -41,17 +42,18 @@ pub trait Strategy: Send + Sync {
         let _ = (context, object);
     }
 
-    /// Says what is wrong with an object that is to be created. Metadata is checked already.
+    /// Says what is wrong with an object that is to be created. Metadata is checked already. A kind of which marks say all
+    /// that is to be said needs none of its own.
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let _ = (context, object);
-        Vec::new()
+        context.check(object, &NoRules)
     }
 
     /// Says what is wrong with an object that is to take the place of `old`, the checks of [`Strategy::validate`]
     /// included where they hold for updates. Metadata is checked already.
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let _ = old;
-        self.validate(context, object)
+        let mut errors = self.validate(context, object);
+        errors.extend(context.check_changes(object, old, &NoRules));
+        errors
     }
 
     /// What the client is told in Warning headers about an object that is accepted. `old` is there for updates.
@@ -97,6 +99,8 @@ pub struct WriteContext<'a> {
     pub dry_run: bool,
     /// The time of the write.
     pub now: SystemTime,
+    /// The types of the built-in kinds.
+    pub types: &'a TypeTable,
     /// The other objects.
     pub lookup: &'a dyn Lookup,
     /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
@@ -120,6 +124,20 @@ impl WriteContext<'_> {
     /// was refused, lost a race or was a dry run. What a strategy reserved is given back there.
     pub fn on_outcome(&self, call: impl FnOnce(bool) + Send + 'static) {
         self.outcome.lock().push(Box::new(call));
+    }
+
+    /// What is wrong with the values of an object, as the marks of its type and `rules` say.
+    pub fn check<'v>(&self, object: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
+        let mut check = Check::new(self.types);
+        check.object(object, self.subresource, rules);
+        check.errors
+    }
+
+    /// What of an object may not differ from what it was and does, as the marks of its type and `rules` say.
+    pub fn check_changes<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
+        let mut check = Check::new(self.types);
+        check.object_changes(object, old, self.subresource, rules);
+        check.errors
     }
 
     /// Has the client warned.

@@ -2,7 +2,7 @@
 //!
 //! Types come from the OpenAPI v2 document of a kube-apiserver; what it does not tell (protobuf numbers, pointers, what JSON
 //! leaves out, defaults) from the facts, checked against the sources of the crates `k8s-pb` and `k8s-openapi`. Each
-//! disagreement is reported; the facts win.
+//! disagreement is reported; the facts win. The marks of validation are kept by hand in `marks.txt` beside the tables.
 
 mod facts;
 mod messages;
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use conformance::root;
+use holdfast_resource::schema::join_marks;
 
 use crate::habits::{say, shared};
 
@@ -36,12 +37,24 @@ pub(crate) struct Arguments {
     /// Write nothing; fail if the tables that are there are not those that would be written.
     #[arg(long)]
     check: bool,
+    /// Only bring the marks of validation into the table of types that is there; needs no other input.
+    #[arg(long)]
+    marks: bool,
 }
 
 const MARK: &str = "# Written by `cargo xtask generate`; change the generator, not this file.\n";
 
+/// The file of the marks of validation, which is kept by hand beside the tables.
+const MARKS: &str = "marks.txt";
+
 /// Makes the tables and writes them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let file = |name: &str| root().join(&arguments.out).join(name);
+    let read = |name: &str| std::fs::read_to_string(file(name)).with_context(|| file(name).display().to_string());
+    let marked = |types: &str| join_marks(types, &read(MARKS)?).map_err(anyhow::Error::msg);
+    if arguments.marks {
+        return settle(&file("types.txt"), &marked(&read("types.txt")?)?, arguments.check);
+    }
     let input = |named: &Option<PathBuf>, usual: &str| {
         let shared = || shared().map(|folder| folder.join("facts").join(usual));
         named
@@ -67,15 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         disagreements.len()
     ));
     let files = [
-        ("types.txt", types::text(&table)),
+        ("types.txt", marked(&types::text(&table))?),
         ("resources.txt", resources::text(&facts)?),
     ];
     for (name, text) in files {
-        settle(
-            &root().join(&arguments.out).join(name),
-            &format!("{MARK}{text}"),
-            arguments.check,
-        )?;
+        settle(&file(name), &format!("{MARK}{text}"), arguments.check)?;
     }
     Ok(())
 }

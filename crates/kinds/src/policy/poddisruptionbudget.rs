@@ -1,46 +1,41 @@
 //! PodDisruptionBudgets: <https://kubernetes.io/docs/concepts/workloads/pods/disruptions/>.
 
-use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::conditions::validate_conditions;
-use crate::validation::{Errors, numbers, optional_one_of};
+use crate::validation::numbers;
 
 /// What only PodDisruptionBudgets do.
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        let (least, most) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
-        if least.is_set() && most.is_set() {
-            errors.push(spec.invalid("minAvailable and maxUnavailable cannot be both set"));
-        }
-        for part in [&least, &most] {
-            numbers::number_or_percent(part, &mut errors);
-            numbers::at_most_all(part, &mut errors);
-        }
-        validate_label_selector(&spec.child("selector"), &mut errors);
-        let policies = ["AlwaysAllow", "IfHealthyBudget"];
-        optional_one_of(&spec.child("unhealthyPodEvictionPolicy"), &policies, &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
+}
 
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
-        if context.subresource != Some("status") {
-            return self.validate(context, object);
+impl<'v> Rules<'v> for PodDisruptionBudget {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "bounds" => validate_bounds(part, check),
+            "conditions" => validate_conditions(&part.child("conditions"), &mut check.errors),
+            _ => check.unknown_rule(name, part),
         }
-        let root = Field::root(object);
-        let status = root.child("status");
-        let mut errors = Errors::new();
-        validate_conditions(&status.child("conditions"), &mut errors);
-        for count in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-            numbers::not_negative(&status.child(count), &mut errors);
-        }
-        errors
+    }
+}
+
+/// `ValidatePodDisruptionBudgetSpec`: a budget has one bound, a number or a percentage.
+fn validate_bounds(spec: &Part<'_, '_>, check: &mut Check<'_>) {
+    let (least, most) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
+    if least.is_set() && most.is_set() {
+        check
+            .errors
+            .push(spec.invalid("minAvailable and maxUnavailable cannot be both set"));
+    }
+    for part in [&least, &most] {
+        numbers::number_or_percent(part, &mut check.errors);
+        numbers::at_most_all(part, &mut check.errors);
     }
 }
 

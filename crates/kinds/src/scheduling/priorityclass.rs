@@ -1,10 +1,9 @@
 //! PriorityClasses: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
 
-use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
+use holdfast_resource::{Check, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::{SYSTEM_CLASSES, system_classes};
-use crate::validation::{Errors, immutable, one_of};
 
 /// What only PriorityClasses do.
 pub(crate) struct PriorityClass;
@@ -13,48 +12,53 @@ const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM: &str = "system-";
 
 impl Strategy for PriorityClass {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        let metadata = root.child("metadata");
-        let (name, value) = (metadata.child("name"), root.child("value"));
-        if name.text().starts_with(SYSTEM) {
-            let known = SYSTEM_CLASSES.iter().find(|(known, ..)| *known == name.text());
-            let fault = match known {
-                None => Some(format!("{} is not a known system priority class", name.text())),
-                Some((known, fixed, _)) if value.number() != Some(*fixed) => {
-                    Some(format!("value of {known} PriorityClass must be {fixed}"))
-                }
-                Some(_) => None,
-            };
-            if let Some(fault) = fault {
-                errors.push(name.forbidden(format!(
-                    "priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {fault}"
-                )));
-            }
-        } else if value.number().is_some_and(|number| number > HIGHEST) {
-            errors.push(value.forbidden(format!("maximum allowed value of a user defined priority is {HIGHEST}")));
-        }
-        let policy = root.child("preemptionPolicy");
-        if policy.is_set() {
-            one_of(&policy, &["PreemptLowerPriority", "Never"], &mut errors);
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
-        let value = root.child("value");
-        if value.number().unwrap_or_default() != old.child("value").number().unwrap_or_default() {
-            errors.push(value.forbidden("may not be changed in an update."));
+    /// `ValidatePriorityClassUpdate`: nothing is looked at but what may not change.
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        context.check_changes(object, old, self)
+    }
+}
+
+impl<'v> Rules<'v> for PriorityClass {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "name_and_value" => validate_name_and_value(part, check),
+            _ => check.unknown_rule(name, part),
         }
-        immutable(
-            &root.child("preemptionPolicy"),
-            &old.child("preemptionPolicy"),
-            &mut errors,
-        );
-        errors
+    }
+
+    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        let value = part.child(name);
+        if value.number().unwrap_or_default() != old.child(name).number().unwrap_or_default() {
+            check.errors.push(value.forbidden("may not be changed in an update."));
+        }
+    }
+}
+
+/// `ValidatePriorityClass`: names of the system go with the values of the system, and so do the highest values.
+fn validate_name_and_value(class: &Part<'_, '_>, check: &mut Check<'_>) {
+    let metadata = class.child("metadata");
+    let (name, value) = (metadata.child("name"), class.child("value"));
+    if name.text().starts_with(SYSTEM) {
+        let known = SYSTEM_CLASSES.iter().find(|(known, ..)| *known == name.text());
+        let fault = match known {
+            None => Some(format!("{} is not a known system priority class", name.text())),
+            Some((known, fixed, _)) if value.number() != Some(*fixed) => {
+                Some(format!("value of {known} PriorityClass must be {fixed}"))
+            }
+            Some(_) => None,
+        };
+        if let Some(fault) = fault {
+            check.errors.push(name.forbidden(format!(
+                "priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {fault}"
+            )));
+        }
+    } else if value.number().is_some_and(|number| number > HIGHEST) {
+        let fault = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+        check.errors.push(value.forbidden(fault));
     }
 }
 

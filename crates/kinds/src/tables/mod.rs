@@ -28,8 +28,16 @@ pub fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_resource::schema::{ListType, Omission};
+    use holdfast_resource::schema::{ListType, Omission, join_marks};
     use holdfast_value::json;
+
+    #[test]
+    fn types_have_the_marks_that_are_kept_for_them() {
+        let types = include_str!("types.txt");
+        let joined = join_marks(types, include_str!("marks.txt")).unwrap();
+        let differ = types.lines().zip(joined.lines()).find(|(there, given)| there != given);
+        assert_eq!(differ, None, "cargo xtask generate --marks");
+    }
 
     #[test]
     fn types_know_what_openapi_does_not_tell() {

@@ -1,6 +1,6 @@
 use holdfast_value::{SmolStr, Value};
 
-use crate::schema::TypeId;
+use crate::schema::{Marks, TypeId};
 
 /// A field of a struct.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Field {
     pub default_published: bool,
     /// Whether the struct that it holds takes no defaults of its own here, only those of what is within it.
     pub undefaulted: bool,
+    /// What its values are checked for.
+    pub marks: Marks,
     /// Where it stands among the fields of its type, in the order in which the reference writes them.
     pub(crate) place: u16,
 }
@@ -57,6 +59,7 @@ impl Field {
             default: None,
             default_published: false,
             undefaulted: false,
+            marks: Marks::default(),
             place: 0,
         }
     }

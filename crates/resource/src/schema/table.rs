@@ -5,7 +5,9 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use crate::GroupVersionKind;
 use crate::schema::defaults::leads_to_default;
-use crate::schema::{Field, MapType, Omission, Scalar, Shape, Type, TypeId, TypeKind, Union, is_empty};
+use crate::schema::{
+    Field, MapType, Omission, Scalar, Shape, Step, Type, TypeId, TypeKind, TypeMarks, Union, is_empty,
+};
 
 /// All types of a set of kinds; see the [module](crate::schema).
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,22 @@ pub enum TableError {
     /// A type would hold itself without an end.
     #[error("a value of type {0} that nobody set would be endless")]
     Endless(SmolStr),
+    /// The order of the checks of a type names a field that they do not look at.
+    #[error("the order of {of} names {field}, of which nothing is said")]
+    UnmarkedField {
+        /// The type.
+        of: SmolStr,
+        /// The field.
+        field: SmolStr,
+    },
+    /// The order of the checks of a type leaves out a field that is to be checked.
+    #[error("the order of {of} leaves out {field}, of which something is said")]
+    UncheckedField {
+        /// The type.
+        of: SmolStr,
+        /// The field.
+        field: SmolStr,
+    },
     /// A table holds at most 65,535 fields a type.
     #[error("the type {0} has too many fields")]
     TooManyFields(SmolStr),
@@ -179,6 +197,7 @@ impl TypeTableBuilder {
             kinds: Vec::new(),
             published: true,
             unions: Vec::<Union>::new(),
+            marks: TypeMarks::default(),
             zero: OnceLock::new(),
             always_written: Vec::new(),
             reaches_default: false,
@@ -209,6 +228,7 @@ impl TypeTableBuilder {
             }
         }
         table.settle_defaults();
+        table.settle_checks()?;
         Ok(table)
     }
 }
@@ -233,6 +253,64 @@ impl TypeTable {
                 }
             }
         }
+    }
+
+    /// Works out what to look at in the values of each type. Types may hold themselves, so this goes round until nothing new
+    /// is found.
+    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
+    fn settle_checks(&mut self) -> Result<(), TableError> {
+        let mut grew = true;
+        while grew {
+            grew = false;
+            for at in 0..self.types.len() {
+                let of = &self.types[at];
+                let steps = self.steps(of, &of.marks.order, &|field| {
+                    field.marks.holds() || self.leads_to_check(&field.shape)
+                });
+                let changes = self.steps(of, &of.marks.changes, &|field| {
+                    field.marks.immutable.is_some() || self.leads_to_change(&field.shape)
+                });
+                let marks = &mut self.types[at].marks;
+                if steps.len() > marks.steps.len() || changes.len() > marks.change_steps.len() {
+                    (marks.steps, marks.change_steps) = (steps, changes);
+                    grew = true;
+                }
+            }
+        }
+        self.types.iter().try_for_each(complete_order)
+    }
+
+    /// The steps of a type: those of its order if it has one, else its fields as the reference writes them; of both what
+    /// there is to look at.
+    fn steps(&self, of: &Type, order: &[SmolStr], looked_at: &dyn Fn(&Field) -> bool) -> Vec<Step> {
+        let fields = (0u16..).zip(of.fields());
+        if order.is_empty() {
+            let mut fields: Vec<_> = fields.filter(|(_, field)| looked_at(field)).collect();
+            fields.sort_by_key(|(_, field)| field.place);
+            return fields.into_iter().map(|(at, _)| Step::Field(at)).collect();
+        }
+        let step = |name: &SmolStr| match name.strip_prefix('@') {
+            Some(rule) => Some(Step::Rule(SmolStr::new(rule))),
+            None => {
+                let mut fields = fields.clone();
+                let (at, _) = fields.find(|(_, field)| field.name == *name && looked_at(field))?;
+                Some(Step::Field(at))
+            }
+        };
+        order.iter().filter_map(step).collect()
+    }
+
+    fn leads_to_check(&self, shape: &Shape) -> bool {
+        match shape {
+            Shape::Ref(id) => !self.get(*id).marks.steps.is_empty(),
+            Shape::List(inner) | Shape::Map(inner) => self.leads_to_check(inner),
+            _ => false,
+        }
+    }
+
+    /// Changes are followed through structs alone: who the old item of an item is only its kind knows.
+    fn leads_to_change(&self, shape: &Shape) -> bool {
+        matches!(shape, Shape::Ref(id) if !self.get(*id).marks.change_steps.is_empty())
     }
 
     /// Works out the zero value of a type, those of the structs within it first.
@@ -277,4 +355,34 @@ fn held_by_value(field: &Field) -> Option<TypeId> {
         Shape::Ref(id) if !field.pointer && field.omission != Omission::Zero => Some(id),
         _ => None,
     }
+}
+
+/// Refuses an order of checks that names what is not looked at or leaves out what is to be.
+fn complete_order(of: &Type) -> Result<(), TableError> {
+    let marks = &of.marks;
+    let orders = [
+        (&marks.order, &marks.steps, true),
+        (&marks.changes, &marks.change_steps, false),
+    ];
+    for (order, steps, of_values) in orders.into_iter().filter(|(order, ..)| !order.is_empty()) {
+        let in_steps = |name: &str| {
+            let looked_at = steps.iter().filter_map(|step| of.looked_at(step));
+            looked_at.map(|field| &field.name).any(|known| known == name)
+        };
+        let named = order.iter().filter(|name| !name.starts_with(['@', '?']));
+        if let Some(name) = named.clone().find(|name| !in_steps(name)) {
+            let (of, field) = (of.name.clone(), name.clone());
+            return Err(TableError::UnmarkedField { of, field });
+        }
+        let marked = |field: &&Field| match of_values {
+            true => field.marks.holds(),
+            false => field.marks.immutable.is_some(),
+        };
+        let left_out = |field: &&Field| !order.iter().any(|name| name.trim_start_matches('?') == field.name);
+        if let Some(field) = of.fields().iter().filter(marked).find(left_out) {
+            let (of, field) = (of.name.clone(), field.name.clone());
+            return Err(TableError::UncheckedField { of, field });
+        }
+    }
+    Ok(())
 }

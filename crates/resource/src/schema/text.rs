@@ -8,7 +8,7 @@
 //! ```
 //! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
 //! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and marks. Types outside the packages at
-//! the top have their full names. A blank within a listed value is written as `~`. Fields stand in the order in which the
+//! the top have their full names. Words that begin with `+` are [marks of validation](crate::schema::Mark). A blank within a listed value is written as `~`. Fields stand in the order in which the
 //! reference writes them.
 
 use std::fmt::Write as _;
@@ -111,6 +111,7 @@ impl<'t> Reader<'t> {
                 "unpublished" => of.published = false,
                 "kind" => of.kinds.push(kind_of(inside).ok_or(within("no kind"))?),
                 "union" => of.unions.push(union_of(inside).ok_or(within("no union"))?),
+                _ if mark.starts_with('+') => of.marks.read(&mark[1..]).map_err(within)?,
                 _ => return Err(within("no such mark of a type")),
             }
         }
@@ -165,6 +166,9 @@ const PLAIN_SHAPES: [(Shape, &str); 7] = [
 ];
 
 fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
+    if let Some(mark) = mark.strip_prefix('+') {
+        return field.marks.read(mark);
+    }
     let (name, inside) = split_mark(mark);
     match name {
         "required" => field.required = true,
@@ -244,7 +248,8 @@ fn union_of(text: &str) -> Option<Union> {
     })
 }
 
-/// Writes the text form of a table, with short names for `packages` (short and full name of each).
+/// Writes the text form of a table, with short names for `packages` (short and full name of each). The marks of validation
+/// are left out: [`join_marks`](crate::schema::join_marks) brings them in from where they are kept.
 pub fn write_table(table: &TypeTable, packages: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (short, long) in packages {
@@ -406,6 +411,20 @@ type a.v1.Time time
             ("type a struct\n  x string nine", "line 2: no numbers of a field"),
             ("type a struct\n  x string 1 odd", "line 2: no such mark of a field"),
             ("type a odd", "line 1: no such kind of type"),
+            ("type a struct +odd", "line 1: no such mark of a type"),
+            ("type a struct\n  x string 1 +odd", "line 2: no such mark of validation"),
+            (
+                "type a struct +order(x)\n  x string 1",
+                "the order of a names x, of which nothing is said",
+            ),
+            (
+                "type a struct +order(@rule)\n  x string 1 +required",
+                "the order of a leaves out x, of which something is said",
+            ),
+            (
+                "type a struct +changes(@rule)\n  x string 1 +immutable",
+                "the order of a leaves out x, of which something is said",
+            ),
             ("  x string 1", "line 1: neither a type nor a field"),
             ("type a struct\n  x b 1", "the type b is named and not there"),
             ("type a time\ntype a time", "the type a stands there twice"),

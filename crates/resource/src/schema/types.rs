@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use holdfast_value::{SmolStr, Value, order_of_names};
 
 use crate::GroupVersionKind;
-use crate::schema::{Field, MapType};
+use crate::schema::{Field, MapType, Step, TypeMarks};
 
 /// The place of a type in its [`TypeTable`](crate::schema::TypeTable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,6 +31,8 @@ pub struct Type {
     pub published: bool,
     /// Which fields exclude each other, as the OpenAPI documents tell.
     pub unions: Vec<Union>,
+    /// How its values are checked.
+    pub marks: TypeMarks,
     /// What the reference writes for a value of this type that nobody set; see [`Type::zero`].
     pub(crate) zero: OnceLock<Value>,
     /// For structs, the places of the fields that are written even when nobody set them.
@@ -58,6 +60,14 @@ impl Type {
             .binary_search_by(|field| order_of_names(&field.name, name))
             .ok()?;
         Some(&fields[at])
+    }
+
+    /// The field that a step of the checks looks at; none for a rule.
+    pub(crate) fn looked_at(&self, step: &Step) -> Option<&Field> {
+        match step {
+            Step::Field(at) => self.fields().get(usize::from(*at)),
+            Step::Rule(_) => None,
+        }
     }
 
     /// The last part of the definition name: `Container`.

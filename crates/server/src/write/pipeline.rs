@@ -411,6 +411,7 @@ impl<'a> Pipeline<'a> {
             access: self.context.access(),
             dry_run: self.target.dry_run,
             now: self.now(),
+            types: self.context.types(),
             lookup: &self.lookup,
             outcome: Default::default(),
             beside: Default::default(),

@@ -1,0 +1,334 @@
+//! Marks of validation: what is said of the values of a field, in the words of the markers of Kubernetes' own declarative
+//! validation (`+k8s:required`, `+k8s:minimum`, ...: <https://kubernetes.io/docs/reference/using-api/declarative-validation/>),
+//! without their prefix.
+//!
+//! ```text
+//! type example.v1.Spec struct +order(@source,kind,count) +changes(kind)
+//!   kind string 1 +required +enum(A,B) +immutable
+//!   count int32 2 pointer +minimum(1)
+//! ```
+//! A blank within a text is written as `~`. [`Check`](crate::Check) walks them.
+
+use std::fmt;
+
+use holdfast_value::SmolStr;
+
+use crate::metadata::formats::{self, Faults};
+use crate::metadata::labels::{validate_label_selector, validate_labels};
+use crate::{Field, FieldError};
+
+/// What is said of the values of a field.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// What holds for the field itself, in the order in which it is checked.
+    pub own: Vec<Mark>,
+    /// What holds for each item of a list or each value of a map: `+each:...`.
+    pub each: Vec<Mark>,
+    /// What holds for each key of a map: `+keys:...`.
+    pub keys: Vec<Mark>,
+    /// What is said of a value that differs from the old one, where it may not: `+immutable`.
+    pub immutable: Option<SmolStr>,
+    /// Whether it is one of the fields of which at most one is to be set: `+unionMember`.
+    pub union_member: bool,
+}
+
+impl Marks {
+    /// Whether anything is said of the values.
+    pub(crate) fn holds(&self) -> bool {
+        !self.own.is_empty() || !self.each.is_empty() || !self.keys.is_empty() || self.union_member
+    }
+
+    /// Takes in a mark as it stands in a table, without its `+`.
+    pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
+        if let Some(mark) = mark.strip_prefix("each:") {
+            self.each.push(Mark::read(mark)?);
+        } else if let Some(mark) = mark.strip_prefix("keys:") {
+            self.keys.push(Mark::read(mark)?);
+        } else {
+            match split(mark) {
+                ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")),
+                ("unionMember", _) => self.union_member = true,
+                _ => self.own.push(Mark::read(mark)?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thing that is said of a value.
+#[derive(Clone, Debug)]
+pub enum Mark {
+    /// It must be there: set for a pointer, else not empty and not zero. Where it is not, nothing else is said of it. Holds
+    /// what is said besides, mostly nothing.
+    Required(SmolStr),
+    /// A text that is set must not be empty: said as of one that is not there. Nothing else is said of it then.
+    NotEmpty,
+    /// It may be empty or zero; nothing else is said of it then. A pointer may be unset without this mark.
+    Optional,
+    /// A number must be at least this; and what is said where it is not.
+    Minimum(i64, SmolStr),
+    /// A number must be at most this; and what is said where it is not.
+    Maximum(i64, SmolStr),
+    /// A number must be within these bounds, which are said together.
+    Range(i64, i64),
+    /// A text must be one of these, which are said in this order.
+    Enum(Vec<SmolStr>),
+    /// A text must have this form.
+    Format(&'static Format),
+    /// A list or a map may hold this many.
+    MaxItems(usize),
+    /// A text may have this many bytes.
+    MaxLength(usize),
+    /// The items of a list differ in the field of this name; of texts, in themselves.
+    Unique(SmolStr),
+}
+
+impl Mark {
+    fn read(mark: &str) -> Result<Self, &'static str> {
+        const NUMBER: &str = "no number in a mark";
+        let (name, inside) = split(mark);
+        let pair = || inside.split_once(',').unwrap_or((inside, ""));
+        let count = || inside.parse().map_err(|_| NUMBER);
+        Ok(match name {
+            "required" => Self::Required(text_or(inside, "")),
+            "optional" => Self::Optional,
+            "notEmpty" => Self::NotEmpty,
+            "minimum" | "maximum" => {
+                let bound = pair().0.parse().map_err(|_| NUMBER)?;
+                let is_least = name == "minimum";
+                let side = if is_least { "greater" } else { "less" };
+                let usual = format!("must be {side} than or equal to {bound}");
+                let said = text_or(pair().1, &usual);
+                if is_least {
+                    Self::Minimum(bound, said)
+                } else {
+                    Self::Maximum(bound, said)
+                }
+            }
+            "range" => {
+                let bound = |text: &str| text.parse().map_err(|_| NUMBER);
+                Self::Range(bound(pair().0)?, bound(pair().1)?)
+            }
+            "enum" => Self::Enum(inside.split(',').map(|value| text_or(value, "")).collect()),
+            "format" => Self::Format(Format::named(inside).ok_or("no such format")?),
+            "maxItems" => Self::MaxItems(count()?),
+            "maxLength" => Self::MaxLength(count()?),
+            "unique" => Self::Unique(SmolStr::new(inside)),
+            _ => return Err("no such mark of validation"),
+        })
+    }
+}
+
+/// A form that values may have to have.
+pub struct Format {
+    name: &'static str,
+    pub(crate) check: FormatCheck,
+}
+
+/// How a value is checked for its form.
+pub(crate) enum FormatCheck {
+    /// Says what is wrong with a text.
+    Text(fn(&str) -> Faults),
+    /// Reports what is wrong with the value of a field.
+    Value(fn(&Field<'_, '_>, &mut Vec<FieldError>)),
+}
+
+impl Format {
+    fn named(name: &str) -> Option<&'static Self> {
+        FORMATS.iter().find(|format| format.name == name)
+    }
+
+    const fn text(name: &'static str, faults: fn(&str) -> Faults) -> Self {
+        let check = FormatCheck::Text(faults);
+        Self { name, check }
+    }
+
+    const fn value(name: &'static str, report: fn(&Field<'_, '_>, &mut Vec<FieldError>)) -> Self {
+        let check = FormatCheck::Value(report);
+        Self { name, check }
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The formats that marks name: those of the reference's markers, and after them those that it has in code alone.
+static FORMATS: [Format; 10] = [
+    Format::text("k8s-short-name", formats::dns_label),
+    Format::text("k8s-long-name", formats::dns_subdomain),
+    Format::text("k8s-label-key", formats::qualified_name),
+    Format::text("k8s-label-value", formats::label_value),
+    Format::text("k8s-path-segment-name", formats::path_segment),
+    Format::text("dns-label-1035", formats::dns_label_1035),
+    Format::text("wildcard-subdomain", formats::wildcard_subdomain),
+    Format::text("config-key", formats::config_key),
+    Format::value("labels", validate_labels),
+    Format::value("label-selector", validate_label_selector),
+];
+
+/// What is said of a type as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct TypeMarks {
+    /// The order in which the reference looks at values, where it is not that of the fields: `+order(...)`. `@name` is a
+    /// rule in code; `?name` is a field that a rule may have looked at, and that is not looked at otherwise.
+    pub order: Vec<SmolStr>,
+    /// The same for what may not change: `+changes(...)`.
+    pub changes: Vec<SmolStr>,
+    /// What the members of the union are called: `+union(handler~type)`.
+    pub union: Option<SmolStr>,
+    /// What to look at, in order.
+    pub(crate) steps: Vec<Step>,
+    /// What to compare with the old object, in order.
+    pub(crate) change_steps: Vec<Step>,
+}
+
+impl TypeMarks {
+    /// Takes in a mark as it stands in a table, without its `+`.
+    pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
+        let list = |inside: &str| inside.split(',').map(SmolStr::new).collect();
+        match split(mark) {
+            ("order", inside) => self.order = list(inside),
+            ("changes", inside) => self.changes = list(inside),
+            ("union", inside) => self.union = Some(text_or(inside, "")),
+            _ => return Err("no such mark of a type"),
+        }
+        Ok(())
+    }
+}
+
+/// A step of the checks of a struct.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The field at this place.
+    Field(u16),
+    /// The rule of this name.
+    Rule(SmolStr),
+}
+
+/// A mark as its name and what stands in its brackets.
+fn split(mark: &str) -> (&str, &str) {
+    match mark.split_once('(') {
+        Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
+        None => (mark, ""),
+    }
+}
+
+fn text_or(inside: &str, usual: &str) -> SmolStr {
+    if inside.is_empty() {
+        SmolStr::new(usual)
+    } else {
+        inside.replace('~', " ").into()
+    }
+}
+
+/// The text of a table with these marks in place of those that it has. The marks come in the form of the table: a line for
+/// a type, and below it lines for fields, each a name and marks.
+///
+/// # Errors
+/// What type or field the table lacks.
+pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
+    let mut given = Given::read(marks)?;
+    let mut of = "";
+    let mut out = String::with_capacity(types.len() + marks.len());
+    for line in types.lines() {
+        let found = if let Some(head) = line.strip_prefix("type ") {
+            of = head.split(' ').next().unwrap_or_default();
+            given.take(of, "")
+        } else if let Some(field) = line.strip_prefix("  ") {
+            given.take(of, field.split(' ').next().unwrap_or_default())
+        } else {
+            out.extend([line, "\n"]);
+            continue;
+        };
+        let (plain, default) = match line.find(" default=") {
+            Some(at) => line.split_at(at),
+            None => (line, ""),
+        };
+        let words = plain.split(' ').filter(|word| !word.starts_with('+'));
+        out.push_str(&words.collect::<Vec<_>>().join(" "));
+        for mark in found.unwrap_or_default() {
+            out.extend([" ", mark]);
+        }
+        out.extend([default, "\n"]);
+    }
+    match given.0.first() {
+        None => Ok(out),
+        Some((of, field, _)) => Err(format!("there is no {of} {field} to mark")),
+    }
+}
+
+/// Marks by type and field; the field is empty for those of the type.
+struct Given<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
+
+impl<'m> Given<'m> {
+    fn read(marks: &'m str) -> Result<Self, String> {
+        let mut given = Self(Vec::new());
+        let mut of = None;
+        for line in marks.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let is_type = line.starts_with("type ");
+            let mut words = line.trim_start_matches("type ").split_whitespace();
+            let name = words.next().unwrap_or_default();
+            let words: Vec<&str> = words.collect();
+            if is_type {
+                of = Some(name);
+            }
+            let of = of.ok_or_else(|| format!("{line}: of no type"))?;
+            let field = if is_type { "" } else { name };
+            let odd = words.iter().any(|word| !word.starts_with('+')) || (!is_type && words.is_empty());
+            if odd || given.0.iter().any(|(known, name, _)| *known == of && *name == field) {
+                return Err(format!("{of} {line}: twice, or no marks"));
+            }
+            given.0.push((of, field, words));
+        }
+        Ok(given)
+    }
+
+    fn take(&mut self, of: &str, field: &str) -> Option<Vec<&'m str>> {
+        let at = self
+            .0
+            .iter()
+            .position(|(known, name, _)| *known == of && *name == field)?;
+        Some(self.0.remove(at).2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPES: &str =
+        "# Head.\n\ntype a.A struct atomic\n  x string 1 +optional published default=\" +\"\n  y int32 2 pointer\n";
+
+    #[test]
+    fn marks_take_the_place_of_those_that_were_there() {
+        let marks = "# Why.\ntype a.A +order(y,x)\n  y  +minimum(1)\n";
+        let joined = join_marks(TYPES, marks).unwrap();
+        let expected = "# Head.\n\ntype a.A struct atomic +order(y,x)\n  x string 1 published default=\" +\"\n  y int32 2 pointer +minimum(1)\n";
+        assert_eq!(joined, expected);
+        assert_eq!(join_marks(&joined, marks).unwrap(), expected);
+    }
+
+    #[test]
+    fn marks_of_nothing_are_an_error() {
+        for (marks, message) in [
+            ("type a.B\n", "there is no a.B  to mark"),
+            ("type a.A\n  z +required\n", "there is no a.A z to mark"),
+            ("  z +required\n", "  z +required: of no type"),
+            ("type a.A\n  x\n", "a.A   x: twice, or no marks"),
+            ("type a.A\ntype a.A\n", "a.A type a.A: twice, or no marks"),
+        ] {
+            assert_eq!(join_marks(TYPES, marks).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn a_mark_that_is_none_is_refused() {
+        for mark in ["odd", "minimum(x)", "range(1)", "format(odd)", "maxItems", "each:odd"] {
+            assert!(Marks::default().read(mark).is_err(), "{mark}");
+        }
+        assert!(TypeMarks::default().read("odd").is_err());
+    }
+}
