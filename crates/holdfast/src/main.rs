@@ -47,7 +47,7 @@ fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
 }
 
 fn version() -> anyhow::Result<()> {
-    let kubernetes = holdfast_server::operations::version::KUBERNETES;
+    let kubernetes = holdfast_server::runtime::version::KUBERNETES;
     let own = env!("CARGO_PKG_VERSION");
     writeln!(
         std::io::stdout(),

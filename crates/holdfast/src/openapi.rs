@@ -8,7 +8,7 @@ use holdfast_resource::Registry;
 use holdfast_resource::openapi::{self, NoDescriptions, Publication};
 use holdfast_resource::schema::TypeTable;
 use holdfast_server::operations::openapi::Source;
-use holdfast_server::operations::version::KUBERNETES;
+use holdfast_server::runtime::version::KUBERNETES;
 use holdfast_value::{Value, json};
 use tracing::warn;
 

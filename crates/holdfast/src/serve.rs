@@ -19,19 +19,21 @@ use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::Metrics;
+use holdfast_server::objects::definitions::Definitions;
 use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
-use holdfast_server::operations::inflight::InFlight;
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
-use holdfast_server::operations::version::Build;
+use holdfast_server::operations::start;
 use holdfast_server::runtime::background::{self, Background};
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
+use holdfast_server::runtime::version::Build;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::connection::{self, Limits};
+use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::wire::tls::TlsFiles;
-use holdfast_server::write::{self, FieldManagers, Types};
+use holdfast_server::write::{FieldManagers, Types};
 use holdfast_store::OpenError;
 use smol_str::SmolStr;
 use time::OffsetDateTime;
@@ -123,7 +125,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         shutdown.clone(),
         (&milestones, &controllers),
     )?;
-    let outcome = write::start(&service.context).await;
+    let outcome = start(&service.context).await;
     outcome.context("cannot prepare the store")?;
     if new {
         // Nobody has seen the store empty.
@@ -364,11 +366,11 @@ fn service(
     ));
     let context = Context {
         registry: Arc::clone(&registry),
+        definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
         policies: Arc::clone(&kinds.policies),
         webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
         store,
         field_managers: FieldManagers::new(Arc::new(types)),
-        definitions: Default::default(),
         trees: Trees::default(),
         turns: Default::default(),
         authorizer: Arc::new(authorizer(flags, &kinds.policy)),

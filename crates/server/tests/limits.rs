@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_server::api::context::Config;
-use holdfast_server::operations::inflight::InFlight;
 use holdfast_server::wire::connection::Limits;
+use holdfast_server::wire::in_flight::InFlight;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;

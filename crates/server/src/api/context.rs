@@ -28,7 +28,7 @@ pub struct Context {
     /// The resources that are served now. A request takes one snapshot and keeps it to its end.
     pub registry: Arc<ArcSwap<Registry>>,
     /// How far the resources that are served follow the objects that define them.
-    pub definitions: Definitions,
+    pub definitions: Arc<Definitions>,
     /// The objects.
     pub store: Arc<Store>,
     /// The types of the kinds, and who owns what in their objects.

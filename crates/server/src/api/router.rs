@@ -14,12 +14,12 @@ use smol_str::SmolStr;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
+use crate::http::compression;
 use crate::http::negotiation::{self, Forms, LOG_TYPES, NAMED_TYPES, NAMED_WATCH_TYPES, PatchType, Representation};
 use crate::http::request::ResourceRequest;
 use crate::http::request_info::{PathVerb, RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
 use crate::wire::body::RequestBody;
-use crate::wire::compression;
 use crate::wire::websocket::Upgrade;
 
 /// A request after authentication, before anything is known of its resource.
@@ -64,7 +64,7 @@ pub async fn serve_resource(
         && registry
             .served(&target.group, &target.version, &target.resource)
             .is_none()
-        && context.definitions.caught_up(context).await
+        && context.definitions.caught_up().await
     {
         registry = context.registry();
     }

@@ -13,13 +13,14 @@ use crate::http::negotiation::{Format, View};
 use crate::http::options::ListOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
+use crate::http::table::IncludeObject;
 use crate::objects::Form;
 use crate::read::items::Conversion;
 use crate::read::list::{Place, not_older_than, revision, selection};
 use crate::read::watch::{Bookmarks, Framing, WatchStream, error_frame, too_old};
 use crate::representation::Shown;
-use crate::representation::table::IncludeObject;
 use crate::wire::body::ResponseBody;
+use crate::wire::websocket::MessageKind;
 
 /// The media types that messages about watches name.
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -118,7 +119,14 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
 fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
     let format = request.representation.format;
     match request.upgrade {
-        Some(upgrade) => upgrade.answer(&request.headers, format, frames),
+        Some(upgrade) => {
+            let messages = match format {
+                Format::Protobuf => MessageKind::Binary,
+                _ => MessageKind::Text,
+            };
+            let answer = upgrade.answer(&request.headers, messages, frames);
+            answer.unwrap_or_else(response::handshake_refused)
+        }
         None => stream(format, frames),
     }
 }

@@ -1,5 +1,6 @@
 //! Requests and answers in the words of the API: paths, parameters, headers, negotiation, errors.
 
+pub(crate) mod compression;
 pub(crate) mod headers;
 pub mod negotiation;
 pub mod options;
@@ -9,5 +10,6 @@ pub mod request;
 pub mod request_info;
 pub mod response;
 pub mod status;
+pub(crate) mod table;
 
 pub use status::ApiError;

@@ -1,11 +1,11 @@
 //! Objects in protobuf: answers that are made of the JSON of stored objects.
 
 use holdfast_proto::{Messages, TAIL, write_bytes, write_envelope, write_list};
-use holdfast_resource::schema::TypeId;
-use holdfast_value::{Limits, Value, json};
+use holdfast_resource::schema::{TypeId, TypeTable};
+use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_value::{Limits, SmolStr, Value, json};
 
 use crate::http::ApiError;
-use crate::objects;
 
 /// The object that `text` is the JSON of, in its envelope.
 ///
@@ -47,12 +47,25 @@ fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, A
 /// # Errors
 /// As [`from_json`].
 pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, ApiError> {
-    let of = objects::type_of(messages.types(), api_version, kind).ok_or_else(|| {
+    let of = type_of(messages.types(), api_version, kind).ok_or_else(|| {
         ApiError::not_acceptable(format!(
             "object {kind} in {api_version} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message"
         ))
     })?;
     encode(messages, of, object)
+}
+
+/// The type of the objects of a built-in kind.
+pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Option<TypeId> {
+    // The metadata of an object are the same type in both versions.
+    let api_version = match (api_version, kind) {
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
+        _ => api_version,
+    };
+    types.id_of_kind(&GroupVersionKind {
+        group_version: GroupVersion::parse(api_version)?,
+        kind: SmolStr::new(kind),
+    })
 }
 
 /// A list of that version and kind; `metadata` is the JSON of its `ListMeta`, `items` are the messages of its items.

@@ -15,9 +15,9 @@ use crate::http::negotiation::{Format, Representation};
 use crate::http::protobuf;
 use crate::http::request_info::RequestInfoError;
 use crate::wire::body::ResponseBody;
+use crate::wire::websocket;
 
-/// An answer to a request.
-pub type Response = http::Response<ResponseBody>;
+pub use crate::wire::body::Response;
 
 /// The content type of plain text, as Go's `net/http` names it.
 pub const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -148,6 +148,14 @@ pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
             text(StatusCode::INTERNAL_SERVER_ERROR, told)
         }
     }
+}
+
+/// The answer to a request for a WebSocket whose handshake is refused.
+pub(crate) fn handshake_refused(refusal: websocket::Refusal) -> Response {
+    let mut answer = text(refusal.code, refusal.why);
+    let version = HeaderValue::from_static(websocket::VERSION);
+    answer.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, version);
+    answer
 }
 
 /// The answer at a path that nothing knows, in the words of Go's `net/http`.

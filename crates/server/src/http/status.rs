@@ -13,6 +13,12 @@ use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
 
+use crate::wire::body::BodyError;
+
+/// The message to a client for whose request there is no place now, and after how many seconds it is to try again.
+pub(crate) const TOO_MANY: &str = "Too many requests, please try again later.";
+pub(crate) const RETRY_SECONDS: u32 = 1;
+
 /// A request that failed, as the `Status` that the client gets. One word in size, so that results stay small.
 #[derive(Clone, Debug)]
 pub struct ApiError(Box<Status>);
@@ -344,12 +350,6 @@ impl ApiError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message, None)
     }
 
-    /// 408: the body did not come in time.
-    pub fn slow_body() -> Self {
-        let message = "timed out reading the body of the request";
-        Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message, None)
-    }
-
     /// 410: the resource version or the continue token is older than what is kept.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message, None)
@@ -602,11 +602,39 @@ fn is_told(left: &mut usize, text: &str) -> bool {
     first || room
 }
 
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(limit) => Self::too_large(limit),
+            BodyError::Broken(error) => Self::bad_request(error.to_string()),
+            BodyError::Slow => {
+                let message = "timed out reading the body of the request";
+                Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message, None)
+            }
+            BodyError::TooMany => Self::too_many_requests(TOO_MANY, RETRY_SECONDS),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use holdfast_resource::FieldPath;
 
     use super::*;
+
+    #[test]
+    fn a_body_that_is_not_read_is_refused_by_its_cause() {
+        let refusal = |error| {
+            let error = ApiError::from(error);
+            (error.code().as_u16(), error.to_string())
+        };
+        let large = "Request entity too large: limit is 3145728";
+        assert_eq!(refusal(BodyError::TooLarge(3 << 20)), (413, large.to_owned()));
+        let broken = std::io::Error::other("connection reset");
+        assert_eq!(refusal(BodyError::Broken(broken)), (400, "connection reset".to_owned()));
+        assert_eq!(refusal(BodyError::Slow).0, 408);
+        assert_eq!(refusal(BodyError::TooMany), (429, TOO_MANY.to_owned()));
+    }
 
     fn resource(group: &str, plural: &str) -> GroupResource {
         GroupResource {

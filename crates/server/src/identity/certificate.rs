@@ -6,17 +6,17 @@
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use holdfast_authorization::User;
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
+use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 use x509_parser::prelude::{AttributeTypeAndValue, X509Certificate};
 
 use super::{CREDENTIAL, authenticated};
-use crate::wire::x509::{self, Purpose};
+use crate::wire::client_authorities::ClientAuthorities;
+use crate::wire::x509;
 
 /// The type of the attribute of a subject that is the uid of its user: 1.3.6.1.4.1.57683.2, in DER.
 const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
@@ -46,59 +46,20 @@ pub enum ClientCertificate {
     Untrusted,
 }
 
-/// Those whose client certificates are trusted.
-pub struct ClientAuthorities {
-    roots: Vec<CertificateDer<'static>>,
-    /// `None` where none of the roots may sign.
-    chains: Option<Arc<dyn ClientCertVerifier>>,
-}
-
-impl fmt::Debug for ClientAuthorities {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientAuthorities")
-            .field("roots", &self.roots.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl ClientAuthorities {
-    /// Trusts `roots`, and what `chains` finds to come from them.
-    pub(crate) fn new(roots: Vec<CertificateDer<'static>>, chains: Option<Arc<dyn ClientCertVerifier>>) -> Self {
-        Self { roots, chains }
-    }
-
-    /// What the certificates that a client shows come to, its own first.
-    pub fn judge(&self, shown: &[CertificateDer<'_>], now: SystemTime) -> ClientCertificate {
+impl ClientCertificate {
+    /// The meaning of the certificates that a client shows, its own first.
+    pub fn of(authorities: &ClientAuthorities, shown: &[CertificateDer<'_>], now: SystemTime) -> Self {
         let Some((own, between)) = shown.split_first() else {
-            return ClientCertificate::Nameless;
+            return Self::Nameless;
         };
-        match self.verify(own, between, now) {
+        match authorities.verify(own, between, now) {
             Ok(until) => match user_of_certificate(own) {
-                Ok(user) => ClientCertificate::User(Arc::new(user), Some(until)),
-                Err(CertificateError::NoCommonName) => ClientCertificate::Nameless,
+                Ok(user) => Self::User(Arc::new(user), Some(until)),
+                Err(CertificateError::NoCommonName) => Self::Nameless,
                 Err(error) => untrusted(&error),
             },
             Err(error) => untrusted(&error),
         }
-    }
-
-    /// Until when the certificate is good.
-    fn verify(
-        &self,
-        own: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        now: SystemTime,
-    ) -> Result<SystemTime, rustls::Error> {
-        let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
-        if self.roots.contains(own) {
-            x509::check_root(own, Purpose::Client, now)?;
-        } else {
-            let chains = self.chains.as_ref();
-            let chains = chains.ok_or(rustls::CertificateError::UnknownIssuer)?;
-            chains.verify_client_cert(own, between, now)?;
-        }
-        let until = x509::not_after(&x509::parse(own)?);
-        Ok(UNIX_EPOCH + Duration::from_secs(until.as_secs()))
     }
 }
 
@@ -161,6 +122,8 @@ fn credential(der: &[u8]) -> SmolStr {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use rcgen::{CertificateParams, DnType, KeyPair};
 
     use super::*;
@@ -203,7 +166,9 @@ mod tests {
         let nameless = certificate(&[(DnType::OrganizationName, "devs")]);
         let authorities = ClientAuthorities::new(vec![own.clone(), nameless.clone()], None);
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        let judge = |certificate: &CertificateDer<'_>, now| authorities.judge(std::slice::from_ref(certificate), now);
+        let judge = |certificate: &CertificateDer<'_>, now| {
+            ClientCertificate::of(&authorities, std::slice::from_ref(certificate), now)
+        };
         assert!(matches!(judge(&own, now), ClientCertificate::User(user, Some(_)) if user.name == "alice"));
         assert!(matches!(judge(&nameless, now), ClientCertificate::Nameless));
         assert!(matches!(judge(&own, UNIX_EPOCH), ClientCertificate::Untrusted));

@@ -4,13 +4,14 @@
 //! the request is refused rather than made by nobody.
 
 pub mod authorization;
+mod bearer_protocol;
 mod certificate;
 mod impersonation;
 mod keys;
 mod service_accounts;
 mod tokens;
 
-pub use certificate::{CertificateError, ClientAuthorities, ClientCertificate, user_of_certificate};
+pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
 pub use impersonation::Impersonation;
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
 pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
@@ -27,7 +28,7 @@ use smol_str::SmolStr;
 
 use crate::http::ApiError;
 use crate::http::headers;
-use crate::wire::websocket::BearerProtocol;
+use bearer_protocol::BearerProtocol;
 
 /// The extra of a user that tells one credential from another.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";

@@ -23,13 +23,13 @@ use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
 use crate::http::ApiError;
 use crate::http::response::{self, Response};
 use crate::objects::Store;
-use crate::operations::inflight::InFlight;
-use crate::operations::version::{Build, VersionInfo};
+use crate::runtime::version::{Build, VersionInfo};
+use crate::wire::in_flight::InFlight;
 
 use conversions::Conversions;
 use policies::Policies;
+pub(crate) use requests::Recording;
 use requests::Requests;
-pub(crate) use requests::{Lasting, Recording};
 pub(crate) use webhooks::Asked as AskedWebhook;
 use webhooks::Webhooks;
 
@@ -218,7 +218,6 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::http::request_info::RequestInfo;
 
     async fn text(response: Response) -> String {
         assert_eq!(response.headers()["content-type"], CONTENT_TYPE);
@@ -236,8 +235,7 @@ mod tests {
         metrics.converted("as.x.io", ["v1", "v2"], None, elapsed);
         metrics.converted("as.x.io", ["v1", "v2"], Some(WebhookFailureSort::Count), elapsed);
         let in_flight = Arc::new(InFlight::new(2, 1));
-        let request = RequestInfo::parse(&http::Method::GET, &"/version".parse().unwrap()).unwrap();
-        let place = in_flight.enter(&request, &Arc::default());
+        let place = in_flight.enter(&Arc::default(), false, false);
         let text = text(metrics.respond(&in_flight).unwrap()).await;
         drop(place);
         for line in [

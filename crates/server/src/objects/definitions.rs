@@ -11,22 +11,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{Defines, DefiningObject, Registry, Resource};
 use holdfast_value::SmolStr;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::api::context::Context;
 use crate::objects::followers::{self, Difference, Followed, Follower};
-use crate::objects::{self, Entry};
-use crate::runtime::background;
+use crate::objects::{self, Entry, Store};
+use crate::runtime::background::{self, Background};
+use crate::runtime::shutdown::Shutdown;
 
 /// How long anyone waits for the registry to follow. It takes milliseconds; a fault must not hold up writes for ever.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How far the registry has followed the store.
 pub struct Definitions {
+    /// The resources that are served now.
+    registry: Arc<ArcSwap<Registry>>,
+    /// The objects, those that define resources among them.
+    store: Arc<Store>,
     /// How many writes of defining objects are under way: what they store is seen before its revision is known here.
     under_way: AtomicUsize,
     /// The newest revision at which a defining object was written.
@@ -46,18 +51,19 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Default for Definitions {
-    fn default() -> Self {
+impl Definitions {
+    /// Definitions in `store` that change `registry`.
+    pub fn new(registry: Arc<ArcSwap<Registry>>, store: Arc<Store>) -> Self {
         Self {
+            registry,
+            store,
             under_way: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             followed: watch::Sender::new(0),
             ends: Mutex::default(),
         }
     }
-}
 
-impl Definitions {
     /// Says that a defining object is about to be stored; to be kept until it is [`committed`](Self::committed).
     pub(crate) fn begin_write(&self) -> UnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::AcqRel);
@@ -72,12 +78,12 @@ impl Definitions {
 
     /// Waits until the registry knows of all defining objects that are stored now, so that whoever has seen one finds what
     /// it defines; whether there were any left to wait for.
-    pub(crate) async fn caught_up(&self, context: &Context) -> bool {
+    pub(crate) async fn caught_up(&self) -> bool {
         // In this order: a write counts its revision before it ends.
         let under_way = self.under_way.load(Ordering::Acquire) > 0;
         let mut newest = self.written.load(Ordering::Acquire);
         if under_way {
-            newest = newest.max(newest_stored(context));
+            newest = newest.max(self.newest_stored());
         }
         if *self.followed.borrow() >= newest {
             return false;
@@ -95,15 +101,15 @@ impl Definitions {
     }
 
     /// Waits until the resource is no longer served as it was, and for ever where it is built in.
-    pub(crate) async fn changed(context: &Context, resource: &Resource) {
+    pub(crate) async fn changed(&self, resource: &Resource) {
         let Some(definition) = &resource.definition else {
             return std::future::pending().await;
         };
         let (serial, name) = (definition.serial, resource.group_resource());
-        let ends = &context.definitions.ends;
+        let ends = &self.ends;
         loop {
             let mut end = ends.lock().entry(serial).or_default().subscribe();
-            let registry = context.registry();
+            let registry = self.registry.load();
             let now = registry
                 .resource(&name)
                 .and_then(|resource| resource.definition.as_ref());
@@ -119,28 +125,35 @@ impl Definitions {
     fn end(&self, serial: u64) {
         self.ends.lock().remove(&serial);
     }
+
+    /// The newest revision of a defining object that is stored now.
+    fn newest_stored(&self) -> u64 {
+        let registry = self.registry.load();
+        let kinds = registry
+            .resources()
+            .filter(|resource| resource.capabilities.defines.is_some());
+        let snapshot = self.store.snapshot();
+        let newest = |kind: &Arc<Resource>| {
+            let prefix = kind.storage.as_ref()?.prefix.clone();
+            snapshot
+                .range(prefix.as_bytes())
+                .map(|entry| entry.mod_revision())
+                .max()
+        };
+        kinds.filter_map(newest).max().unwrap_or_default()
+    }
 }
 
-/// The newest revision of a defining object that is stored now.
-fn newest_stored(context: &Context) -> u64 {
-    let registry = context.registry();
-    let kinds = registry
-        .resources()
-        .filter(|resource| resource.capabilities.defines.is_some());
-    let snapshot = context.store.snapshot();
-    let newest = |kind: &Arc<Resource>| {
-        let prefix = kind.storage.as_ref()?.prefix.clone();
-        snapshot
-            .range(prefix.as_bytes())
-            .map(|entry| entry.mod_revision())
-            .max()
-    };
-    kinds.filter_map(newest).max().unwrap_or_default()
-}
-
-/// Serves what the stored objects define, and follows their changes for as long as the server serves.
-pub(crate) fn follow(context: &Arc<Context>, types: &Arc<TypeTable>) {
-    let registry = context.registry();
+/// Serves what the stored objects define, and follows their changes for as long as the server serves. `replaced` is called with
+/// each resource that is no longer served as it was.
+pub(crate) fn follow(
+    definitions: &Arc<Definitions>,
+    types: &Arc<TypeTable>,
+    background: &Background,
+    shutdown: &Shutdown,
+    replaced: impl Fn(&Arc<Resource>) + Send + 'static,
+) {
+    let registry = definitions.registry.load_full();
     let defining = |resource: &Arc<Resource>| {
         let kind = resource.capabilities.defines.clone()?;
         Some((kind, resource.storage.as_ref()?.prefix.clone()))
@@ -153,22 +166,25 @@ pub(crate) fn follow(context: &Arc<Context>, types: &Arc<TypeTable>) {
         check: background::DEFINITIONS,
     };
     let definer = Definer {
-        context: Arc::clone(context),
+        definitions: Arc::clone(definitions),
         types: Arc::clone(types),
         kind,
         defined: HashMap::new(),
+        replaced,
     };
-    followers::follow(context, followed, definer);
+    followers::follow(&definitions.store, background, shutdown, followed, definer);
 }
 
 /// Makes of the objects that define resources the registry that is served.
-struct Definer {
-    context: Arc<Context>,
+struct Definer<F> {
+    definitions: Arc<Definitions>,
     types: Arc<TypeTable>,
     /// The kind whose objects define resources.
     kind: Arc<dyn Defines>,
     /// What is defined, by the names of the defining objects.
     defined: HashMap<SmolStr, Arc<Resource>>,
+    /// Called with each resource that is no longer served as it was.
+    replaced: F,
 }
 
 /// Changes of the registry that are published together.
@@ -179,7 +195,7 @@ struct Step {
     changed: bool,
 }
 
-impl Follower for Definer {
+impl<F: Fn(&Arc<Resource>) + Send + 'static> Follower for Definer<F> {
     fn apply(&mut self, differences: &[Difference], revision: u64) {
         let mut step = self.step();
         for difference in differences {
@@ -205,10 +221,10 @@ impl Follower for Definer {
     }
 }
 
-impl Definer {
+impl<F: Fn(&Arc<Resource>)> Definer<F> {
     fn step(&self) -> Step {
         Step {
-            registry: Registry::clone(&self.context.registry()),
+            registry: Registry::clone(&self.definitions.registry.load()),
             replaced: Vec::new(),
             changed: false,
         }
@@ -227,11 +243,11 @@ impl Definer {
     }
 
     fn publish(&self, step: Step, revision: u64) {
-        let definitions = &self.context.definitions;
+        let definitions = &self.definitions;
         if step.changed {
-            self.context.registry.store(Arc::new(step.registry));
+            definitions.registry.store(Arc::new(step.registry));
             for resource in step.replaced {
-                self.context.field_managers.forget(&resource);
+                (self.replaced)(&resource);
                 if let Some(definition) = &resource.definition {
                     definitions.end(definition.serial);
                 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use holdfast_store::{EventKind, HistoryError, Key, Watcher};
 use holdfast_value::SmolStr;
 
-use crate::api::context::Context;
 use crate::objects::{Entry, Objects, Snapshot, Store};
+use crate::runtime::background::Background;
+use crate::runtime::shutdown::Shutdown;
 
 /// How many changes are looked at together before others have a turn.
 const RUN: usize = 512;
@@ -40,10 +41,16 @@ pub(crate) struct Followed {
 }
 
 /// Shows a follower what is stored now, and each change from then on in a task that ends with the store.
-pub(crate) fn follow(context: &Arc<Context>, followed: Followed, follower: impl Follower) {
+pub(crate) fn follow(
+    store: &Arc<Store>,
+    background: &Background,
+    shutdown: &Shutdown,
+    followed: Followed,
+    follower: impl Follower,
+) {
     let Followed { prefix, check } = followed;
     let mut following = Following {
-        store: Arc::clone(&context.store),
+        store: Arc::clone(store),
         prefix: prefix.clone(),
         known: HashMap::new(),
         follower,
@@ -51,7 +58,7 @@ pub(crate) fn follow(context: &Arc<Context>, followed: Followed, follower: impl 
     // Where the store is closed, there is nothing to follow any more.
     let Ok(watcher) = following.begin() else { return };
     let work = async move { following.run(watcher).await };
-    context.background.spawn(check, prefix, &context.shutdown, work);
+    background.spawn(check, prefix, shutdown, work);
 }
 
 struct Following<F> {

@@ -11,8 +11,31 @@ use tokio::sync::OnceCell;
 
 use crate::http::ApiError;
 use crate::http::negotiation::{Format, View};
-use crate::read::watch::Showing;
-use crate::representation::table::IncludeObject;
+use crate::http::table::IncludeObject;
+
+/// The change of an object that an event of a watch shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventType {
+    /// The object is there now.
+    Added,
+    /// It has changed.
+    Modified,
+    /// It is gone.
+    Deleted,
+    /// It is no longer selected: shown as it was, at the revision at which it left.
+    Left,
+}
+
+impl EventType {
+    /// The type of the event.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted | Self::Left => "DELETED",
+        }
+    }
+}
 
 /// The form in which a watcher sees events. Frames of equal forms are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +60,7 @@ pub struct EventFrames(OnceLock<Arc<Frames>>);
 
 #[derive(Default)]
 struct Frames {
-    made: Mutex<Vec<(Showing, Form, Bytes)>>,
+    made: Mutex<Vec<(EventType, Form, Bytes)>>,
     conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
 }
 
@@ -126,7 +149,7 @@ impl FrameCache {
     pub(crate) fn frame<E>(
         &self,
         event: &EventFrames,
-        showing: Showing,
+        showing: EventType,
         form: &Form,
         encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
@@ -145,7 +168,7 @@ impl FrameCache {
     }
 
     /// The frame of an event in that form, if it is kept.
-    pub(crate) fn kept(&self, event: &EventFrames, showing: Showing, form: &Form) -> Option<Bytes> {
+    pub(crate) fn kept(&self, event: &EventFrames, showing: EventType, form: &Form) -> Option<Bytes> {
         let known = event.0.get()?.made.lock();
         let mut frames = known.iter();
         let (.., frame) = frames.find(|(of, in_form, _)| *of == showing && in_form == form)?;
@@ -190,7 +213,7 @@ mod tests {
     }
 
     /// The frame, and whether it had to be made.
-    fn ask(cache: &FrameCache, event: &EventFrames, showing: Showing, form: &Form) -> (Bytes, bool) {
+    fn ask(cache: &FrameCache, event: &EventFrames, showing: EventType, form: &Form) -> (Bytes, bool) {
         let mut made = false;
         let frame = cache.frame(event, showing, form, || {
             made = true;
@@ -203,12 +226,12 @@ mod tests {
     fn a_frame_is_made_once_for_each_form() {
         let (cache, event) = (FrameCache::default(), EventFrames::default());
         let whole = form(View::Whole);
-        let (first, made) = ask(&cache, &event, Showing::Added, &whole);
-        let (second, made_again) = ask(&cache, &event, Showing::Added, &whole);
+        let (first, made) = ask(&cache, &event, EventType::Added, &whole);
+        let (second, made_again) = ask(&cache, &event, EventType::Added, &whole);
         assert!(made && !made_again);
         assert_eq!(first.as_ptr(), second.as_ptr());
-        assert!(ask(&cache, &event, Showing::Modified, &whole).1);
-        assert!(ask(&cache, &event, Showing::Added, &form(View::Table(MetaVersion::V1))).1);
+        assert!(ask(&cache, &event, EventType::Modified, &whole).1);
+        assert!(ask(&cache, &event, EventType::Added, &form(View::Table(MetaVersion::V1))).1);
     }
 
     #[test]
@@ -216,10 +239,10 @@ mod tests {
         let cache = FrameCache::new(250);
         let (whole, events) = (form(View::Whole), [(); 3].map(|()| EventFrames::default()));
         for event in &events {
-            assert!(ask(&cache, event, Showing::Added, &whole).1);
+            assert!(ask(&cache, event, EventType::Added, &whole).1);
         }
-        assert!(!ask(&cache, &events[2], Showing::Added, &whole).1);
-        assert!(ask(&cache, &events[0], Showing::Added, &whole).1);
+        assert!(!ask(&cache, &events[2], EventType::Added, &whole).1);
+        assert!(ask(&cache, &events[0], EventType::Added, &whole).1);
         drop(events);
         assert!(cache.kept.lock().bytes <= 250);
     }

@@ -12,7 +12,7 @@ mod frames;
 pub mod lookup;
 mod trees;
 
-pub(crate) use frames::{Converted, Form};
+pub(crate) use frames::{Converted, EventType, Form};
 pub use frames::{EventFrames, FrameCache};
 pub use trees::Trees;
 
@@ -22,14 +22,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::metadata::formats;
-use holdfast_resource::schema::{self, Shape, Type, TypeId, TypeTable};
+use holdfast_resource::schema::{self, Shape, Type, TypeTable};
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
-use holdfast_resource::{GroupVersion, GroupVersionKind, Registry, Resource};
+use holdfast_resource::{Registry, Resource};
 use holdfast_store::{Indexer, Key};
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
-use crate::http::ApiError;
+use crate::http::{ApiError, protobuf};
 
 /// A stored object as it is served.
 pub type Entry = holdfast_store::Entry<Objects>;
@@ -384,19 +384,6 @@ pub fn encode_answer(types: &TypeTable, object: &Value) -> Vec<u8> {
     bytes
 }
 
-/// The type of the objects of a built-in kind.
-pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Option<TypeId> {
-    // The metadata of an object are the same type in both versions.
-    let api_version = match (api_version, kind) {
-        ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
-        _ => api_version,
-    };
-    types.id_of_kind(&GroupVersionKind {
-        group_version: GroupVersion::parse(api_version)?,
-        kind: SmolStr::new(kind),
-    })
-}
-
 /// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
 #[expect(clippy::indexing_slicing, reason = "an object begins with a brace")]
 pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8] {
@@ -531,7 +518,7 @@ const RESOURCE_VERSION: &str = "resourceVersion";
 /// Writes an object; with `room` for the resource version in place of the one that it has, and says where that is.
 fn write_object(types: &TypeTable, object: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
     let text = |name| object.str_at(&[name]).unwrap_or_default();
-    let of = type_of(types, text("apiVersion"), text("kind")).map(|id| types.get(id));
+    let of = protobuf::type_of(types, text("apiVersion"), text("kind")).map(|id| types.get(id));
     let mut revision_at = None;
     write_map(of, object, &[], bytes, |key, value, shape, bytes| match value {
         Value::Map(_) if key == METADATA => {

@@ -1,229 +1,25 @@
-//! How many requests are served at a time: those that read and those that change something have a limit each
-//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). What comes above it is told to come back.
-//!
-//! No user takes more than is left for all others: alone one gets half of the places, two get a third each, and there is
-//! one left for whoever comes next. A request whose body is still to come is not served. It gives its place back and is
-//! counted among those that are received, whose number and bytes are shared out in the same way.
+//! Which requests take a place among those that are served at a time, and the answer if there is none.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_authorization::{MASTERS, User};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
-use parking_lot::Mutex;
-use smol_str::SmolStr;
 
-use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
-use crate::runtime::long_work::LongWork;
-
-/// The requests that are served or received now. Those that last, such as watches, are not among them.
-#[derive(Debug)]
-pub struct InFlight {
-    read_only: Mutex<Shares>,
-    mutating: Mutex<Shares>,
-    /// Bodies that are still to come.
-    bodies: Mutex<Shares>,
-    /// Their bytes that came already.
-    bytes: Mutex<Shares>,
-    /// Those that are served and take long.
-    pub(crate) long_work: LongWork,
-}
-
-/// The most bodies that are received at a time, and the most bytes that are kept of them.
-const BODIES: usize = 2000;
-const BODY_BYTES: usize = 128 << 20;
+use crate::http::status::{RETRY_SECONDS, TOO_MANY};
+use crate::wire::in_flight::{InFlight, Place};
 
 /// The health checks of the server, which are answered whoever asks.
 const PROBES: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
-impl Default for InFlight {
-    fn default() -> Self {
-        Self::new(0, 0)
-    }
-}
-
-impl InFlight {
-    /// At most `read_only` requests at a time that read, and `mutating` others; 0 for no limit.
-    pub fn new(read_only: usize, mutating: usize) -> Self {
-        let shares = |limit| Mutex::new(Shares::new(limit));
-        Self {
-            read_only: shares(read_only),
-            mutating: shares(mutating),
-            bodies: shares(BODIES),
-            bytes: shares(BODY_BYTES),
-            long_work: LongWork::default(),
-        }
-    }
-
-    /// At most `bodies` that are still to come, of which no more than so many bytes are kept.
-    #[must_use]
-    pub fn with_bodies(self, bodies: usize, bytes: usize) -> Self {
-        Self {
-            bodies: Mutex::new(Shares::new(bodies)),
-            bytes: Mutex::new(Shares::new(bytes)),
-            ..self
-        }
-    }
-
-    /// A place for a request of `user`; `None` where there is none for them. Those who may do everything are never refused
-    /// one, so that they can mend what is wrong, nor are health checks.
-    pub fn enter(self: &Arc<Self>, request: &RequestInfo, user: &Arc<User>) -> Option<Place> {
-        let place = Place {
-            in_flight: Arc::clone(self),
-            mutates: !matches!(request.verb.as_str(), "get" | "list" | "watch"),
-            anyway: user.is_in(MASTERS) || PROBES.contains(&request.path.as_str()),
-            user: Arc::clone(user),
-            served: AtomicBool::new(false),
-        };
-        place.enter().then_some(place)
-    }
-
-    /// How many requests of each kind are served now.
-    pub(crate) fn now(&self) -> [(&'static str, i64); 2] {
-        let now = |shares: &Mutex<Shares>| i64::try_from(shares.lock().taken).unwrap_or(i64::MAX);
-        [("readOnly", now(&self.read_only)), ("mutating", now(&self.mutating))]
-    }
-}
-
-/// Something of which there is so much, and who has how much of it.
-#[derive(Debug)]
-struct Shares {
-    /// How much there is; 0 for no limit.
-    limit: usize,
-    taken: usize,
-    /// What each user has, where that is anything.
-    users: HashMap<SmolStr, usize>,
-}
-
-impl Shares {
-    fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            taken: 0,
-            users: HashMap::new(),
-        }
-    }
-
-    /// Takes `more` for a user, if no less is left for all others than the user has then. `anyway` asks for no limit.
-    fn take(&mut self, user: &SmolStr, more: usize, anyway: bool) -> bool {
-        let left = self.limit.saturating_sub(self.taken);
-        let own = self.users.get(user).copied().unwrap_or_default();
-        if !anyway && self.limit > 0 && own + more > left {
-            return false;
-        }
-        self.taken += more;
-        *self.users.entry(user.clone()).or_default() += more;
-        true
-    }
-
-    fn give_back(&mut self, user: &SmolStr, amount: usize) {
-        self.taken = self.taken.saturating_sub(amount);
-        if let Some(own) = self.users.get_mut(user) {
-            *own = own.saturating_sub(amount);
-            if *own == 0 {
-                self.users.remove(user);
-            }
-        }
-    }
-}
-
-/// The place of a request that is served; given back when this goes.
-#[derive(Debug)]
-pub struct Place {
-    in_flight: Arc<InFlight>,
-    mutates: bool,
-    /// Whether it is never refused.
-    anyway: bool,
-    user: Arc<User>,
-    /// Whether the place is taken now: not while the body of the request is received.
-    served: AtomicBool,
-}
-
-impl Place {
-    fn shares(&self) -> &Mutex<Shares> {
-        match self.mutates {
-            true => &self.in_flight.mutating,
-            false => &self.in_flight.read_only,
-        }
-    }
-
-    fn enter(&self) -> bool {
-        let entered = self.shares().lock().take(&self.user.name, 1, self.anyway);
-        self.served.store(entered, Ordering::Release);
-        entered
-    }
-
-    fn leave(&self) {
-        if self.served.swap(false, Ordering::AcqRel) {
-            self.shares().lock().give_back(&self.user.name, 1);
-        }
-    }
-
-    /// Gives the place back while the body of the request comes, `bytes` of which are there already.
-    ///
-    /// # Errors
-    /// 429 where too many bodies are to come.
-    pub(crate) fn receive(self: Arc<Self>, bytes: usize) -> Result<Receiving, ApiError> {
-        self.leave();
-        let bodies = &self.in_flight.bodies;
-        if !bodies.lock().take(&self.user.name, 1, false) {
-            return Err(too_many_received());
-        }
-        let mut receiving = Receiving { place: self, bytes: 0 };
-        receiving.keep(bytes)?;
-        Ok(receiving)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-/// A request whose body is received.
-#[derive(Debug)]
-pub(crate) struct Receiving {
-    place: Arc<Place>,
-    bytes: usize,
-}
-
-impl Receiving {
-    /// Counts bytes that came and are kept.
-    ///
-    /// # Errors
-    /// 429 where there is no room for them.
-    pub(crate) fn keep(&mut self, more: usize) -> Result<(), ApiError> {
-        let place = &self.place;
-        if !place.in_flight.bytes.lock().take(&place.user.name, more, false) {
-            return Err(too_many_received());
-        }
-        self.bytes += more;
-        Ok(())
-    }
-
-    /// Takes the place again, since all of the body is there.
-    ///
-    /// # Errors
-    /// 429 where others have it.
-    pub(crate) fn finish(self) -> Result<(), ApiError> {
-        match self.place.enter() {
-            true => Ok(()),
-            false => Err(too_many_received()),
-        }
-    }
-}
-
-impl Drop for Receiving {
-    fn drop(&mut self) {
-        let (in_flight, user) = (&self.place.in_flight, &self.place.user.name);
-        in_flight.bytes.lock().give_back(user, self.bytes);
-        in_flight.bodies.lock().give_back(user, 1);
-    }
+/// A place for a request of `user`; `None` if there is none for that user. Users who may do everything are never refused, so
+/// that they can mend what is wrong, nor are health checks.
+pub(crate) fn enter(in_flight: &Arc<InFlight>, request: &RequestInfo, user: &Arc<User>) -> Option<Place> {
+    let mutates = !matches!(request.verb.as_str(), "get" | "list" | "watch");
+    let anyway = user.is_in(MASTERS) || PROBES.contains(&request.path.as_str());
+    in_flight.enter(user, mutates, anyway)
 }
 
 /// Whether the request lasts, so that neither limits nor timeouts are for it: a watch, or a connection to a pod.
@@ -232,11 +28,6 @@ pub fn lasts(info: &RequestInfo) -> bool {
     let subresource = info.resource.as_ref().map(|target| target.subresource.as_str());
     matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LASTING.contains(&name))
 }
-
-const TOO_MANY: &str = "Too many requests, please try again later.";
-
-/// How many seconds clients are told to wait.
-const RETRY_SECONDS: u32 = 1;
 
 /// The answer to a request that there is no place for.
 pub(crate) fn too_many() -> Response {
@@ -247,93 +38,33 @@ pub(crate) fn too_many() -> Response {
     response
 }
 
-fn too_many_received() -> ApiError {
-    ApiError::too_many_requests(TOO_MANY, RETRY_SECONDS)
-}
-
 #[cfg(test)]
 mod tests {
     use http::Method;
 
     use super::*;
 
-    fn user(name: &str, group: &str) -> Arc<User> {
-        Arc::new(User {
-            name: name.into(),
-            groups: vec![group.into()],
-            ..User::default()
-        })
-    }
-
     fn info(method: &Method, uri: &str) -> RequestInfo {
         RequestInfo::parse(method, &uri.parse().unwrap()).unwrap()
     }
 
-    fn enter(in_flight: &Arc<InFlight>, method: Method, user: &Arc<User>) -> Option<Place> {
-        in_flight.enter(&info(&method, "/api/v1/namespaces/n/pods/p"), user)
-    }
-
     #[test]
-    fn each_kind_of_request_has_its_own_places() {
-        let in_flight = Arc::new(InFlight::new(2, 1));
-        let (ann, bob, admin) = (user("ann", ""), user("bob", ""), user("admin", MASTERS));
-        let reads = [&ann, &bob].map(|user| enter(&in_flight, Method::GET, user));
-        assert!(reads.iter().all(Option::is_some));
-        assert!(enter(&in_flight, Method::GET, &user("eve", "")).is_none());
-        let write = enter(&in_flight, Method::POST, &ann);
-        assert!(write.is_some());
-        assert!(enter(&in_flight, Method::DELETE, &bob).is_none());
-        assert!(enter(&in_flight, Method::DELETE, &admin).is_some());
-        assert!(in_flight.enter(&info(&Method::GET, "/livez"), &bob).is_some());
-        drop(write);
-        assert!(enter(&in_flight, Method::DELETE, &bob).is_some());
-        drop(reads);
-        assert_eq!(in_flight.now(), [("readOnly", 0), ("mutating", 0)]);
-        assert!(in_flight.read_only.lock().users.is_empty());
-    }
-
-    #[test]
-    fn nobody_takes_more_than_is_left_for_others() {
-        let in_flight = Arc::new(InFlight::new(100, 0));
-        let all = |name: &str| -> Vec<Place> {
-            let user = user(name, "");
-            std::iter::from_fn(|| enter(&in_flight, Method::GET, &user)).collect()
+    fn administrators_and_health_checks_are_never_refused() {
+        let in_flight = Arc::new(InFlight::new(2, 2));
+        let user = |group: &str| {
+            Arc::new(User {
+                groups: vec![group.into()],
+                ..User::default()
+            })
         };
-        let places: Vec<_> = ["a", "b", "c", "d", "e"].map(all).into();
-        let counts: Vec<_> = places.iter().map(Vec::len).collect();
-        assert_eq!(counts, [50, 25, 13, 6, 3]);
-        drop(places);
-        assert_eq!(all("e").len(), 50);
-    }
-
-    #[test]
-    fn no_limit_is_written_as_zero() {
-        let (in_flight, ann) = (Arc::new(InFlight::new(0, 0)), user("ann", ""));
-        let places: Vec<_> = (0..1000).map(|_| enter(&in_flight, Method::POST, &ann)).collect();
+        let (bob, admin) = (user(""), user(MASTERS));
+        let pods = |method| info(&method, "/api/v1/namespaces/n/pods/p");
+        let places = [Method::GET, Method::DELETE].map(|method| enter(&in_flight, &pods(method), &bob));
         assert!(places.iter().all(Option::is_some));
-    }
-
-    #[test]
-    fn a_request_is_not_served_while_its_body_comes() {
-        let in_flight = Arc::new(InFlight::new(1, 1).with_bodies(2, 100));
-        let (ann, bob) = (user("ann", ""), user("bob", ""));
-        let place = Arc::new(enter(&in_flight, Method::POST, &ann).unwrap());
-        let mut receiving = Arc::clone(&place).receive(10).unwrap();
-        assert_eq!(in_flight.now()[1], ("mutating", 0));
-        let other = enter(&in_flight, Method::POST, &bob).unwrap();
-        // Half of the bodies and bytes are for one user.
-        let second = Arc::new(enter(&in_flight, Method::GET, &ann).unwrap());
-        assert_eq!(second.receive(0).unwrap_err().code(), StatusCode::TOO_MANY_REQUESTS);
-        assert!(receiving.keep(40).is_ok());
-        assert_eq!(receiving.keep(1).unwrap_err().to_string(), TOO_MANY);
-        assert!(receiving.finish().is_err());
-        drop(other);
-        let receiving = Arc::clone(&place).receive(50).unwrap();
-        assert!(receiving.finish().is_ok());
-        assert_eq!(in_flight.now()[1], ("mutating", 1));
-        drop(place);
-        assert_eq!(in_flight.now()[1], ("mutating", 0));
-        assert_eq!((in_flight.bodies.lock().taken, in_flight.bytes.lock().taken), (0, 0));
+        assert!(enter(&in_flight, &pods(Method::GET), &bob).is_none());
+        assert!(enter(&in_flight, &pods(Method::POST), &bob).is_none());
+        assert!(enter(&in_flight, &pods(Method::DELETE), &admin).is_some());
+        assert!(enter(&in_flight, &info(&Method::GET, "/livez"), &bob).is_some());
     }
 
     #[test]

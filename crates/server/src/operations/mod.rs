@@ -7,4 +7,6 @@ pub mod loopback;
 pub mod openapi;
 pub mod paths;
 pub mod service;
-pub mod version;
+mod start;
+
+pub use start::start;

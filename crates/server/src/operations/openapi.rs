@@ -450,7 +450,7 @@ fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ApiError> {
 fn hash(fingerprint: &[u8], name: &str) -> String {
     let mut hasher = Sha512::new();
     for part in [
-        crate::operations::version::git_version().as_bytes(),
+        crate::runtime::version::git_version().as_bytes(),
         fingerprint,
         name.as_bytes(),
     ] {

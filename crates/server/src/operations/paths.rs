@@ -19,10 +19,10 @@ use crate::operations::discovery::KeptDocuments;
 use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::operations::health::Health;
-use crate::operations::inflight::InFlight;
 use crate::operations::openapi::{self, OpenApi};
-use crate::operations::version::{Build, VersionInfo};
 use crate::runtime::Clock;
+use crate::runtime::version::{Build, VersionInfo};
+use crate::wire::in_flight::InFlight;
 
 /// What answers at the paths that are no resources.
 pub struct Paths {

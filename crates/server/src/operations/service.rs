@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use holdfast_gotext::duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
+use rustls::pki_types::CertificateDer;
 
 use crate::api::context::Context;
 use crate::api::router::{self, Incoming};
@@ -18,9 +19,12 @@ use crate::http::response::{self, Response};
 use crate::identity::authorization;
 use crate::identity::{self, Authenticator, ClientCertificate, Impersonation};
 use crate::metrics::Recording;
-use crate::operations::inflight::{self, InFlight};
+use crate::operations::inflight;
 use crate::operations::paths::Paths;
 use crate::wire::body::{RequestBody, ResponseBody};
+use crate::wire::client_authorities::ClientAuthorities;
+use crate::wire::connection::{self, Lasts};
+use crate::wire::in_flight::InFlight;
 use crate::wire::websocket::{self, Upgrade};
 
 /// Everything that answers requests, once a connection has read them.
@@ -37,10 +41,6 @@ pub struct Service {
     pub in_flight: Arc<InFlight>,
 }
 
-/// What is attached to an answer that lasts, such as that of a watch: it may take as long as it takes.
-#[derive(Clone, Copy, Debug)]
-pub struct Lasts;
-
 /// The header that names a request.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -49,6 +49,26 @@ const MAX_AUDIT_ID: usize = 64;
 
 /// A request that takes longer is told of in the log, unless it is a watch.
 const SLOW: Duration = Duration::from_millis(500);
+
+impl connection::Service for Service {
+    type Client = ClientCertificate;
+
+    fn client(&self, authorities: &ClientAuthorities, shown: &[CertificateDer<'_>]) -> ClientCertificate {
+        ClientCertificate::of(authorities, shown, self.context.clock.now())
+    }
+
+    fn handshake_failed(&self) {
+        self.context.metrics.handshake_failed();
+    }
+
+    fn respond(
+        self: &Arc<Self>,
+        request: http::Request<RequestBody>,
+        client: Option<&ClientCertificate>,
+    ) -> impl Future<Output = Response> + Send {
+        Self::respond(self, request, client)
+    }
+}
 
 impl Service {
     /// The answer to a request. `certificate` is what the connection's client certificate comes to.
@@ -125,7 +145,10 @@ impl Service {
         }
         match response.body().length() {
             Some(length) => recording.sent(length),
-            None => response.body_mut().record(recording.lasts()),
+            None => {
+                let mut lasting = recording.lasts();
+                response.body_mut().record(move |bytes| lasting.sent(bytes));
+            }
         }
     }
 
@@ -159,7 +182,9 @@ impl Service {
         let user = self
             .impersonation
             .judge(user, &head.headers, authorizer, &info.attributes())?;
-        let place = limit.and_then(|_| self.in_flight.enter(&info, &user)).map(Arc::new);
+        let place = limit
+            .and_then(|_| inflight::enter(&self.in_flight, &info, &user))
+            .map(Arc::new);
         if limit.is_some() && place.is_none() {
             return Ok(inflight::too_many());
         }
@@ -182,7 +207,7 @@ impl Service {
         let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api {
             // The group may be that of a definition that was written a moment ago, and documents tell of all that is served.
-            self.context.definitions.caught_up(&self.context).await;
+            self.context.definitions.caught_up().await;
         }
         let Some(target) = incoming
             .info

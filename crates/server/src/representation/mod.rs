@@ -24,11 +24,12 @@ use crate::http::protobuf;
 use crate::http::query::Query;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
+use crate::http::table::IncludeObject;
 use crate::objects::{self, Entry};
 use crate::read::items::{Item, Turn};
 use crate::read::list::Page;
 use crate::runtime::long_work;
-use table::{IncludeObject, Rows};
+use table::Rows;
 
 /// As what stored objects are shown: the version of the address.
 #[derive(Clone)]

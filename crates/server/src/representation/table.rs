@@ -12,37 +12,8 @@ use super::{Shown, Tree, write_partial};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::MetaVersion;
-use crate::http::query::Query;
+use crate::http::table::IncludeObject;
 use crate::objects;
-
-/// What a row holds besides its cells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum IncludeObject {
-    /// Nothing.
-    Nothing,
-    /// The metadata of the object.
-    #[default]
-    Metadata,
-    /// The object.
-    Whole,
-}
-
-impl IncludeObject {
-    /// What the parameters of a request ask for.
-    ///
-    /// # Errors
-    /// 400 for a parameter that cannot be read.
-    pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
-        match query.get("includeObject").unwrap_or_default() {
-            "" | "Metadata" => Ok(Self::Metadata),
-            "None" => Ok(Self::Nothing),
-            "Object" => Ok(Self::Whole),
-            other => Err(ApiError::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
-            ))),
-        }
-    }
-}
 
 /// How the rows of a table are made.
 pub(crate) struct Rows {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use holdfast_gotext::time::{Precision, Timestamp};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
@@ -14,7 +15,6 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, Error, InvalidMes
 
 use super::connector::system_words;
 use crate::wire::x509::{self, Purpose};
-use crate::write::metadata::rfc3339;
 
 /// TLS that trusts `authorities`, in PEM, or those of the system.
 ///
@@ -117,7 +117,8 @@ pub(super) fn told(error: &std::io::Error) -> String {
 }
 
 fn of_certificate(fault: &CertificateError) -> String {
-    let date = |time: &UnixTime| rfc3339(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
+    let text = |time: SystemTime| Timestamp::from(time).text(Precision::Seconds);
+    let date = |time: &UnixTime| text(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     let outside = |time: &UnixTime, how: &str, limit: &UnixTime| {
         let (time, limit) = (date(time), date(limit));
         format!("certificate has expired or is not yet valid: current time {time} is {how} {limit}")
@@ -129,7 +130,7 @@ fn of_certificate(fault: &CertificateError) -> String {
         CertificateError::ExpiredContext { time, not_after } => outside(time, "after", not_after),
         CertificateError::NotValidYetContext { time, not_before } => outside(time, "before", not_before),
         CertificateError::Expired | CertificateError::NotValidYet => {
-            let now = rfc3339(SystemTime::now());
+            let now = text(SystemTime::now());
             format!("certificate has expired or is not yet valid: current time {now} is outside of its time")
         }
         CertificateError::NotValidForNameContext { expected, presented } => of_name(expected, presented),

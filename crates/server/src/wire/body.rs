@@ -17,12 +17,30 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
-use crate::http::ApiError;
-use crate::metrics::Lasting;
-use crate::operations::inflight::{Place, Receiving};
+use crate::wire::in_flight::{Place, Receiving};
+
+/// An answer to a request.
+pub type Response = http::Response<ResponseBody>;
 
 /// The most bytes that the body of a request may have.
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
+
+/// A body that is not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It has more bytes than it may.
+    #[error("the body has more than {0} bytes")]
+    TooLarge(usize),
+    /// The client broke off.
+    #[error("{0}")]
+    Broken(std::io::Error),
+    /// It did not come in time.
+    #[error("the body did not come in time")]
+    Slow,
+    /// Too many bodies are to come, or too many requests are served now that it is there.
+    #[error("too many requests are received or served")]
+    TooMany,
+}
 
 /// The body of a request, not read yet.
 ///
@@ -68,14 +86,13 @@ impl RequestBody {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// 413 where it has more than [`MAX_REQUEST_BYTES`], 400 where the client breaks off, 408 where it is too slow, 429 where
-    /// too many bodies are to come, or too many requests are served when it is there.
-    pub async fn read(mut self) -> Result<Bytes, ApiError> {
+    /// If it has more than [`MAX_REQUEST_BYTES`], or does not come whole and in time.
+    pub async fn read(mut self) -> Result<Bytes, BodyError> {
         let Some(source) = self.source.lock().take() else {
             return Ok(Bytes::new());
         };
         let read = tokio::time::timeout(self.read_timeout, collect(source, self.place.take())).await;
-        read.unwrap_or_else(|_| Err(ApiError::slow_body()))
+        read.unwrap_or(Err(BodyError::Slow))
     }
 }
 
@@ -109,7 +126,7 @@ async fn discard(mut source: Source) {
 /// body is sent, and would see a broken connection instead.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
-async fn collect(mut source: Source, mut place: Option<Arc<Place>>) -> Result<Bytes, ApiError> {
+async fn collect(mut source: Source, mut place: Option<Arc<Place>>) -> Result<Bytes, BodyError> {
     let (mut collected, mut receiving) = (Collected::of(&source), None);
     loop {
         let frame = match source.frame().now_or_never() {
@@ -123,7 +140,7 @@ async fn collect(mut source: Source, mut place: Option<Arc<Place>>) -> Result<By
             }
         };
         let Some(frame) = frame else { break };
-        let frame = frame.map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let frame = frame.map_err(BodyError::Broken)?;
         let Ok(data) = frame.into_data() else { continue };
         let before = collected.kept();
         collected.add(data);
@@ -185,9 +202,9 @@ impl Collected {
         }
     }
 
-    fn finish(self) -> Result<Bytes, ApiError> {
+    fn finish(self) -> Result<Bytes, BodyError> {
         if self.size > MAX_REQUEST_BYTES {
-            return Err(ApiError::too_large(MAX_REQUEST_BYTES));
+            return Err(BodyError::TooLarge(MAX_REQUEST_BYTES));
         }
         Ok(if self.rest.is_empty() {
             self.first
@@ -287,11 +304,11 @@ impl ResponseBody {
         Content::Stream(Box::pin(stream)).into()
     }
 
-    /// Counts what a stream sends in `lasting`, which goes with it.
-    pub(crate) fn record(&mut self, mut lasting: Lasting) {
+    /// Calls `sent` with the length of each piece of a stream, which drops it when it ends.
+    pub(crate) fn record(&mut self, mut sent: impl FnMut(u64) + Send + 'static) {
         if let Content::Stream(stream) = &mut self.content {
-            let sent = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
-            *stream = Box::pin(sent.inspect(move |piece| lasting.sent(piece.len() as u64)));
+            let pieces = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
+            *stream = Box::pin(pieces.inspect(move |piece| sent(piece.len() as u64)));
         }
     }
 
@@ -404,7 +421,7 @@ mod tests {
         let unstated = RequestBody::new(ResponseBody::stream(pieces), Duration::from_secs(60));
         for body in [stated, unstated] {
             let error = body.read().await.unwrap_err();
-            assert_eq!(error.to_string(), "Request entity too large: limit is 3145728");
+            assert!(matches!(error, BodyError::TooLarge(MAX_REQUEST_BYTES)), "{error}");
         }
         let largest = RequestBody::from_bytes(vec![b' '; MAX_REQUEST_BYTES]);
         assert_eq!(largest.read().await.unwrap().len(), MAX_REQUEST_BYTES);
@@ -414,6 +431,6 @@ mod tests {
     async fn a_body_that_does_not_come_is_given_up() {
         let body = ResponseBody::stream(futures_util::stream::pending());
         let error = RequestBody::new(body, Duration::from_secs(5)).read().await.unwrap_err();
-        assert_eq!(error.code(), http::StatusCode::REQUEST_TIMEOUT);
+        assert!(matches!(error, BodyError::Slow), "{error}");
     }
 }

@@ -1,8 +1,9 @@
 //! Connections and what goes over them: TLS, bodies, compression, slow clients, WebSockets.
 
 pub mod body;
-pub(crate) mod compression;
+pub mod client_authorities;
 pub mod connection;
+pub mod in_flight;
 pub(crate) mod slow_clients;
 pub mod tls;
 pub(crate) mod websocket;

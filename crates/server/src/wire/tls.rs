@@ -11,7 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DistinguishedName, RootCertStore, ServerConfig};
 
-use crate::identity::ClientAuthorities;
+use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::x509;
 
 /// The files of a server's TLS.

@@ -14,7 +14,7 @@ use super::typing::{KindType, TypedObject, Types};
 use crate::http::ApiError;
 use crate::http::negotiation::Format;
 use crate::http::options::FieldValidation;
-use crate::objects;
+use crate::http::protobuf;
 
 /// How much of a body that cannot be read messages show.
 const SHOWN_BYTES: usize = 30;
@@ -189,7 +189,7 @@ impl Content<'_> {
             Self::Message(message) => message,
         };
         let messages = types.messages();
-        let of = objects::type_of(messages.types(), kind_type.api_version(), kind_type.kind());
+        let of = protobuf::type_of(messages.types(), kind_type.api_version(), kind_type.kind());
         let Some(of) = of else {
             return Err(format!("{} has no protobuf form", kind_type.kind()));
         };

@@ -275,7 +275,7 @@ impl KindType {
     ///
     /// # Errors
     /// 500 where it does not fit its type: this is for objects that the server makes itself.
-    pub(super) fn typed(&self, object: Value) -> Result<Value, ApiError> {
+    pub(crate) fn typed(&self, object: Value) -> Result<Value, ApiError> {
         let typed = self.decode(&object).map_err(ApiError::internal)?;
         self.with_defaults(typed.object)
     }

@@ -19,15 +19,17 @@ use holdfast_authorization::{Authorizer, Chain};
 use holdfast_server::api::context::{Config, Context};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
+use holdfast_server::objects::definitions::Definitions;
 use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
 use holdfast_server::operations::health::Health;
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
+use holdfast_server::operations::start;
 use holdfast_server::runtime::shutdown::ShutdownTrigger;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::body::{RequestBody, ResponseBody};
-use holdfast_server::write::{self, FieldManagers, Types};
+use holdfast_server::write::{FieldManagers, Types};
 use holdfast_store::HistoryLimits;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
@@ -114,7 +116,7 @@ impl Server {
             registry: Arc::clone(&registry),
             store: Arc::clone(&store),
             field_managers: FieldManagers::new(Arc::new(types)),
-            definitions: Default::default(),
+            definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
             trees: Trees::default(),
             turns: Default::default(),
             policies: Arc::clone(&kinds.policies),
@@ -131,7 +133,7 @@ impl Server {
             background: Default::default(),
             config: Config::default(),
         });
-        write::start(&context).await.unwrap();
+        start(&context).await.unwrap();
         let service = Service {
             context,
             authenticator: Authenticator { anonymous: false },

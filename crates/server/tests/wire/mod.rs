@@ -14,17 +14,19 @@ use holdfast_authorization::{Authorizer, Chain};
 use holdfast_server::api::context::{Config, Context};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
+use holdfast_server::objects::definitions::Definitions;
 use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
 use holdfast_server::operations::health::{Endpoint, Health};
-use holdfast_server::operations::inflight::InFlight;
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
+use holdfast_server::operations::start;
 use holdfast_server::runtime::shutdown::ShutdownTrigger;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::connection::{self, Limits};
+use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::wire::tls::TlsFiles;
-use holdfast_server::write::{self, FieldManagers, Types};
+use holdfast_server::write::{FieldManagers, Types};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
@@ -169,7 +171,7 @@ impl Server {
                 registry: Arc::clone(&registry),
                 store: Arc::clone(&store),
                 field_managers: FieldManagers::new(Arc::new(types)),
-                definitions: Default::default(),
+                definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
                 trees: Trees::default(),
                 turns: Default::default(),
                 policies: Arc::clone(&kinds.policies),
@@ -191,7 +193,7 @@ impl Server {
             paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),
             in_flight: Arc::new(in_flight),
         };
-        write::start(&service.context).await.unwrap();
+        start(&service.context).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let task = tokio::spawn(connection::serve(listener, tls, Arc::new(service), limits, shutdown));

@@ -13,6 +13,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use holdfast_authorization::{AUTHENTICATED, MASTERS, User};
+use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{GroupResource, Registry, Resource};
 use holdfast_value::{Limits, Value, json};
 use http::{HeaderValue, Method, header};
@@ -105,7 +106,7 @@ impl Client {
 
     /// The time of day, as `metadata` and conditions write it.
     pub fn now(&self) -> String {
-        crate::write::metadata::rfc3339(self.time()).to_string()
+        Timestamp::from(self.time()).text(Precision::Seconds).to_string()
     }
 
     /// Creates `object` in the collection at `path`.

@@ -13,37 +13,13 @@ use crate::http::negotiation::{Format, View};
 use crate::http::protobuf;
 use crate::http::query::Query;
 use crate::objects::{self, Entry, Objects, Selection};
-use crate::objects::{Converted, Form};
+use crate::objects::{Converted, EventType, Form};
 use crate::read::items::Item;
 use crate::representation::conversion;
 use crate::representation::table::Rows;
 use crate::representation::{self, Shown, Tree};
 
 type Event = holdfast_store::Event<Objects>;
-
-/// What an event shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Showing {
-    /// The object is there now.
-    Added,
-    /// It has changed.
-    Modified,
-    /// It is gone.
-    Deleted,
-    /// It is no longer selected: shown as it was, at the revision at which it left.
-    Left,
-}
-
-impl Showing {
-    /// The type of the event.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted | Self::Left => "DELETED",
-        }
-    }
-}
 
 /// What a watcher sees: which objects, and in which form.
 pub(crate) struct Framing {
@@ -133,14 +109,14 @@ impl Framing {
         let after = !removed && selected(event.current(), now);
         let showing = match (before, after) {
             (false, false) => return Ok(None),
-            (false, true) => Showing::Added,
-            (true, true) => Showing::Modified,
-            (true, false) if removed => Showing::Deleted,
-            (true, false) => Showing::Left,
+            (false, true) => EventType::Added,
+            (true, true) => EventType::Modified,
+            (true, false) if removed => EventType::Deleted,
+            (true, false) => EventType::Left,
         };
         let with_columns = self.with_columns();
         let encode = || match showing {
-            Showing::Left => self.left(event, then, with_columns),
+            EventType::Left => self.left(event, then, with_columns),
             _ => self.object(showing, event.current(), now, with_columns),
         };
         if with_columns {
@@ -157,7 +133,7 @@ impl Framing {
     /// Where the object cannot be shown in this form.
     pub(crate) fn object_at_start(&mut self, item: &Item) -> Result<Bytes, ApiError> {
         let with_columns = self.with_columns();
-        self.object(Showing::Added, &item.entry, item.converted.as_ref(), with_columns)
+        self.object(EventType::Added, &item.entry, item.converted.as_ref(), with_columns)
     }
 
     /// The frame of a bookmark at `revision`; the one behind the initial events says so.
@@ -209,7 +185,7 @@ impl Framing {
     /// The frame of an object, which is `converted` where a webhook was asked for it.
     fn object(
         &self,
-        showing: Showing,
+        showing: EventType,
         entry: &Entry,
         converted: Option<&Value>,
         with_columns: bool,
@@ -239,10 +215,10 @@ impl Framing {
             Some(_) => Tree::Converted(&tree),
             None => Tree::Stored(&tree),
         };
-        self.viewed(Showing::Left, tree, with_columns)
+        self.viewed(EventType::Left, tree, with_columns)
     }
 
-    fn viewed(&self, showing: Showing, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
+    fn viewed(&self, showing: EventType, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
         let (context, shown) = (&self.context, &self.shown);
         let json = match self.form.view {
             View::Table(version) => {
@@ -256,11 +232,11 @@ impl Framing {
 }
 
 /// What an event shows to who sees everything.
-fn showing_everything(event: &Event) -> Showing {
+fn showing_everything(event: &Event) -> EventType {
     match (event.kind(), event.previous()) {
-        (EventKind::Delete, _) => Showing::Deleted,
-        (_, Some(_)) => Showing::Modified,
-        (_, None) => Showing::Added,
+        (EventKind::Delete, _) => EventType::Deleted,
+        (_, Some(_)) => EventType::Modified,
+        (_, None) => EventType::Added,
     }
 }
 

@@ -15,7 +15,6 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::events::Framing;
 use crate::http::ApiError;
 use crate::objects::Objects;
-use crate::objects::definitions::Definitions;
 use crate::read::items::{Items, Turn};
 
 /// How often a watch that wants bookmarks gets one.
@@ -56,12 +55,12 @@ impl WatchStream {
     /// The frames of the watch.
     pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
         let shutdown = self.framing.context.shutdown.clone();
-        let (context, resource) = (
-            Arc::clone(&self.framing.context),
+        let (definitions, resource) = (
+            Arc::clone(&self.framing.context.definitions),
             Arc::clone(&self.framing.shown.resource),
         );
         let changed = resource.definition.is_some().then(|| {
-            let changed = async move { Definitions::changed(&context, &resource).await };
+            let changed = async move { definitions.changed(&resource).await };
             Box::pin(changed) as BoxFuture<'static, ()>
         });
         let mut run = Run {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
@@ -20,13 +21,35 @@ use tokio_rustls::server::TlsStream;
 use tracing::Instrument as _;
 
 use self::addresses::Addresses;
-use crate::identity::{ClientAuthorities, ClientCertificate};
-use crate::operations::service::{Lasts, Service};
 use crate::runtime::shutdown::Shutdown;
-use crate::wire::body::RequestBody;
+use crate::wire::body::{RequestBody, Response};
+use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
 use crate::wire::tls::Tls;
 use crate::wire::websocket::Held;
+
+/// The service behind the connections.
+pub trait Service: Send + Sync + 'static {
+    /// The meaning of the certificates of a client.
+    type Client: Clone + Send + Sync + 'static;
+
+    /// Reads the certificates that a client shows, its own first.
+    fn client(&self, authorities: &ClientAuthorities, shown: &[CertificateDer<'_>]) -> Self::Client;
+
+    /// Notes a connection that did not get through its TLS handshake.
+    fn handshake_failed(&self);
+
+    /// Answers a request.
+    fn respond(
+        self: &Arc<Self>,
+        request: http::Request<RequestBody>,
+        client: Option<&Self::Client>,
+    ) -> impl Future<Output = Response> + Send;
+}
+
+/// An extension of answers that last, such as those of watches: no time limit holds for them.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasts;
 
 /// The bounds of connections.
 #[derive(Clone, Debug)]
@@ -85,7 +108,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
-pub async fn serve(listener: TcpListener, tls: Tls, service: Arc<Service>, limits: Limits, shutdown: Shutdown) {
+pub async fn serve<S: Service>(listener: TcpListener, tls: Tls, service: Arc<S>, limits: Limits, shutdown: Shutdown) {
     let acceptor = Acceptor {
         handshakes: TlsAcceptor::from(tls.config),
         authorities: tls.authorities,
@@ -141,15 +164,15 @@ async fn accept(
     }
 }
 
-struct Acceptor {
+struct Acceptor<S> {
     handshakes: TlsAcceptor,
     authorities: Option<Arc<ClientAuthorities>>,
-    service: Arc<Service>,
+    service: Arc<S>,
     limits: Limits,
     shutdown: Shutdown,
 }
 
-impl Acceptor {
+impl<S: Service> Acceptor<S> {
     /// Serves a connection. A WebSocket that it becomes takes `held` over.
     async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
         // Answers are written whole, so that there is nothing to gather small packets for.
@@ -159,19 +182,19 @@ impl Acceptor {
         let stream = match tokio::time::timeout(self.limits.handshake, self.handshakes.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             failed => {
-                self.service.context.metrics.handshake_failed();
+                self.service.handshake_failed();
                 return match failed {
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
                     _ => tracing::debug!(%peer, "TLS handshake took too long"),
                 };
             }
         };
-        let certificate = self.client(&stream);
+        let client = self.client(&stream);
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let span = tracing::debug_span!("connection", %peer);
         let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
             let service = Arc::clone(&self.service);
-            let certificate = certificate.clone();
+            let client = client.clone();
             let body_time = self.limits.body;
             let held = request.headers().contains_key(UPGRADE).then(|| held.clone());
             let respond = async move {
@@ -179,7 +202,7 @@ impl Acceptor {
                 if let Some(held) = held {
                     request.extensions_mut().insert(held);
                 }
-                let mut response = service.respond(request, certificate.as_ref()).await;
+                let mut response = service.respond(request, client.as_ref()).await;
                 if response.extensions().get::<Lasts>().is_some() {
                     stream_lasts();
                 } else if response.body().is_large()
@@ -234,10 +257,10 @@ impl Acceptor {
         }
     }
 
-    /// What the client certificate of the connection comes to, if there is one and anybody's are trusted.
-    fn client(&self, stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
+    /// The client of the connection, if it shows certificates and any authority is trusted.
+    fn client(&self, stream: &TlsStream<TcpStream>) -> Option<S::Client> {
         let shown = stream.get_ref().1.peer_certificates()?;
         let authorities = self.authorities.as_ref()?;
-        Some(authorities.judge(shown, self.service.context.clock.now()))
+        Some(self.service.client(authorities, shown))
     }
 }

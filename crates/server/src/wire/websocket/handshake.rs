@@ -10,17 +10,16 @@ use http::header::{
 };
 use http::{HeaderName, StatusCode, Uri};
 
-use crate::http::response::{self, Response};
-use crate::wire::body::ResponseBody;
+use crate::wire::body::{Response, ResponseBody};
 
 /// The one version of the protocol.
-const VERSION: &str = "13";
+pub(crate) const VERSION: &str = "13";
 
 /// What RFC 6455 puts behind the client's key.
 const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Whether a request asks for a WebSocket.
-pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let names_upgrade = |connection: &str| {
         let mut options = connection.split(',').map(str::trim);
@@ -39,19 +38,11 @@ pub(super) struct Handshake {
 
 /// Why a handshake is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    code: StatusCode,
-    why: &'static str,
-}
-
-impl Refusal {
-    /// The answer to the client.
-    pub(super) fn response(self) -> Response {
-        let mut answer = response::text(self.code, self.why);
-        let version = HeaderValue::from_static(VERSION);
-        answer.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
-        answer
-    }
+pub(crate) struct Refusal {
+    /// The status code of the answer.
+    pub(crate) code: StatusCode,
+    /// The message to the client.
+    pub(crate) why: &'static str,
 }
 
 impl Handshake {

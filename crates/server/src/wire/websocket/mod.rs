@@ -4,7 +4,6 @@
 //! one an event: text for JSON, binary for protobuf. The next event is taken when the one before went out, so that a slow
 //! client costs no memory and is cut off as other watchers are.
 
-mod bearer;
 mod handshake;
 
 use std::any::Any;
@@ -23,12 +22,19 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use crate::http::negotiation::Format;
-use crate::http::response::Response;
-use crate::wire::body::ResponseBody;
+use crate::wire::body::{Response, ResponseBody};
 
-pub(crate) use bearer::BearerProtocol;
 use handshake::Handshake;
+pub(crate) use handshake::{Refusal, VERSION, is_asked_for};
+
+/// The kind of the messages of a WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MessageKind {
+    /// A line of JSON each.
+    Text,
+    /// Bytes behind their length, which the frame has.
+    Binary,
+}
 
 /// What a connection holds for as long as it is open; a WebSocket holds it on when HTTP is done with the connection.
 #[derive(Clone)]
@@ -60,20 +66,23 @@ impl Upgrade {
         Some(Self { connection, held })
     }
 
-    /// The answer that makes the connection a WebSocket, on which the frames of a watch follow; or the refusal of a
-    /// handshake that is not as it should be.
-    pub(crate) fn answer(self, headers: &HeaderMap, format: Format, frames: ResponseBody) -> Response {
-        let handshake = match Handshake::read(headers) {
-            Ok(handshake) => handshake,
-            Err(refusal) => return refusal.response(),
-        };
-        let mut response = handshake.response(frames);
+    /// The answer that makes the connection a WebSocket, on which the frames of a watch follow.
+    ///
+    /// # Errors
+    /// If the handshake is not as it should be.
+    pub(crate) fn answer(
+        self,
+        headers: &HeaderMap,
+        messages: MessageKind,
+        frames: ResponseBody,
+    ) -> Result<Response, Refusal> {
+        let mut response = Handshake::read(headers)?.response(frames);
         response.extensions_mut().insert(Accepted {
             connection: self.connection,
             held: self.held,
-            format,
+            messages,
         });
-        response
+        Ok(response)
     }
 }
 
@@ -82,7 +91,7 @@ impl Upgrade {
 struct Accepted {
     connection: OnUpgrade,
     held: Option<Held>,
-    format: Format,
+    messages: MessageKind,
 }
 
 /// Sends the frames of an answer that accepts a WebSocket, once its head went out.
@@ -119,7 +128,7 @@ impl Accepted {
             .max_message_size(Some(MAX_RECEIVED))
             .max_frame_size(Some(MAX_RECEIVED));
         let mut socket = Socket::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await;
-        if let Err(error) = pump(&mut socket, frames, self.format).await {
+        if let Err(error) = pump(&mut socket, frames, self.messages).await {
             tracing::debug!(%error, "a WebSocket ended");
         }
         // The client hears of the end of TLS as well.
@@ -129,7 +138,7 @@ impl Accepted {
 }
 
 /// Sends frames until they or the client end.
-async fn pump(socket: &mut Socket, mut frames: ResponseBody, format: Format) -> Result<(), tungstenite::Error> {
+async fn pump(socket: &mut Socket, mut frames: ResponseBody, messages: MessageKind) -> Result<(), tungstenite::Error> {
     loop {
         tokio::select! {
             received = socket.next() => match received {
@@ -138,7 +147,7 @@ async fn pump(socket: &mut Socket, mut frames: ResponseBody, format: Format) -> 
                 None => return Ok(()),
             },
             frame = frames.frame() => match frame.and_then(Result::ok).map(http_body::Frame::into_data) {
-                Some(Ok(run)) => send_run(socket, run, format).await?,
+                Some(Ok(run)) => send_run(socket, run, messages).await?,
                 Some(Err(_)) => {}
                 None => break,
             },
@@ -154,19 +163,19 @@ async fn pump(socket: &mut Socket, mut frames: ResponseBody, format: Format) -> 
     Ok(())
 }
 
-async fn send_run(socket: &mut Socket, mut run: Bytes, format: Format) -> Result<(), tungstenite::Error> {
-    while let Some(message) = next_message(&mut run, format)? {
+async fn send_run(socket: &mut Socket, mut run: Bytes, messages: MessageKind) -> Result<(), tungstenite::Error> {
+    while let Some(message) = next_message(&mut run, messages)? {
         socket.feed(message).await?;
     }
     socket.flush().await
 }
 
 /// Takes the first message off a run of frames as a stream has them: a line of JSON, or protobuf behind its length.
-fn next_message(run: &mut Bytes, format: Format) -> Result<Option<Message>, tungstenite::Error> {
+fn next_message(run: &mut Bytes, messages: MessageKind) -> Result<Option<Message>, tungstenite::Error> {
     if run.is_empty() {
         return Ok(None);
     }
-    if format == Format::Protobuf {
+    if messages == MessageKind::Binary {
         let length = if run.len() < 4 { 0 } else { run.get_u32() as usize };
         return Ok(Some(Message::Binary(run.split_to(length.min(run.len())))));
     }
@@ -182,9 +191,9 @@ fn next_message(run: &mut Bytes, format: Format) -> Result<Option<Message>, tung
 mod tests {
     use super::*;
 
-    fn messages(mut run: Bytes, format: Format) -> Vec<Message> {
+    fn messages(mut run: Bytes, kind: MessageKind) -> Vec<Message> {
         let mut messages = Vec::new();
-        while let Some(message) = next_message(&mut run, format).unwrap() {
+        while let Some(message) = next_message(&mut run, kind).unwrap() {
             messages.push(message);
         }
         messages
@@ -193,10 +202,10 @@ mod tests {
     #[test]
     fn a_run_of_frames_becomes_a_message_an_event() {
         let run = Bytes::from_static(b"{\"a\":\"\\n\"}\n{}\n");
-        let texts = messages(run, Format::Json);
+        let texts = messages(run, MessageKind::Text);
         assert_eq!(texts, [Message::text("{\"a\":\"\\n\"}\n"), Message::text("{}\n")]);
         let run = Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c");
-        let binary = messages(run, Format::Protobuf);
+        let binary = messages(run, MessageKind::Binary);
         assert_eq!(binary, [Message::binary(&b"ab"[..]), Message::binary(&b"c"[..])]);
     }
 }

@@ -6,8 +6,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 
-use super::handshake;
 use crate::http::ApiError;
+use crate::wire::websocket;
 
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
@@ -25,7 +25,7 @@ impl BearerProtocol {
     /// # Errors
     /// 401 where the token cannot be read, is not the only one, or stands alone.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
-        if !handshake::is_asked_for(headers) {
+        if !websocket::is_asked_for(headers) {
             return Ok(None);
         }
         let (mut tokens, mut others) = (Vec::new(), Vec::new());

@@ -9,7 +9,6 @@ use holdfast_resource::Resource;
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
-use super::{Change, Target, metadata};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::objects::definitions;
@@ -17,6 +16,7 @@ use crate::objects::followers::{self, Difference, Followed, Follower};
 use crate::objects::{self, Entry};
 use crate::representation::Shown;
 use crate::runtime::background;
+use crate::write::{self, Change, Target, metadata};
 
 /// By whom the objects are written that are there from the start.
 const MANAGER: &str = "kube-apiserver";
@@ -26,7 +26,14 @@ const MANAGER: &str = "kube-apiserver";
 /// # Errors
 /// Where such an object cannot be stored.
 pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
-    definitions::follow(context, context.field_managers.types().table());
+    let managers = Arc::clone(context);
+    definitions::follow(
+        &context.definitions,
+        context.field_managers.types().table(),
+        &context.background,
+        &context.shutdown,
+        move |resource| managers.field_managers.forget(resource),
+    );
     let registry = context.registry();
     let (made, others): (Vec<Initial>, Vec<&Arc<Resource>>) = {
         let mut made = Vec::new();
@@ -80,7 +87,13 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
         check: background::OBSERVERS,
     };
     if let Some(kind) = &resource.capabilities.followed {
-        followers::follow(context, followed, Observer(Arc::clone(kind)));
+        followers::follow(
+            &context.store,
+            &context.background,
+            &context.shutdown,
+            followed,
+            Observer(Arc::clone(kind)),
+        );
     }
 }
 
@@ -147,14 +160,14 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         registry: context.registry(),
     };
     let written = match next {
-        None => super::create(context, target, typed(object)?).await,
+        None => write::create(context, target, typed(object)?).await,
         Some(next) => {
             target.name = name;
             let change = Change::Replace {
                 object: typed(&next)?,
                 warnings: Vec::new(),
             };
-            super::update(context, target, change).await
+            write::update(context, target, change).await
         }
     };
     match written {

@@ -1,0 +1,302 @@
+//! How many requests are served at a time: those that read and those that change something have a limit each
+//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). What comes above it is told to come back.
+//!
+//! No user takes more than is left for all others: alone one gets half of the places, two get a third each, and there is
+//! one left for whoever comes next. A request whose body is still to come is not served. It gives its place back and is
+//! counted among those that are received, whose number and bytes are shared out in the same way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use holdfast_authorization::User;
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+
+use crate::runtime::long_work::LongWork;
+use crate::wire::body::BodyError;
+
+/// The requests that are served or received now. Those that last, such as watches, are not among them.
+#[derive(Debug)]
+pub struct InFlight {
+    read_only: Mutex<Shares>,
+    mutating: Mutex<Shares>,
+    /// Bodies that are still to come.
+    bodies: Mutex<Shares>,
+    /// Their bytes that came already.
+    bytes: Mutex<Shares>,
+    /// Those that are served and take long.
+    pub(crate) long_work: LongWork,
+}
+
+/// The most bodies that are received at a time, and the most bytes that are kept of them.
+const BODIES: usize = 2000;
+const BODY_BYTES: usize = 128 << 20;
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self::new(0, 0)
+    }
+}
+
+impl InFlight {
+    /// At most `read_only` requests at a time that read, and `mutating` others; 0 for no limit.
+    pub fn new(read_only: usize, mutating: usize) -> Self {
+        let shares = |limit| Mutex::new(Shares::new(limit));
+        Self {
+            read_only: shares(read_only),
+            mutating: shares(mutating),
+            bodies: shares(BODIES),
+            bytes: shares(BODY_BYTES),
+            long_work: LongWork::default(),
+        }
+    }
+
+    /// At most `bodies` that are still to come, of which no more than so many bytes are kept.
+    #[must_use]
+    pub fn with_bodies(self, bodies: usize, bytes: usize) -> Self {
+        Self {
+            bodies: Mutex::new(Shares::new(bodies)),
+            bytes: Mutex::new(Shares::new(bytes)),
+            ..self
+        }
+    }
+
+    /// A place for a request of `user` that changes something or merely reads; `None` if there is none for that user. A request
+    /// that is served `anyway` always gets one.
+    pub fn enter(self: &Arc<Self>, user: &Arc<User>, mutates: bool, anyway: bool) -> Option<Place> {
+        let place = Place {
+            in_flight: Arc::clone(self),
+            mutates,
+            anyway,
+            user: Arc::clone(user),
+            served: AtomicBool::new(false),
+        };
+        place.enter().then_some(place)
+    }
+
+    /// How many requests of each kind are served now.
+    pub(crate) fn now(&self) -> [(&'static str, i64); 2] {
+        let now = |shares: &Mutex<Shares>| i64::try_from(shares.lock().taken).unwrap_or(i64::MAX);
+        [("readOnly", now(&self.read_only)), ("mutating", now(&self.mutating))]
+    }
+}
+
+/// Something of which there is so much, and who has how much of it.
+#[derive(Debug)]
+struct Shares {
+    /// How much there is; 0 for no limit.
+    limit: usize,
+    taken: usize,
+    /// What each user has, where that is anything.
+    users: HashMap<SmolStr, usize>,
+}
+
+impl Shares {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            taken: 0,
+            users: HashMap::new(),
+        }
+    }
+
+    /// Takes `more` for a user, if no less is left for all others than the user has then. `anyway` asks for no limit.
+    fn take(&mut self, user: &SmolStr, more: usize, anyway: bool) -> bool {
+        let left = self.limit.saturating_sub(self.taken);
+        let own = self.users.get(user).copied().unwrap_or_default();
+        if !anyway && self.limit > 0 && own + more > left {
+            return false;
+        }
+        self.taken += more;
+        *self.users.entry(user.clone()).or_default() += more;
+        true
+    }
+
+    fn give_back(&mut self, user: &SmolStr, amount: usize) {
+        self.taken = self.taken.saturating_sub(amount);
+        if let Some(own) = self.users.get_mut(user) {
+            *own = own.saturating_sub(amount);
+            if *own == 0 {
+                self.users.remove(user);
+            }
+        }
+    }
+}
+
+/// The place of a request that is served; given back when this goes.
+#[derive(Debug)]
+pub struct Place {
+    in_flight: Arc<InFlight>,
+    mutates: bool,
+    /// Whether it is never refused.
+    anyway: bool,
+    user: Arc<User>,
+    /// Whether the place is taken now: not while the body of the request is received.
+    served: AtomicBool,
+}
+
+impl Place {
+    fn shares(&self) -> &Mutex<Shares> {
+        match self.mutates {
+            true => &self.in_flight.mutating,
+            false => &self.in_flight.read_only,
+        }
+    }
+
+    fn enter(&self) -> bool {
+        let entered = self.shares().lock().take(&self.user.name, 1, self.anyway);
+        self.served.store(entered, Ordering::Release);
+        entered
+    }
+
+    fn leave(&self) {
+        if self.served.swap(false, Ordering::AcqRel) {
+            self.shares().lock().give_back(&self.user.name, 1);
+        }
+    }
+
+    /// Gives the place back while the body of the request comes, `bytes` of which are there already.
+    ///
+    /// # Errors
+    /// If too many bodies are to come.
+    pub(crate) fn receive(self: Arc<Self>, bytes: usize) -> Result<Receiving, BodyError> {
+        self.leave();
+        let bodies = &self.in_flight.bodies;
+        if !bodies.lock().take(&self.user.name, 1, false) {
+            return Err(BodyError::TooMany);
+        }
+        let mut receiving = Receiving { place: self, bytes: 0 };
+        receiving.keep(bytes)?;
+        Ok(receiving)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// A request whose body is received.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    place: Arc<Place>,
+    bytes: usize,
+}
+
+impl Receiving {
+    /// Counts bytes that came and are kept.
+    ///
+    /// # Errors
+    /// If there is no room for them.
+    pub(crate) fn keep(&mut self, more: usize) -> Result<(), BodyError> {
+        let place = &self.place;
+        if !place.in_flight.bytes.lock().take(&place.user.name, more, false) {
+            return Err(BodyError::TooMany);
+        }
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Takes the place again, since all of the body is there.
+    ///
+    /// # Errors
+    /// If others have it.
+    pub(crate) fn finish(self) -> Result<(), BodyError> {
+        match self.place.enter() {
+            true => Ok(()),
+            false => Err(BodyError::TooMany),
+        }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        let (in_flight, user) = (&self.place.in_flight, &self.place.user.name);
+        in_flight.bytes.lock().give_back(user, self.bytes);
+        in_flight.bodies.lock().give_back(user, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str) -> Arc<User> {
+        Arc::new(User {
+            name: name.into(),
+            ..User::default()
+        })
+    }
+
+    fn read(in_flight: &Arc<InFlight>, user: &Arc<User>) -> Option<Place> {
+        in_flight.enter(user, false, false)
+    }
+
+    fn write(in_flight: &Arc<InFlight>, user: &Arc<User>) -> Option<Place> {
+        in_flight.enter(user, true, false)
+    }
+
+    #[test]
+    fn each_kind_of_request_has_its_own_places() {
+        let in_flight = Arc::new(InFlight::new(2, 1));
+        let (ann, bob) = (user("ann"), user("bob"));
+        let reads = [&ann, &bob].map(|user| read(&in_flight, user));
+        assert!(reads.iter().all(Option::is_some));
+        assert!(read(&in_flight, &user("eve")).is_none());
+        let written = write(&in_flight, &ann);
+        assert!(written.is_some());
+        assert!(write(&in_flight, &bob).is_none());
+        assert!(in_flight.enter(&bob, true, true).is_some());
+        drop(written);
+        assert!(write(&in_flight, &bob).is_some());
+        drop(reads);
+        assert_eq!(in_flight.now(), [("readOnly", 0), ("mutating", 0)]);
+        assert!(in_flight.read_only.lock().users.is_empty());
+    }
+
+    #[test]
+    fn nobody_takes_more_than_is_left_for_others() {
+        let in_flight = Arc::new(InFlight::new(100, 0));
+        let all = |name: &str| -> Vec<Place> {
+            let user = user(name);
+            std::iter::from_fn(|| read(&in_flight, &user)).collect()
+        };
+        let places: Vec<_> = ["a", "b", "c", "d", "e"].map(all).into();
+        let counts: Vec<_> = places.iter().map(Vec::len).collect();
+        assert_eq!(counts, [50, 25, 13, 6, 3]);
+        drop(places);
+        assert_eq!(all("e").len(), 50);
+    }
+
+    #[test]
+    fn no_limit_is_written_as_zero() {
+        let (in_flight, ann) = (Arc::new(InFlight::new(0, 0)), user("ann"));
+        let places: Vec<_> = (0..1000).map(|_| write(&in_flight, &ann)).collect();
+        assert!(places.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn a_request_is_not_served_while_its_body_comes() {
+        let in_flight = Arc::new(InFlight::new(1, 1).with_bodies(2, 100));
+        let (ann, bob) = (user("ann"), user("bob"));
+        let place = Arc::new(write(&in_flight, &ann).unwrap());
+        let mut receiving = Arc::clone(&place).receive(10).unwrap();
+        assert_eq!(in_flight.now()[1], ("mutating", 0));
+        let other = write(&in_flight, &bob).unwrap();
+        // Half of the bodies and bytes are for one user.
+        let second = Arc::new(read(&in_flight, &ann).unwrap());
+        assert!(matches!(second.receive(0), Err(BodyError::TooMany)));
+        assert!(receiving.keep(40).is_ok());
+        assert!(matches!(receiving.keep(1), Err(BodyError::TooMany)));
+        assert!(receiving.finish().is_err());
+        drop(other);
+        let receiving = Arc::clone(&place).receive(50).unwrap();
+        assert!(receiving.finish().is_ok());
+        assert_eq!(in_flight.now()[1], ("mutating", 1));
+        drop(place);
+        assert_eq!(in_flight.now()[1], ("mutating", 0));
+        assert_eq!((in_flight.bodies.lock().taken, in_flight.bytes.lock().taken), (0, 0));
+    }
+}
