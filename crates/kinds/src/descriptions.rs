@@ -21,6 +21,15 @@ const LIST_FIELDS: [(&str, &str); 4] = [
     ),
 ];
 
+/// What the crate says nothing of, although the reference does: a published field with words is written otherwise than one
+/// without.
+const OTHER_FIELDS: [(&str, &str, &str); 1] = [(
+    "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+    "object",
+    "The object: as it is after it was added or modified, as it last was before it was deleted. With a bookmark, its \
+     resource version alone; with an error, usually a Status.",
+)];
+
 /// The descriptions of the built-in types.
 pub struct Descriptions {
     /// The name of each type, its words, and where its fields begin among `fields`; in the order of names.
@@ -63,6 +72,12 @@ impl openapi::Descriptions for Descriptions {
 
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     fn of_field(&self, name: &str, field: &str) -> Option<&str> {
+        let other = OTHER_FIELDS
+            .iter()
+            .find(|(of, known, _)| (*of, *known) == (name, field));
+        if let Some((.., words)) = other {
+            return Some(*words);
+        }
         let Some(at) = self.place(name) else {
             // The crate has one type for the lists of all kinds, without words.
             return LIST_FIELDS

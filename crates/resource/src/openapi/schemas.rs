@@ -87,11 +87,7 @@ impl SchemaWriter<'_> {
 
     fn field(&self, of: &Type, field: &Field) -> Value {
         let mut schema = match (&field.shape, self.form) {
-            // A reference excludes everything beside it in v3, so what is said beside it makes it one of `allOf`.
-            (Shape::Ref(id), Form::V3) => {
-                let reference = self.form.reference(&self.table.get(*id).name);
-                Map::from_iter([(SmolStr::new_static("allOf"), Value::from(vec![reference]))])
-            }
+            (Shape::Ref(_), Form::V3) => Map::new(),
             (shape, _) => self.shape(shape, &field.enum_values),
         };
         if let Some(description) = self.descriptions.of_field(&of.name, &field.name) {
@@ -132,6 +128,14 @@ impl SchemaWriter<'_> {
             .collect();
         if !marks.is_empty() {
             schema.insert("x-kubernetes-patch-strategy", marks.join(","));
+        }
+        if let (Shape::Ref(id), Form::V3) = (&field.shape, self.form) {
+            let reference = self.form.reference(&self.table.get(*id).name);
+            if schema.is_empty() {
+                return reference;
+            }
+            // A reference excludes everything beside it in v3, so what is said beside it makes it one of `allOf`.
+            schema.insert("allOf", Value::from(vec![reference]));
         }
         Value::Map(schema)
     }
