@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_resource::metadata::formats::Faults;
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic, InitialObjects,
     Resource, Responder, Review, RowRules, Strategy, SubresourceAction,
@@ -14,6 +15,7 @@ pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
     strategy: Arc<S>,
     capabilities: Capabilities,
     deprecation: Option<&'static str>,
+    cells: &'static [NamedCell],
 }
 
 /// A kind that does what its descriptor says, and has the capabilities that follow.
@@ -27,6 +29,7 @@ pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
         strategy: Arc::new(strategy),
         capabilities: Capabilities::default(),
         deprecation: None,
+        cells: &[],
     }
 }
 
@@ -137,23 +140,44 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
+    /// Columns of its tables name these cells.
+    pub(crate) fn cells(mut self, cells: &'static [NamedCell]) -> Self {
+        self.cells = cells;
+        self
+    }
+
     /// The kind, whatever the type of its strategy.
     pub(crate) fn done(self) -> Kind {
         Kind {
             strategy: self.strategy,
             capabilities: self.capabilities,
             deprecation: self.deprecation,
+            cells: self.cells,
         }
     }
 }
 
+impl Default for Kind {
+    fn default() -> Self {
+        generic().done()
+    }
+}
+
 impl Kind {
-    /// Has `resource` do what the kind does.
-    pub(crate) fn complete(self, resource: &mut Resource) {
-        resource.strategy = self.strategy;
-        resource.capabilities = self.capabilities;
-        for version in &mut resource.versions {
-            version.deprecation = self.deprecation.map(SmolStr::new_static);
-        }
+    /// `resource`, which does what the kind does.
+    pub(crate) fn behind(&self, mut resource: Resource) -> Resource {
+        resource.strategy = Arc::clone(&self.strategy);
+        resource.capabilities = self.capabilities.clone();
+        resource
+    }
+
+    /// The warning that every answer about the kind carries.
+    pub(crate) fn deprecation(&self) -> Option<SmolStr> {
+        self.deprecation.map(SmolStr::new_static)
+    }
+
+    /// The cells that columns of its tables name.
+    pub(crate) fn cells(&self) -> &'static [NamedCell] {
+        self.cells
     }
 }

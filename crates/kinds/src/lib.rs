@@ -19,6 +19,7 @@ mod authentication;
 mod authorization;
 mod autoscaling;
 mod batch;
+mod cells;
 mod certificates;
 mod config;
 mod coordination;
@@ -65,11 +66,8 @@ pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError>
     for group_version in tables::group_versions() {
         registry = registry.group_version(group_version);
     }
-    for mut resource in tables::resources()? {
+    for mut resource in tables::resources(&|group, plural| kind_of(group, plural, config))? {
         keep_in_served_version(&mut resource);
-        if let Some(kind) = kind_of(&resource, config) {
-            kind.complete(&mut resource);
-        }
         resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));
     }
@@ -118,9 +116,9 @@ const GROUPS: [(&str, GroupKinds); 21] = [
     ("storage.k8s.io", storage::kind_of),
 ];
 
-fn kind_of(resource: &Resource, config: &Config) -> Option<Kind> {
-    let (_, of) = GROUPS.iter().find(|(name, _)| *name == resource.group)?;
-    of(&resource.plural, config)
+fn kind_of(group: &str, plural: &str, config: &Config) -> Option<Kind> {
+    let (_, of) = GROUPS.iter().find(|(name, _)| *name == group)?;
+    of(plural, config)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     };
     let policy = |errors, set| {
         let followed = FollowedKind { policies, errors, set };
-        kind(followed).followed().done()
+        kind(followed).followed().cells(policy::CELLS).done()
     };
     Some(match plural {
         "mutatingadmissionpolicies" => policy(mutating_policy::policy_errors, |policies, name, object| {

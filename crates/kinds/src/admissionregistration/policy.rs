@@ -7,6 +7,7 @@ use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, 
 use holdfast_cel::{CompileError, is_reserved};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
+use holdfast_resource::table::{NamedCell, items, scalar_text};
 use holdfast_resource::{Field, GroupKind, GroupVersion, WriteContext};
 use holdfast_value::Value;
 
@@ -270,4 +271,54 @@ pub(super) fn check_reference(
             shown(context.user)
         )));
     }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("parameter-kind", |object, _| parameter_kind(object)),
+    ("parameter-reference", |object, _| parameter_reference(object)),
+];
+
+fn parameter_kind(policy: &Value) -> Value {
+    let text = |field| policy.str_at(&["spec", "paramKind", field]);
+    match (text("apiVersion"), text("kind")) {
+        (None, None) => "<unset>".into(),
+        (version, kind) => format!("{}/{}", version.unwrap_or_default(), kind.unwrap_or_default()).into(),
+    }
+}
+
+fn parameter_reference(binding: &Value) -> Value {
+    let Some(reference) = binding.at(&["spec", "paramRef"]).filter(|found| !found.is_null()) else {
+        return "<unset>".into();
+    };
+    let text = |field| reference.str_at(&[field]).filter(|text| !text.is_empty());
+    match (text("name"), reference.get("selector")) {
+        (Some(name), _) => format!("{}/{name}", text("namespace").unwrap_or("*")).into(),
+        (None, Some(selector)) => selector_as_go(selector).into(),
+        (None, None) => "<unset>".into(),
+    }
+}
+
+/// A label selector as Go prints the struct, which is what clients see in this one place.
+fn selector_as_go(selector: &Value) -> String {
+    let labels = selector.get("matchLabels").and_then(Value::as_map);
+    let labels: String = labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}: {},", scalar_text(value)))
+        .collect();
+    let expression = |requirement: &Value| {
+        let text = |field| requirement.str_at(&[field]).unwrap_or_default();
+        let values: Vec<String> = items(requirement, &["values"]).iter().map(scalar_text).collect();
+        format!(
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            text("key"),
+            text("operator"),
+            values.join(" ")
+        )
+    };
+    let expressions: String = items(selector, &["matchExpressions"]).iter().map(expression).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 }

@@ -345,7 +345,7 @@ fn scale_columns() -> Vec<Column> {
         "Available | integer | 0 | number status.replicas",
         "Age | string | 0 | age metadata.creationTimestamp",
     ];
-    lines.iter().filter_map(|line| Column::parse(line)).collect()
+    lines.iter().filter_map(|line| Column::parse(line, &[])).collect()
 }
 
 /// The columns that a version lists, behind the name; name and age where it lists none.

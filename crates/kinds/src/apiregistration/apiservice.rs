@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment};
+use holdfast_resource::table::{NamedCell, condition};
 use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -163,6 +164,29 @@ fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
     }
     if skip.is_true() && trusts {
         errors.push(skip.invalid("may not be true if caBundle is present"));
+    }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("service-available", |object, _| service_available(object)),
+    ("service-reference", |object, _| {
+        let text = |field| object.str_at(&["spec", "service", field]).unwrap_or_default();
+        match object.at(&["spec", "service"]) {
+            Some(service) if !service.is_null() => format!("{}/{}", text("namespace"), text("name")).into(),
+            _ => "Local".into(),
+        }
+    }),
+];
+
+fn service_available(service: &Value) -> Value {
+    let available = condition(service, "Available");
+    let text = |field| available.and_then(|found| found.str_at(&[field])).unwrap_or_default();
+    match (text("status"), text("reason")) {
+        ("", _) => "Unknown".into(),
+        ("True", _) => "True".into(),
+        (status, "") => status.into(),
+        (status, reason) => format!("{status} ({reason})").into(),
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "apiservices" => kind(apiservice::ApiService)
             .initial_objects()
+            .cells(apiservice::CELLS)
             .named_by(apiservice::name_faults)
             .done(),
         _ => return None,

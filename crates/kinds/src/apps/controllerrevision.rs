@@ -1,5 +1,6 @@
 //! ControllerRevisions: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/controller-revision-v1/>.
 
+use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -32,6 +33,21 @@ impl Strategy for ControllerRevision {
             errors.push(data.invalid("field is immutable"));
         }
         errors
+    }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[("controller", |object, _| controller(object))];
+
+fn controller(object: &Value) -> Value {
+    let mut owners = items(object, &["metadata", "ownerReferences"]).iter();
+    let owner = owners.find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true));
+    let Some(owner) = owner else { return "<none>".into() };
+    let text = |field| owner.str_at(&[field]).unwrap_or_default();
+    let kind = text("kind").to_lowercase();
+    match text("apiVersion").split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{}", text("name")).into(),
+        None => format!("{kind}/{}", text("name")).into(),
     }
 }
 

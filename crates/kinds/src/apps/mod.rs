@@ -15,7 +15,9 @@ use crate::kind::{Kind, kind};
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = || config.clone();
     Some(match plural {
-        "controllerrevisions" => kind(controllerrevision::ControllerRevision).done(),
+        "controllerrevisions" => kind(controllerrevision::ControllerRevision)
+            .cells(controllerrevision::CELLS)
+            .done(),
         "daemonsets" => kind(daemonset::DaemonSet { config: config() })
             .rows(RowRules {
                 hidden_annotations: &[daemonset::TEMPLATE_GENERATION],

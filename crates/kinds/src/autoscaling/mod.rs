@@ -12,6 +12,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "horizontalpodautoscalers" => kind(horizontalpodautoscaler::HorizontalPodAutoscaler)
             .converts()
+            .cells(horizontalpodautoscaler::CELLS)
             .rows(RowRules {
                 of_stored_version: true,
                 ..RowRules::default()

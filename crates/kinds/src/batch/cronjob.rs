@@ -1,5 +1,6 @@
 //! CronJobs: <https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/>.
 
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -122,6 +123,17 @@ fn validate_schedule(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: 
         errors.push(line.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
     } else if spec.child("timeZone").is_set() {
         errors.push(line.invalid("cannot use both timeZone field and TZ or CRON_TZ in schedule"));
+    }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[("cron-suspend", |object, _| cron_suspend(object))];
+
+fn cron_suspend(job: &Value) -> Value {
+    match job.at(&["spec", "suspend"]).and_then(Value::as_bool) {
+        None => "<unset>".into(),
+        Some(true) => "True".into(),
+        Some(false) => "False".into(),
     }
 }
 

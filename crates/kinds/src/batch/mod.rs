@@ -13,8 +13,9 @@ use crate::kind::{Kind, kind};
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = config.clone();
     Some(match plural {
-        "cronjobs" => kind(cronjob::CronJob { config }).done(),
+        "cronjobs" => kind(cronjob::CronJob { config }).cells(cronjob::CELLS).done(),
         "jobs" => kind(job::Job { config })
+            .cells(job::CELLS)
             .deletion(DeletionRules {
                 warning: Some(job::DELETION_WARNING),
                 ..DeletionRules::default()

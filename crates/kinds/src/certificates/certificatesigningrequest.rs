@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_resource::table::{NamedCell, condition, duration};
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
@@ -282,6 +283,40 @@ fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(sort.duplicate());
         }
     }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("requested-duration", |object, _| requested_duration(object)),
+    ("signing-condition", |object, _| signing_condition(object)),
+];
+
+fn requested_duration(request: &Value) -> Value {
+    let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64);
+    match seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
+        Some(seconds) => duration(std::time::Duration::from_secs(seconds)).into(),
+        None => "<none>".into(),
+    }
+}
+
+fn signing_condition(request: &Value) -> Value {
+    let has = |of: &str| condition(request, of).is_some();
+    let mut text = match () {
+        () if has("Denied") => "Denied",
+        () if has("Approved") => "Approved",
+        () => "Pending",
+    }
+    .to_owned();
+    if has("Failed") {
+        text.push_str(",Failed");
+    }
+    if request
+        .str_at(&["status", "certificate"])
+        .is_some_and(|bytes| !bytes.is_empty())
+    {
+        text.push_str(",Issued");
+    }
+    text.into()
 }
 
 #[cfg(test)]

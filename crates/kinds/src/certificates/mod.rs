@@ -14,6 +14,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "certificatesigningrequests" => kind(certificatesigningrequest::CertificateSigningRequest)
             .keeps_reset_fields_at_creation()
+            .cells(certificatesigningrequest::CELLS)
             .unowned_fields(&[("status", "status.conditions")])
             .done(),
         _ => return None,

@@ -1,6 +1,7 @@
 //! ComponentStatuses, which went out of use with 1.19: how the parts of a cluster are that the server knows of. Here that
 //! is the store alone, by the name that the reference gives its first etcd.
 
+use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{ComputedObjects, GroupResource, Refusal, WriteContext};
 use holdfast_value::{List, SmolStr, Value};
 
@@ -48,6 +49,29 @@ fn store(context: &WriteContext<'_>) -> Value {
     object.set_at(&["metadata", "name"], STORE.into());
     object.set_at(&["conditions"], Value::List(List::from_iter([condition])));
     object
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("component-error", |object, _| component_condition(object, "error", "")),
+    ("component-message", |object, _| {
+        component_condition(object, "message", "")
+    }),
+    ("component-status", |object, _| {
+        match component_condition(object, "status", "Unknown").as_str() {
+            Some("True") => "Healthy".into(),
+            Some("False") => "Unhealthy".into(),
+            _ => "Unknown".into(),
+        }
+    }),
+];
+
+/// A field of the condition that says how a component is.
+fn component_condition(component: &Value, field: &str, missing: &str) -> Value {
+    let mut conditions = items(component, &["conditions"]).iter();
+    let healthy = conditions.find(|condition| condition.str_at(&["type"]) == Some("Healthy"));
+    let text = healthy.and_then(|condition| condition.str_at(&[field]));
+    text.unwrap_or(missing).into()
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::cells::first_of;
 use crate::validation::addresses::{address, address_warning, endpoint_address, lenient_address};
 use crate::validation::ports::{PROTOCOLS, port_number};
 use crate::validation::{Errors, one_of, optional_text, report, same};
@@ -147,8 +149,38 @@ fn validate_port(port: &Field<'_, '_>, needs_name: bool, errors: &mut Errors) {
     }
 }
 
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[("endpoints", |object, _| of_subsets(object))];
+
+/// The ready addresses of all subsets, each with each of the ports of its subset.
+fn of_subsets(endpoints: &Value) -> Value {
+    let subsets = items(endpoints, &["subsets"]);
+    if subsets.is_empty() {
+        return "<none>".into();
+    }
+    let mut all = Vec::new();
+    for subset in subsets {
+        let (ports, addresses) = (items(subset, &["ports"]), items(subset, &["addresses"]));
+        let address = |address: &Value| address.str_at(&["ip"]).unwrap_or_default().to_owned();
+        if ports.is_empty() {
+            all.extend(addresses.iter().map(address));
+        }
+        for port in ports {
+            let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
+            all.extend(addresses.iter().map(|of| match address(of) {
+                ip if ip.contains(':') => format!("[{ip}]:{number}"),
+                ip => format!("{ip}:{number}"),
+            }));
+        }
+    }
+    first_of(&all).into()
+}
+
 #[cfg(test)]
 mod tests {
+    use holdfast_value::{Limits, Value, json};
+
+    use super::of_subsets;
     use super::*;
     use crate::discovery::endpointslice::EndpointSlice;
     use crate::harness::at;
@@ -191,5 +223,25 @@ mod tests {
         let mended = now.reconcile(&stored, &wanted).unwrap();
         assert_eq!(at(&mended, "subsets.0.addresses.0.ip"), r#""10.1.2.4""#);
         assert_eq!(now.reconcile(&mended, &wanted), None);
+    }
+
+    fn object(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    #[test]
+    fn of_many_addresses_three_are_shown_and_the_others_counted() {
+        for (subsets, shown) in [
+            ("[]", "<none>"),
+            (r#"[{"ports":[{"port":80}]}]"#, ""),
+            (r#"[{"addresses":[{"ip":"10.0.0.1"}]}]"#, "10.0.0.1"),
+            (
+                r#"[{"addresses":[{"ip":"10.0.0.1"},{"ip":"::1"}],"ports":[{"port":80},{"port":81}]}]"#,
+                "10.0.0.1:80,[::1]:80,10.0.0.1:81 + 1 more...",
+            ),
+        ] {
+            let endpoints = object(&format!(r#"{{"subsets":{subsets}}}"#));
+            assert_eq!(of_subsets(&endpoints), shown.into(), "{subsets}");
+        }
     }
 }

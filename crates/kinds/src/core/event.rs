@@ -3,6 +3,7 @@
 //! They are kept as those of the core group. The group `events.k8s.io` has other names for some fields and stricter rules.
 
 use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{ConversionError, Converts, Field, FieldError, RowRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -20,6 +21,7 @@ pub(crate) struct Event {
 pub(crate) fn events(of_own_group: bool) -> Kind {
     kind(Event { of_own_group })
         .converts()
+        .cells(CELLS)
         .rows(RowRules {
             of_stored_version: true,
             ..RowRules::default()
@@ -238,6 +240,62 @@ fn validate_place(event: &Field<'_, '_>, namespace: &str, timed: bool, errors: &
     };
     if !fits {
         errors.push(place.invalid_text("does not match event.namespace"));
+    }
+}
+
+/// The cells of tables that show more than a path.
+const CELLS: &[NamedCell] = &[
+    ("event-count", |object, _| event_count(object)),
+    ("event-message", |object, _| {
+        object.str_at(&["message"]).unwrap_or_default().trim().into()
+    }),
+    ("event-object", |object, _| event_object(object)),
+    ("event-source", |object, _| event_source(object)),
+];
+
+fn event_count(event: &Value) -> Value {
+    let count = event
+        .at(&["series", "count"])
+        .or_else(|| event.get("count"))
+        .or_else(|| event.get("deprecatedCount"));
+    Value::Int(count.and_then(Value::as_i64).filter(|count| *count > 0).unwrap_or(1))
+}
+
+fn event_object(event: &Value) -> Value {
+    let object = event
+        .get("involvedObject")
+        .or_else(|| event.get("regarding"))
+        .unwrap_or(&Value::Null);
+    let kind = object.str_at(&["kind"]).unwrap_or_default().to_lowercase();
+    match object.str_at(&["name"]).unwrap_or_default() {
+        "" => kind.into(),
+        name => format!("{kind}/{name}").into(),
+    }
+}
+
+fn event_source(event: &Value) -> Value {
+    let first = |paths: [&[&str]; 3]| -> String {
+        let texts = paths.iter().filter_map(|path| event.str_at(path));
+        texts
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+            .next()
+            .unwrap_or_default()
+    };
+    let component = first([
+        &["source", "component"],
+        &["reportingComponent"],
+        &["reportingController"],
+    ]);
+    let host = first([
+        &["source", "host"],
+        &["reportingInstance"],
+        &["deprecatedSource", "host"],
+    ]);
+    if host.is_empty() {
+        component.into()
+    } else {
+        format!("{component}, {host}").into()
     }
 }
 

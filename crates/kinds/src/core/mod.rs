@@ -56,6 +56,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "bindings" => kind::generic().action("", pod::Binding).done(),
         "componentstatuses" => kind::generic()
             .computed(componentstatus::ComponentStatus)
+            .cells(componentstatus::CELLS)
             .deprecated("v1 ComponentStatus is deprecated in v1.19+")
             .done(),
         "configmaps" => kind(configmap::ConfigMap).done(),
@@ -63,6 +64,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             let server = config().server();
             kind(endpoints::Endpoints { server })
                 .initial_objects()
+                .cells(endpoints::CELLS)
                 .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
                 .done()
         }
@@ -78,12 +80,18 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "nodes" => kind(node::Node)
             .connects("proxy", node::Proxy)
+            .cells(node::CELLS)
             .keeps_reset_fields_at_creation()
             .done(),
-        "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim).done(),
-        "persistentvolumes" => kind(persistentvolume::PersistentVolume).done(),
+        "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim)
+            .cells(persistentvolumeclaim::CELLS)
+            .done(),
+        "persistentvolumes" => kind(persistentvolume::PersistentVolume)
+            .cells(persistentvolume::CELLS)
+            .done(),
         "pods" => kind(pod::Pod { config: config() })
             .connects_each(pod::OF_POD.map(|of| (of.name, of)))
+            .cells(pod::CELLS)
             .action("binding", pod::Binding)
             .action("eviction", pod::Eviction)
             .deletion(DeletionRules {
@@ -97,7 +105,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "podtemplates" => kind(podtemplate::PodTemplate { config: config() }).done(),
         "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() }).done(),
-        "resourcequotas" => kind(resourcequota::ResourceQuota).done(),
+        "resourcequotas" => kind(resourcequota::ResourceQuota).cells(resourcequota::CELLS).done(),
         "secrets" => kind(secret::Secret).done(),
         "serviceaccounts" => kind(serviceaccount::ServiceAccount)
             .review("token", token_request::TokenRequest)
@@ -106,6 +114,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .initial_objects()
             .followed()
             .connects("proxy", service::Proxy)
+            .cells(service::CELLS)
             .done(),
         _ => return None,
     })

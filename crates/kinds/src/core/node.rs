@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{label_value, qualified_name};
+use holdfast_resource::table::{NamedCell, condition, items, scalar_text};
 use holdfast_resource::{
     ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, Refusal, Strategy, WriteContext,
 };
@@ -322,6 +323,64 @@ fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
                 format!("{shown}: taints must be unique by key and effect pair"),
             ));
         }
+    }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("node-external-ip", |object, _| node_address(object, "ExternalIP")),
+    ("node-internal-ip", |object, _| node_address(object, "InternalIP")),
+    ("node-kernel", |object, _| node_kernel(object)),
+    ("node-roles", |object, _| node_roles(object)),
+    ("node-status", |object, _| node_status(object)),
+];
+
+fn node_address(node: &Value, sort: &str) -> Value {
+    let mut addresses = items(node, &["status", "addresses"]).iter();
+    let address = addresses.find(|address| address.str_at(&["type"]) == Some(sort));
+    address
+        .and_then(|address| address.str_at(&["address"]))
+        .unwrap_or("<none>")
+        .into()
+}
+
+fn node_kernel(node: &Value) -> Value {
+    let text = |field| node.str_at(&["status", "nodeInfo", field]).unwrap_or_default();
+    match (text("kernelVersion"), text("architecture")) {
+        ("", "") => "<unknown>".into(),
+        ("", architecture) => format!("<unknown> ({architecture})").into(),
+        (version, "") => version.into(),
+        (version, architecture) => format!("{version} ({architecture})").into(),
+    }
+}
+
+fn node_roles(node: &Value) -> Value {
+    let labels = node.at(&["metadata", "labels"]).and_then(Value::as_map);
+    let role = |(key, value): &(holdfast_value::SmolStr, Value)| match key.strip_prefix("node-role.kubernetes.io/") {
+        Some(role) if !role.is_empty() => Some(role.to_owned()),
+        _ if key == "kubernetes.io/role" => Some(scalar_text(value)).filter(|role| !role.is_empty()),
+        _ => None,
+    };
+    let mut roles: Vec<String> = labels.into_iter().flatten().filter_map(role).collect();
+    roles.sort();
+    roles.dedup();
+    if roles.is_empty() {
+        "<none>".into()
+    } else {
+        roles.join(",").into()
+    }
+}
+
+fn node_status(node: &Value) -> Value {
+    let ready = condition(node, "Ready").and_then(|ready| ready.str_at(&["status"]));
+    let status = match ready {
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    };
+    match node.at(&["spec", "unschedulable"]).and_then(Value::as_bool) {
+        Some(true) => format!("{status},SchedulingDisabled").into(),
+        _ => status.into(),
     }
 }
 

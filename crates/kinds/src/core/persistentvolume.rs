@@ -1,12 +1,14 @@
 //! PersistentVolumes: <https://kubernetes.io/docs/concepts/storage/persistent-volumes/>.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, FieldPath, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::persistentvolumeclaim::validate_access_modes;
 use super::pod_spec::{node_selector_warnings, validate_node_selector};
 use super::volume_sources::{self as sources, Source, named_source, source, validate_one_source};
+use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::is_zero;
 use crate::time::time_text;
 use crate::validation::resources::{fractional_bytes, quantity};
@@ -445,6 +447,24 @@ fn validate_mount_options(volume: &Field<'_, '_>, errors: &mut Errors) {
             &place,
             "may not specify mount options for this volume type",
         ));
+    }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("access-modes", |object, _| {
+        access_modes(object, &["spec", "accessModes"])
+    }),
+    ("claim-reference", |object, _| claim_reference(object)),
+    ("phase-or-terminating", phase_or_terminating),
+    ("storage-class", storage_class),
+];
+
+fn claim_reference(volume: &Value) -> Value {
+    let text = |field| volume.str_at(&["spec", "claimRef", field]).unwrap_or_default();
+    match text("name") {
+        "" => "".into(),
+        name => format!("{}/{name}", text("namespace")).into(),
     }
 }
 

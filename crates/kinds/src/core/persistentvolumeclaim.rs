@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::schema::quantity::Quantity;
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
+use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::{is_zero, set_missing_at};
 use crate::validation::resources::{fractional_bytes, is_native, quantity};
 use crate::validation::{Errors, immutable, one_of, optional_text, report, same};
@@ -354,6 +356,24 @@ fn validate_size(amount: &Field<'_, '_>, errors: &mut Errors) {
     if let Some(size) = quantity(amount).filter(|size| size.is_negative()) {
         errors.push(amount.invalid_as(size.units(), "must be a valid resource quantity"));
     }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("claim-access-modes", |object, _| match bound(object) {
+        true => access_modes(object, &["status", "accessModes"]),
+        false => "".into(),
+    }),
+    ("claim-capacity", |object, _| match bound(object) {
+        true => object.str_at(&["status", "capacity", "storage"]).unwrap_or("0").into(),
+        false => "".into(),
+    }),
+    ("phase-or-terminating", phase_or_terminating),
+    ("storage-class", storage_class),
+];
+
+fn bound(claim: &Value) -> bool {
+    !claim.str_at(&["spec", "volumeName"]).unwrap_or_default().is_empty()
 }
 
 #[cfg(test)]

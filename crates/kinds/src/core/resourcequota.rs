@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use holdfast_resource::table::{NamedCell, scalar_text};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -197,6 +198,28 @@ const EXISTING: [&str; 5] = [
     "NotTerminating",
     "CrossNamespacePodAffinity",
 ];
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("quota-limits", |object, _| quota(object, true)),
+    ("quota-requests", |object, _| quota(object, false)),
+];
+
+/// What of a quota is used, of what there is: of limits, or of all else.
+fn quota(quota: &Value, of_limits: bool) -> Value {
+    let hard = quota.at(&["status", "hard"]).and_then(Value::as_map);
+    let entries = hard
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name.starts_with("limits.") == of_limits);
+    let entries = entries.map(|(name, hard)| {
+        let used = quota
+            .at(&["status", "used", name.as_str()])
+            .map_or_else(|| "0".to_owned(), scalar_text);
+        format!("{name}: {used}/{}", scalar_text(hard))
+    });
+    entries.collect::<Vec<_>>().join(", ").into()
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value, qualified_name};
 use holdfast_resource::metadata::labels::validate_labels;
+use holdfast_resource::table::{NamedCell, items, scalar_text};
 use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::cells::first_of;
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
 use crate::defaults::{change_items, none_if_empty};
 use crate::validation::addresses::{address_warning, canonical_address, endpoint_address};
@@ -260,8 +262,42 @@ fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("slice-endpoints", |object, _| of_slice(object)),
+    ("slice-ports", |object, _| ports_of_slice(object)),
+];
+
+/// The addresses of all endpoints of a slice.
+fn of_slice(slice: &Value) -> Value {
+    let endpoints = items(slice, &["endpoints"]).iter();
+    let addresses = endpoints.flat_map(|endpoint| items(endpoint, &["addresses"]));
+    or_unset(&addresses.map(scalar_text).collect::<Vec<_>>())
+}
+
+/// The ports of a slice: numbers, or names where there is no number.
+fn ports_of_slice(slice: &Value) -> Value {
+    let port = |port: &Value| {
+        let name = port.str_at(&["name"]).filter(|name| !name.is_empty());
+        let number = port.get("port").and_then(Value::as_i64);
+        number.map_or_else(|| name.unwrap_or("*").to_owned(), |number| number.to_string())
+    };
+    or_unset(&items(slice, &["ports"]).iter().map(port).collect::<Vec<_>>())
+}
+
+fn or_unset(all: &[String]) -> Value {
+    if all.is_empty() {
+        "<unset>".into()
+    } else {
+        first_of(all).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use holdfast_value::{Limits, Value, json};
+
+    use super::{of_slice, ports_of_slice};
     use crate::harness::{Harness, at};
 
     fn slice(sort: &str, address: &str) -> String {
@@ -344,5 +380,17 @@ mod tests {
         assert!(
             refused[1].starts_with("endpoints[0].hints.forNodes[0].name: Invalid value: \"\": a lowercase RFC 1123")
         );
+    }
+
+    fn object(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    #[test]
+    fn a_slice_shows_addresses_and_ports_by_number_or_name() {
+        let slice = object(r#"{"endpoints":[{"addresses":["a","b"]}],"ports":[{"port":80},{"name":"z"},{}]}"#);
+        assert_eq!(of_slice(&slice), "a,b".into());
+        assert_eq!(ports_of_slice(&slice), "80,z,*".into());
+        assert_eq!(ports_of_slice(&object("{}")), "<unset>".into());
     }
 }

@@ -9,7 +9,10 @@ use crate::kind::{Kind, kind};
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let server = config.server();
     Some(match plural {
-        "endpointslices" => kind(endpointslice::EndpointSlice { server }).initial_objects().done(),
+        "endpointslices" => kind(endpointslice::EndpointSlice { server })
+            .initial_objects()
+            .cells(endpointslice::CELLS)
+            .done(),
         _ => return None,
     })
 }

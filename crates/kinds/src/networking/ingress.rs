@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
+use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::cells::ingress_addresses;
 use crate::validation::addresses::{address, address_warning};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report, required_text};
@@ -201,6 +203,35 @@ fn validate_status(ingress: &Field<'_, '_>, errors: &mut Errors) {
             }
         }
     }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("ingress-address", |object, _| {
+        ingress_addresses(object).join(",").into()
+    }),
+    ("ingress-hosts", |object, _| ingress_hosts(object)),
+    ("ingress-ports", |object, _| match items(object, &["spec", "tls"]) {
+        [] => "80".into(),
+        _ => "80, 443".into(),
+    }),
+];
+
+fn ingress_hosts(ingress: &Value) -> Value {
+    let rules = items(ingress, &["spec", "rules"]);
+    let hosts = rules
+        .iter()
+        .take(3)
+        .filter_map(|rule| rule.str_at(&["host"]))
+        .filter(|host| !host.is_empty());
+    let mut text = hosts.collect::<Vec<_>>().join(",");
+    if text.is_empty() {
+        text.push('*');
+    }
+    if rules.len() > 3 {
+        text.push_str(&format!(" + {} more...", rules.len() - 3));
+    }
+    text.into()
 }
 
 #[cfg(test)]

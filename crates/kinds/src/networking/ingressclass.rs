@@ -1,10 +1,12 @@
 //! IngressClasses: <https://kubernetes.io/docs/concepts/services-networking/ingress/#ingress-class>.
 
 use holdfast_resource::metadata::formats::{dns_label, domain_prefixed_path};
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::ingress::validate_reference;
+use crate::cells::default_class;
 use crate::validation::{Errors, immutable_text};
 
 /// What only IngressClasses do.
@@ -60,6 +62,23 @@ fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
         }
         "Cluster" => {}
         _ => errors.push(scope.not_supported(&["Cluster", "Namespace"])),
+    }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("class-parameters", |object, _| class_parameters(object)),
+    ("default-ingress-class", |object, _| {
+        default_class(object, &["ingressclass.kubernetes.io/is-default-class"])
+    }),
+];
+
+fn class_parameters(class: &Value) -> Value {
+    let text = |field| class.str_at(&["spec", "parameters", field]).unwrap_or_default();
+    match (text("kind"), text("apiGroup")) {
+        ("", _) => "<none>".into(),
+        (kind, "") => format!("{kind}/{}", text("name")).into(),
+        (kind, group) => format!("{kind}.{group}/{}", text("name")).into(),
     }
 }
 

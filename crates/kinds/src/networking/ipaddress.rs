@@ -3,6 +3,7 @@
 use std::net::IpAddr as Address;
 
 use holdfast_resource::metadata::formats::{Faults, dns_subdomain, path_segment};
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -81,6 +82,29 @@ fn validate_parent(parent: &Field<'_, '_>, errors: &mut Errors) {
     required_text(&parent.child("resource"), path_segment, errors);
     required_text(&parent.child("name"), path_segment, errors);
     optional_text(&parent.child("namespace"), path_segment, errors);
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[("parent-reference", |object, _| parent_reference(object))];
+
+/// What an address belongs to: `RESOURCE[.GROUP][/NAMESPACE]/NAME`.
+fn parent_reference(address: &Value) -> Value {
+    let Some(parent) = address.at(&["spec", "parentRef"]).filter(|found| !found.is_null()) else {
+        return "<none>".into();
+    };
+    let text = |field| parent.str_at(&[field]).unwrap_or_default();
+    let mut shown = text("resource").to_lowercase();
+    if !text("group").is_empty() {
+        shown.push('.');
+        shown.push_str(&text("group").to_lowercase());
+    }
+    for part in [text("namespace"), text("name")] {
+        if !part.is_empty() {
+            shown.push('/');
+            shown.push_str(part);
+        }
+    }
+    shown.into()
 }
 
 #[cfg(test)]

@@ -13,11 +13,12 @@ use crate::kind::{Kind, kind};
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let block = config.service_cidr;
     Some(match plural {
-        "ingresses" => kind(ingress::Ingress).done(),
-        "ingressclasses" => kind(ingressclass::IngressClass).done(),
+        "ingresses" => kind(ingress::Ingress).cells(ingress::CELLS).done(),
+        "ingressclasses" => kind(ingressclass::IngressClass).cells(ingressclass::CELLS).done(),
         "ipaddresses" => kind(ipaddress::IpAddress { first: block.nth(1) })
             .initial_objects()
             .named_by(ipaddress::name_faults)
+            .cells(ipaddress::CELLS)
             .done(),
         "networkpolicies" => kind(networkpolicy::NetworkPolicy).done(),
         "servicecidrs" => kind(servicecidr::ServiceCidr { first: block }).initial_objects().done(),

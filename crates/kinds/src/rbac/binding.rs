@@ -6,6 +6,7 @@ use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_gotext::quote::quote;
 use holdfast_resource::metadata::formats::{check_key, dns_subdomain, path_segment};
+use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{
     Field, FieldError, Followed, GroupResource, InitialObjects, Refusal, Scope, Strategy, WriteContext,
 };
@@ -174,6 +175,30 @@ impl Binding {
             _ => errors.push(kind.not_supported(&SUBJECTS)),
         }
     }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[
+    ("subject-groups", |object, _| subjects(object, "Group", ", ")),
+    ("subject-service-accounts", |object, _| {
+        subjects(object, "ServiceAccount", ", ")
+    }),
+    ("subject-users", |object, _| subjects(object, "User", ", ")),
+];
+
+/// The subjects of one sort of a binding; service accounts with their namespaces.
+fn subjects(binding: &Value, sort: &str, separator: &str) -> Value {
+    let subjects = items(binding, &["subjects"]).iter();
+    let names = subjects
+        .filter(|subject| subject.str_at(&["kind"]) == Some(sort))
+        .map(|subject| {
+            let text = |field| subject.str_at(&[field]).unwrap_or_default();
+            match (sort, text("namespace")) {
+                ("ServiceAccount", namespace) if !namespace.is_empty() => format!("{namespace}/{}", text("name")),
+                _ => text("name").to_owned(),
+            }
+        });
+    names.collect::<Vec<_>>().join(separator).into()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let binding = |scope| {
         let policy = policy();
         let binding = kind(binding::Binding { scope, policy });
-        binding.initial_objects().followed().done()
+        binding.initial_objects().followed().cells(binding::CELLS).done()
     };
     let role = |scope| {
         let policy = policy();

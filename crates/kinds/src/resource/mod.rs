@@ -25,7 +25,7 @@ const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "deviceclasses" => kind(deviceclass::DeviceClass).done(),
-        "resourceclaims" => kind(resourceclaim::ResourceClaim).done(),
+        "resourceclaims" => kind(resourceclaim::ResourceClaim).cells(resourceclaim::CELLS).done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate).done(),
         "resourceslices" => kind(resourceslice::ResourceSlice).done(),
         _ => return None,

@@ -1,5 +1,6 @@
 //! ResourceClaims: devices that are asked for, and those that were given.
 
+use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -54,6 +55,25 @@ impl Strategy for ResourceClaim {
         }
         errors
     }
+}
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[("resource-claim-state", |object, _| resource_claim_state(object))];
+
+fn resource_claim_state(claim: &Value) -> Value {
+    let deleted = claim.at(&["metadata", "deletionTimestamp"]).is_some();
+    let allocated = claim
+        .at(&["status", "allocation"])
+        .is_some_and(|found| !found.is_null());
+    let reserved = !items(claim, &["status", "reservedFor"]).is_empty();
+    let states = [
+        (deleted, "deleted"),
+        (!allocated && !deleted, "pending"),
+        (allocated, "allocated"),
+        (allocated && reserved, "reserved"),
+    ];
+    let states = states.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name);
+    states.collect::<Vec<_>>().join(",").into()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "csidrivers" => kind(csidriver::CsiDriver).done(),
         "csinodes" => kind(csinode::CsiNode).done(),
         "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity).done(),
-        "storageclasses" => kind(storageclass::StorageClass).done(),
+        "storageclasses" => kind(storageclass::StorageClass).cells(storageclass::CELLS).done(),
         "volumeattachments" => kind(volumeattachment::VolumeAttachment).done(),
         "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass).done(),
         _ => return None,

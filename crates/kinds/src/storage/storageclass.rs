@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::cells::default_class;
 use crate::core::pod_spec::deprecated_node_label;
 use crate::validation::{Errors, immutable, one_of};
 
@@ -129,6 +131,12 @@ fn validate_topology<'v>(term: &Field<'v, '_>, errors: &mut Errors) -> BTreeMap<
     }
     topology
 }
+
+/// The cells of tables that show more than a path.
+pub(super) const CELLS: &[NamedCell] = &[("default-storage-class", |object, _| {
+    const BETA: &str = "storageclass.beta.kubernetes.io/is-default-class";
+    default_class(object, &["storageclass.kubernetes.io/is-default-class", BETA])
+})];
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-use holdfast_resource::table::Column;
+use holdfast_resource::table::{Column, NamedCell};
 use smol_str::SmolStr;
 
 use crate::descriptions::unescape;
@@ -21,29 +21,30 @@ impl Columns {
         }
     }
 
-    /// The columns of a resource by its plural name and the `apiVersion` in which it is listed.
-    pub fn of(&self, api_version: &str, plural: &str) -> Option<Vec<Column>> {
+    /// The columns of a resource by its plural name and the `apiVersion` in which it is listed; `cells` are those that they
+    /// name.
+    pub fn of(&self, api_version: &str, plural: &str, cells: &[NamedCell]) -> Option<Vec<Column>> {
         let mut lines = TABLE
             .lines()
             .skip_while(|line| line.split_once(' ') != Some((api_version, plural)));
         let columns = lines.by_ref().skip(1).take_while(|line| line.starts_with("  "));
-        let columns: Vec<Column> = columns.filter_map(|line| self.column(line)).collect();
+        let columns: Vec<Column> = columns.filter_map(|line| self.column(line, cells)).collect();
         (!columns.is_empty()).then_some(columns)
     }
 
     /// The columns of resources that are not listed: name and time of creation.
     pub fn defaults(&self) -> Vec<Column> {
-        self.of("*", "*").unwrap_or_default()
+        self.of("*", "*", &[]).unwrap_or_default()
     }
 
     /// The columns of a Scale, whatever it is the Scale of.
     pub fn of_scale(&self) -> Vec<Column> {
-        self.of("autoscaling/v1", "scale").unwrap_or_default()
+        self.of("autoscaling/v1", "scale", &[]).unwrap_or_default()
     }
 
-    fn column(&self, line: &str) -> Option<Column> {
+    fn column(&self, line: &str, cells: &[NamedCell]) -> Option<Column> {
         let (column, description) = line.rsplit_once(" | ")?;
-        let mut column = Column::parse(column)?;
+        let mut column = Column::parse(column, cells)?;
         column.description = self.descriptions.get(description.parse::<usize>().ok()?)?.clone();
         Some(column)
     }
@@ -52,6 +53,40 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Config, kind_of};
+
+    fn cells_of(api_version: &str, plural: &str) -> &'static [NamedCell] {
+        let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        kind_of(group, plural, &Config::default()).map_or(&[], |kind| kind.cells())
+    }
+
+    #[test]
+    fn every_cell_of_a_kind_is_that_of_a_column() {
+        let mut at = (String::new(), String::new());
+        let mut used = std::collections::HashSet::new();
+        for line in TABLE.lines() {
+            match (line.split_once("computed "), line.split_once(' ')) {
+                (Some((_, rule)), _) => {
+                    let name = rule.split(' ').next().unwrap_or_default();
+                    used.insert((at.0.clone(), at.1.clone(), name.to_owned()));
+                }
+                (None, Some((version, plural))) if !line.starts_with(' ') => at = (version.into(), plural.into()),
+                _ => {}
+            }
+        }
+        for (version, plural, _) in &used {
+            for (name, _) in cells_of(version, plural) {
+                let shown = |plural: &String| used.contains(&(version.clone(), plural.clone(), (*name).to_owned()));
+                // Policies and their bindings bring the same cells.
+                assert!(
+                    shown(plural)
+                        || shown(&plural.replace("policies", "policybindings"))
+                        || shown(&plural.replace("policybindings", "policies")),
+                    "{plural}: {name}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn every_line_of_the_table_is_a_column_of_a_resource_and_has_words() {
@@ -59,17 +94,19 @@ mod tests {
         let lines = TABLE
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with(['#', '=']));
+        let mut cells: &[NamedCell] = &[];
         for line in lines {
-            match line.strip_prefix("  ") {
-                Some(line) => {
-                    let column = columns.column(line).unwrap_or_else(|| panic!("{line}"));
+            match (line.strip_prefix("  "), line.split_once(' ')) {
+                (Some(line), _) => {
+                    let column = columns.column(line, cells).unwrap_or_else(|| panic!("{line}"));
                     assert!(!column.description.is_empty(), "{line}");
                 }
-                None => assert!(line.split(' ').count() == 2, "{line}"),
+                (None, Some((api_version, plural))) => cells = cells_of(api_version, plural),
+                (None, None) => panic!("{line}"),
             }
         }
         let names = |version, plural| -> Vec<String> {
-            let columns = columns.of(version, plural).unwrap_or_else(|| columns.defaults());
+            let columns = columns.of(version, plural, &[]).unwrap_or_else(|| columns.defaults());
             columns.iter().map(|column| column.name.to_string()).collect()
         };
         assert_eq!(names("v1", "configmaps"), ["Name", "Data", "Age"]);
@@ -80,7 +117,7 @@ mod tests {
     fn a_column_is_described_as_the_field_that_it_shows_or_in_its_own_words() {
         let columns = Columns::read();
         let description = |plural, name: &str| {
-            let columns = columns.of("v1", plural).unwrap();
+            let columns = columns.of("v1", plural, cells_of("v1", plural)).unwrap();
             let column = columns.into_iter().find(|column| column.name == name).unwrap();
             column.description
         };

@@ -7,7 +7,8 @@ mod resources;
 use holdfast_resource::schema::{TextError, TypeTable};
 
 pub use columns::Columns;
-pub use resources::{ResourceTableError, group_versions, resources};
+pub(crate) use resources::resources;
+pub use resources::{ResourceTableError, group_versions};
 
 /// The table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {

@@ -8,6 +8,7 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::columns::Columns;
 use super::metadata_checks;
+use crate::kind::Kind;
 
 const TABLE: &str = include_str!("resources.txt");
 
@@ -36,15 +37,19 @@ pub fn group_versions() -> Vec<GroupVersion> {
         .collect()
 }
 
-/// All built-in resources in the order of discovery, as data alone: each has the generic strategy and no capabilities.
-pub fn resources() -> Result<Vec<Resource>, ResourceTableError> {
-    parse(TABLE)
+/// Gives the kind behind a resource by its group and plural name, where it does more than its descriptor says.
+pub(crate) type KindOf<'a> = dyn Fn(&str, &str) -> Option<Kind> + 'a;
+
+/// All built-in resources in the order of discovery.
+pub(crate) fn resources(kind_of: &KindOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
+    parse(TABLE, kind_of)
 }
 
-fn parse(text: &str) -> Result<Vec<Resource>, ResourceTableError> {
+fn parse(text: &str, kind_of: &KindOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
     let mut group = SmolStr::default();
     let mut found: Vec<Resource> = Vec::new();
     let columns = Columns::read();
+    let mut kind = Kind::default();
     for (at, line) in text.lines().enumerate() {
         let wrong = |what| ResourceTableError { line: at + 1, what };
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -55,10 +60,12 @@ fn parse(text: &str) -> Result<Vec<Resource>, ResourceTableError> {
                 group = SmolStr::new(if name == "core" { "" } else { name });
             }
             (Some("resource"), _) => {
-                found.push(resource(&group, &words).ok_or(wrong("not the words of a resource"))?);
+                let resource = resource(&group, &words).ok_or(wrong("not the words of a resource"))?;
+                kind = kind_of(&group, &resource.plural).unwrap_or_default();
+                found.push(kind.behind(resource));
             }
             (Some(_), Some(resource)) => {
-                complete(resource, &words, &columns).ok_or(wrong("not the words of a property"))?;
+                complete(resource, &words, &columns, &kind).ok_or(wrong("not the words of a property"))?;
             }
             (Some(_), None) => return Err(wrong("a property before any resource")),
         }
@@ -105,7 +112,7 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
 }
 
 /// Adds the property that a line tells; `None` if there is no such property.
-fn complete(resource: &mut Resource, words: &[&str], columns: &Columns) -> Option<()> {
+fn complete(resource: &mut Resource, words: &[&str], columns: &Columns, kind: &Kind) -> Option<()> {
     let rules = &mut resource.rules;
     match *words {
         ["short-names", list] => resource.short_names = names(list),
@@ -151,8 +158,8 @@ fn complete(resource: &mut Resource, words: &[&str], columns: &Columns) -> Optio
         ["version", version, verbs, ref marks @ ..] => {
             let group_version = GroupVersion::new(resource.group.clone(), version);
             let stored = resource.storage.as_ref().map(|storage| storage.api_version.as_str());
-            let listed = stored.and_then(|version| columns.of(version, &resource.plural));
-            let listed = listed.or_else(|| columns.of(&group_version.api_version(), &resource.plural));
+            let listed = stored.and_then(|version| columns.of(version, &resource.plural, kind.cells()));
+            let listed = listed.or_else(|| columns.of(&group_version.api_version(), &resource.plural, kind.cells()));
             resource.versions.push(ResourceVersion {
                 api_version: group_version.api_version(),
                 group_version,
@@ -163,7 +170,7 @@ fn complete(resource: &mut Resource, words: &[&str], columns: &Columns) -> Optio
                 reset_fields: reset_fields(marks),
                 columns: listed.unwrap_or_else(|| columns.defaults()),
                 field_selectors: Vec::new(),
-                deprecation: None,
+                deprecation: kind.deprecation(),
             });
         }
         ["subresource", name, kind, verbs, ref marks @ ..] => {
@@ -243,13 +250,13 @@ mod tests {
     use super::*;
 
     fn one(plural: &str) -> Resource {
-        let all = resources().unwrap();
+        let all = resources(&|_, _| None).unwrap();
         all.into_iter().find(|resource| resource.plural == plural).unwrap()
     }
 
     #[test]
     fn every_group_version_has_resources_and_types() {
-        let (all, types) = (resources().unwrap(), super::super::types().unwrap());
+        let (all, types) = (resources(&|_, _| None).unwrap(), super::super::types().unwrap());
         for group_version in group_versions() {
             let mut versions = all.iter().flat_map(|resource| &resource.versions);
             assert!(
@@ -306,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_line_that_says_nothing_known_is_named() {
-        let error = parse("group core v1\nresource a a A cluster\n  odd words")
+        let error = parse("group core v1\nresource a a A cluster\n  odd words", &|_, _| None)
             .err()
             .unwrap();
         assert_eq!((error.line, error.what), (3, "not the words of a property"));

@@ -28,7 +28,7 @@ pub fn age(time: Option<&str>, now: SystemTime) -> String {
 }
 
 /// A duration as people say it: two units at most, and the smaller one only where it counts.
-pub(super) fn duration(passed: Duration) -> String {
+pub fn duration(passed: Duration) -> String {
     let seconds = passed.as_secs();
     // Below each bound: the unit, and the smaller unit that is told beside it.
     let steps: [(u64, u64, char, Option<Unit>); 9] = [

@@ -1,11 +1,11 @@
 //! The rules by which cells come about.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use holdfast_value::{SmolStr, Value};
 
 use super::age::{age, parse_time};
-use super::computed::{self, Compute};
 use crate::jsonpath::JsonPath;
 use crate::selector::LabelSelector;
 
@@ -30,8 +30,20 @@ enum Rule {
     Join(Path, SmolStr, SmolStr),
     Pair(Path, Path),
     Condition(SmolStr),
-    Computed(Compute),
+    Computed(Function),
     Defined(Box<JsonPath>, SmolStr),
+}
+
+/// The name of a cell that is more than what stands at a path, and the function that makes it of an object.
+pub type NamedCell = (&'static str, fn(&Value, SystemTime) -> Value);
+
+#[derive(Clone, Copy)]
+struct Function(NamedCell);
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.0)
+    }
 }
 
 /// Names of fields, from the root.
@@ -52,8 +64,8 @@ impl Cell {
     /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.` for the items themselves); `_` in the separator is a blank |
     /// | `pair PATH PATH` | two texts with a slash between them, numbers being 0 where nothing stands |
     /// | `condition TYPE` | the status of a condition |
-    /// | `computed NAME` | one of the functions of `computed` |
-    pub fn parse(text: &str) -> Option<Cell> {
+    /// | `computed NAME` | what one of `cells` makes of the object |
+    pub fn parse(text: &str, cells: &[NamedCell]) -> Option<Cell> {
         let (text, missing) = text.split_once(" else ").unwrap_or((text, ""));
         let words: Vec<&str> = text.split_whitespace().collect();
         let paths = |text: &str| text.split(',').map(path).collect();
@@ -71,7 +83,7 @@ impl Cell {
             }
             ["pair", a, b] => Rule::Pair(path(a), path(b)),
             ["condition", of] => Rule::Condition(SmolStr::new(of)),
-            ["computed", name] => Rule::Computed(computed::by_name(name)?),
+            ["computed", name] => Rule::Computed(Function(*cells.iter().find(|(known, _)| *known == name)?)),
             _ => return None,
         };
         let missing = SmolStr::new(missing);
@@ -100,7 +112,7 @@ impl Cell {
                 let lengths = paths.iter().map(|path| at(object, path).map_or(0, entries));
                 return Value::Int(lengths.sum::<usize>() as i64);
             }
-            Rule::Computed(compute) => return compute.of(object, now),
+            Rule::Computed(Function((_, of))) => return of(object, now),
             Rule::Defined(path, sort) => {
                 let found = path.find(object);
                 return found
@@ -148,17 +160,18 @@ pub(super) fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
 }
 
 /// The items of the list at `keys`; none where there is no list.
-pub(super) fn items<'a>(object: &'a Value, keys: &[&str]) -> &'a [Value] {
+pub fn items<'a>(object: &'a Value, keys: &[&str]) -> &'a [Value] {
     object.at(keys).and_then(Value::as_list).map_or(&[], |list| &list[..])
 }
 
 /// The condition of that type in `status.conditions`.
-pub(super) fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
+pub fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
     let mut conditions = items(object, &["status", "conditions"]).iter();
     conditions.find(|condition| condition.str_at(&["type"]) == Some(of))
 }
 
-pub(super) fn scalar_text(value: &Value) -> String {
+/// A scalar as text, and anything else as JSON.
+pub fn scalar_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
         other => other.to_string(),
@@ -245,8 +258,14 @@ mod tests {
             ("condition Gone else ?", r#""?""#),
         ] {
             let expected = json::parse(cell.as_bytes(), &Limits::TRUSTED).unwrap();
-            assert_eq!(Cell::parse(rule).unwrap().of(&object, now), expected, "{rule}");
+            assert_eq!(Cell::parse(rule, &[]).unwrap().of(&object, now), expected, "{rule}");
         }
-        assert!(Cell::parse("sing a song").is_none());
+        assert!(Cell::parse("sing a song", &[]).is_none());
+        let cells: [NamedCell; 1] = [("kind", |object, _| object.get("kind").cloned().unwrap_or_default())];
+        assert_eq!(
+            Cell::parse("computed kind", &cells).unwrap().of(&object, now),
+            Value::Null
+        );
+        assert!(Cell::parse("computed other", &cells).is_none());
     }
 }

@@ -2,18 +2,17 @@
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
 //!
 //! A column is data: a heading and a rule for its cells, read from text. Most rules are a path and how to show what stands
-//! there; the few that are more have a name and a function.
+//! there; the few that are more have a name, and a function that the kind brings along.
 
 mod age;
 mod cell;
-mod computed;
 
 use std::time::SystemTime;
 
 use holdfast_value::{SmolStr, Value};
 
-pub use age::{age, parse_time};
-pub use cell::Cell;
+pub use age::{age, duration, parse_time};
+pub use cell::{Cell, NamedCell, condition, items, scalar_text};
 
 /// A column of a table.
 #[derive(Clone, Debug)]
@@ -33,8 +32,9 @@ pub struct Column {
 }
 
 impl Column {
-    /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules.
-    pub fn parse(line: &str) -> Option<Column> {
+    /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules; `cells` are
+    /// those that they may name.
+    pub fn parse(line: &str, cells: &[NamedCell]) -> Option<Column> {
         let mut parts = line.splitn(4, '|').map(str::trim);
         let (name, sort, priority, rule) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let (sort, format) = sort.split_once(':').unwrap_or((sort, ""));
@@ -44,7 +44,7 @@ impl Column {
             format: SmolStr::new(format),
             description: SmolStr::default(),
             priority: priority.parse().ok()?,
-            cell: Cell::parse(rule)?,
+            cell: Cell::parse(rule, cells)?,
         })
     }
 

@@ -2,8 +2,11 @@
 //!
 //! Objects are kept as `autoscaling/v2`. Under `v1`, what that version has no fields for stands in annotations.
 
+mod cells;
 mod conversion;
 mod validation;
+
+pub(super) use cells::CELLS;
 
 use holdfast_resource::{ConversionError, Converts, Field, FieldError, Strategy, WriteContext};
 use holdfast_value::{Map, Value};

@@ -1,8 +1,11 @@
 //! Jobs: <https://kubernetes.io/docs/concepts/workloads/controllers/job/>.
 
+mod cells;
 mod indexed;
 mod status;
 mod validation;
+
+pub(super) use cells::CELLS;
 
 use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};

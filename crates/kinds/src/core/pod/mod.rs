@@ -1,6 +1,7 @@
 //! Pods: <https://kubernetes.io/docs/concepts/workloads/pods/>.
 
 mod binding;
+mod cells;
 mod connect;
 mod eviction;
 mod qos;
@@ -14,6 +15,7 @@ use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 pub(super) use binding::Binding;
+pub(super) use cells::CELLS;
 pub(super) use connect::OF_POD;
 pub(super) use eviction::Eviction;
 

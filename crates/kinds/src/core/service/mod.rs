@@ -1,6 +1,7 @@
 //! Services: <https://kubernetes.io/docs/concepts/services-networking/service/>.
 
 mod allocation;
+mod cells;
 mod families;
 mod proxy;
 mod validation;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::{List, Value};
 
+pub(super) use cells::CELLS;
 pub(super) use proxy::Proxy;
 
 use self::allocation::Allocations;

@@ -1,22 +1,32 @@
-//! What tables tell of pods: how many containers are ready, what the pod does, how often it was started anew.
+//! The cells of Pods in tables: how many containers are ready, what the Pod does, how often it was started anew.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
 
+use holdfast_resource::table::{NamedCell, age, condition, items, parse_time};
 use holdfast_value::Value;
 
-use super::super::cell::{condition, items};
-use super::ago;
+/// The cells of tables that show more than a path.
+pub(in crate::core) const CELLS: &[NamedCell] = &[
+    ("pod-ip", |object, _| match items(object, &["status", "podIPs"]) {
+        [first, ..] => first.str_at(&["ip"]).unwrap_or_default().into(),
+        [] => "<none>".into(),
+    }),
+    ("pod-readiness-gates", |object, _| readiness_gates(object)),
+    ("pod-ready", |object, _| ready(object)),
+    ("pod-restarts", restarts),
+    ("pod-status", |object, _| status(object)),
+];
 
 /// Containers that are ready, of all: `1/2`. Init containers that go on beside the others count too.
-pub(super) fn ready(pod: &Value) -> Value {
+fn ready(pod: &Value) -> Value {
     let containers = Containers::of(pod);
     let total = items(pod, &["spec", "containers"]).len() + containers.sidecars.len();
     format!("{}/{total}", containers.ready()).into()
 }
 
 /// How often containers were started anew, and how long ago the last time was: `3 (5m ago)`.
-pub(super) fn restarts(pod: &Value, now: SystemTime) -> Value {
+fn restarts(pod: &Value, now: SystemTime) -> Value {
     let statuses = Containers::of(pod).restarting();
     let counts = statuses
         .iter()
@@ -31,8 +41,14 @@ pub(super) fn restarts(pod: &Value, now: SystemTime) -> Value {
     }
 }
 
+/// How long ago the latest of some times was, as it stands behind a number of restarts.
+fn ago(times: impl Iterator<Item = String>, now: SystemTime) -> Option<String> {
+    let latest = times.max_by_key(|time| parse_time(time))?;
+    Some(age(Some(&latest), now))
+}
+
 /// What the pod does, in a word.
-pub(super) fn status(pod: &Value) -> Value {
+fn status(pod: &Value) -> Value {
     let reason = pod.str_at(&["status", "reason"]).filter(|reason| !reason.is_empty());
     let phase = pod.str_at(&["status", "phase"]).unwrap_or_default();
     let mut status = reason.unwrap_or(phase).to_owned();
@@ -143,7 +159,7 @@ impl<'v> Containers<'v> {
 }
 
 /// How many of the conditions that the pod asks for hold, of all: `1/2`.
-pub(super) fn readiness_gates(pod: &Value) -> Value {
+fn readiness_gates(pod: &Value) -> Value {
     let gates = items(pod, &["spec", "readinessGates"]);
     if gates.is_empty() {
         return "<none>".into();

@@ -1,0 +1,179 @@
+//! Cells of tables that several kinds show.
+
+use std::time::SystemTime;
+
+use holdfast_resource::table::items;
+use holdfast_value::Value;
+
+/// The phase of an object, or that its deletion has begun.
+pub(crate) fn phase_or_terminating(object: &Value, _now: SystemTime) -> Value {
+    match object.at(&["metadata", "deletionTimestamp"]) {
+        Some(_) => "Terminating".into(),
+        None => object.str_at(&["status", "phase"]).unwrap_or_default().into(),
+    }
+}
+
+/// The class of a volume or of a claim, by the older annotation or by the field.
+pub(crate) fn storage_class(object: &Value, _now: SystemTime) -> Value {
+    const BETA: [&str; 3] = ["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"];
+    let class = object
+        .str_at(&BETA)
+        .or_else(|| object.str_at(&["spec", "storageClassName"]));
+    class.unwrap_or_default().into()
+}
+
+/// The access modes at `path`, by their initials.
+pub(crate) fn access_modes(object: &Value, path: &[&str]) -> Value {
+    const MODES: [(&str, &str); 4] = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let listed = items(object, path);
+    let short = MODES
+        .iter()
+        .filter(|(mode, _)| listed.iter().any(|item| item.as_str() == Some(mode)));
+    short.map(|(_, short)| *short).collect::<Vec<_>>().join(",").into()
+}
+
+/// The name of a class, and whether it is the default.
+pub(crate) fn default_class(class: &Value, annotations: &[&str]) -> Value {
+    let name = class.str_at(&["metadata", "name"]).unwrap_or_default();
+    let is_default = |key: &&str| class.str_at(&["metadata", "annotations", key]) == Some("true");
+    if annotations.iter().any(is_default) {
+        format!("{name} (default)").into()
+    } else {
+        name.into()
+    }
+}
+
+/// The addresses at which a load balancer is reached.
+pub(crate) fn ingress_addresses(object: &Value) -> Vec<String> {
+    let points = items(object, &["status", "loadBalancer", "ingress"]);
+    let address = |point: &Value| {
+        let ip = point.str_at(&["ip"]).filter(|ip| !ip.is_empty());
+        ip.or_else(|| point.str_at(&["hostname"])).map(str::to_owned)
+    };
+    let mut addresses: Vec<String> = points.iter().filter_map(address).collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
+}
+
+/// How many texts [`first_of`] shows.
+const SHOWN: usize = 3;
+
+/// The first few of many texts, and how many more there are.
+pub(crate) fn first_of(all: &[String]) -> String {
+    let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(",");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} + {more} more..."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+    use crate::{Config, kind_of};
+
+    #[test]
+    fn cells_show_what_the_object_says_and_what_is_missing() {
+        for (plural, name, object, cell) in [
+            (
+                "componentstatuses",
+                "component-status",
+                r#"{"conditions":[{"type":"Healthy","status":"True"}]}"#,
+                "Healthy",
+            ),
+            ("componentstatuses", "component-status", "{}", "Unknown"),
+            (
+                "validatingadmissionpolicies",
+                "parameter-kind",
+                r#"{"spec":{"paramKind":{"apiVersion":"v1","kind":"A"}}}"#,
+                "v1/A",
+            ),
+            (
+                "validatingadmissionpolicies",
+                "parameter-kind",
+                r#"{"spec":{}}"#,
+                "<unset>",
+            ),
+            (
+                "validatingadmissionpolicybindings",
+                "parameter-reference",
+                r#"{"spec":{"paramRef":{"name":"p"}}}"#,
+                "*/p",
+            ),
+            (
+                "validatingadmissionpolicybindings",
+                "parameter-reference",
+                r#"{"spec":{"paramRef":{"selector":{"matchLabels":{"a":"b"}}}}}"#,
+                "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}",
+            ),
+            (
+                "ipaddresses",
+                "parent-reference",
+                r#"{"spec":{"parentRef":{"group":"G.io","resource":"Things","namespace":"n","name":"t"}}}"#,
+                "things.g.io/n/t",
+            ),
+            (
+                "certificatesigningrequests",
+                "requested-duration",
+                r#"{"spec":{"expirationSeconds":3600}}"#,
+                "60m",
+            ),
+            (
+                "certificatesigningrequests",
+                "requested-duration",
+                r#"{"spec":{}}"#,
+                "<none>",
+            ),
+            (
+                "certificatesigningrequests",
+                "signing-condition",
+                r#"{"status":{"conditions":[{"type":"Approved"}],"certificate":"YQ=="}}"#,
+                "Approved,Issued",
+            ),
+            ("certificatesigningrequests", "signing-condition", "{}", "Pending"),
+            ("resourceclaims", "resource-claim-state", "{}", "pending"),
+            (
+                "resourceclaims",
+                "resource-claim-state",
+                r#"{"status":{"allocation":{},"reservedFor":[{}]}}"#,
+                "allocated,reserved",
+            ),
+            ("apiservices", "service-reference", r#"{"spec":{}}"#, "Local"),
+            (
+                "apiservices",
+                "service-reference",
+                r#"{"spec":{"service":{"namespace":"n","name":"s"}}}"#,
+                "n/s",
+            ),
+            (
+                "apiservices",
+                "service-available",
+                r#"{"status":{"conditions":[{"type":"Available","status":"False","reason":"Gone"}]}}"#,
+                "False (Gone)",
+            ),
+            ("events", "event-message", r#"{"message":" Started \n"}"#, "Started"),
+        ] {
+            let group = match plural {
+                "validatingadmissionpolicies" => "admissionregistration.k8s.io",
+                "validatingadmissionpolicybindings" => "admissionregistration.k8s.io",
+                "ipaddresses" => "networking.k8s.io",
+                "certificatesigningrequests" => "certificates.k8s.io",
+                "resourceclaims" => "resource.k8s.io",
+                "apiservices" => "apiregistration.k8s.io",
+                _ => "",
+            };
+            let object = json::parse(object.as_bytes(), &Limits::TRUSTED).unwrap();
+            let kind = kind_of(group, plural, &Config::default()).unwrap();
+            let (_, of) = kind.cells().iter().find(|(known, _)| *known == name).unwrap();
+            assert_eq!(of(&object, SystemTime::UNIX_EPOCH), cell.into(), "{name} of {object}");
+        }
+    }
+}
