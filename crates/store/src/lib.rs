@@ -33,6 +33,7 @@
 //!
 //! What is on the disk, and what is promised of it, is in `FORMAT.md` beside this crate's manifest.
 
+mod at_rest;
 mod clock;
 mod codec;
 mod embedded;
@@ -46,6 +47,7 @@ mod store;
 mod transaction;
 mod watch;
 
+pub use at_rest::{AsServed, AtRest, AtRestError};
 pub use clock::{Clock, SystemClock};
 pub use codec::{Codec, CodecError};
 pub use embedded::Embedded;
