@@ -15,7 +15,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::entry::Indexer;
-use crate::error::{CommitError, StorageError};
+use crate::error::{CommitError, ReadError, StorageError};
+use crate::key::Revision;
 use crate::transaction::{Committed, Transaction};
 
 /// A future of an engine's.
@@ -27,6 +28,28 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
     ///
     /// A transaction that was begun is finished even if the future is dropped.
     fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>>;
+
+    /// Learns the most recent revision, whoever made it, and waits until the state is there; none where the state is the
+    /// most recent at all times.
+    fn current(&self) -> Option<Pending<'_, Result<Revision, ReadError>>> {
+        None
+    }
+
+    /// Whether others may write to it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Says that somebody waits until the state is at `revision`, of which there may be nothing to publish.
+    fn want(&self, _revision: Revision) {}
+
+    /// What keeps the engine from working, beyond what the last write met.
+    ///
+    /// # Errors
+    /// In words for the log.
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Finishes the transactions that wait, ends all watches and lets go of the storage.
     fn close(&self) -> Pending<'_, Result<(), StorageError>>;

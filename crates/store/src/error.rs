@@ -40,6 +40,12 @@ pub enum OpenError {
         /// What is wrong, with the key where it is known.
         detail: String,
     },
+    /// The etcd cannot be used.
+    #[error("etcd: {detail}")]
+    Etcd {
+        /// What is wrong, in etcd's words where it spoke.
+        detail: String,
+    },
     /// The directory or file cannot be used.
     #[error("{}: {detail}", path.display())]
     Io {
@@ -78,6 +84,23 @@ pub enum CommitError {
     /// the storage recovers may still bring to light.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The engine refused, or cannot say what became of the transaction, in its own words.
+    #[error("{0}")]
+    Refused(Arc<str>),
+    /// No answer came in time: nobody here knows whether the transaction happened.
+    #[error("the engine did not answer in time")]
+    Unanswered,
+    /// The store is closed or closing.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Why the most recent state cannot be told.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The engine does not say how far it is, in its own words.
+    #[error("{0}")]
+    Etcd(Arc<str>),
     /// The store is closed or closing.
     #[error("the store is closed")]
     Closed,

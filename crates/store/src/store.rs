@@ -8,7 +8,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::entry::Indexer;
-use crate::error::{CommitError, HistoryError, OpenError, StorageError};
+use crate::error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
 use crate::key::{Key, Revision};
 use crate::state::{HistoryLimits, Snapshot, State};
 use crate::transaction::{Committed, Transaction};
@@ -71,6 +71,34 @@ impl<X: Indexer> Store<X> {
     pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         transaction.check()?;
         self.engine.commit(transaction).await
+    }
+
+    /// The most recent state: it shows every write that was acknowledged, by whichever server, before this was called.
+    ///
+    /// # Errors
+    /// [`ReadError`], where others write to the same engine and it cannot say what is the most recent.
+    pub async fn latest(&self) -> Result<Snapshot<X>, ReadError> {
+        if let Some(current) = self.engine.current() {
+            current.await?;
+        }
+        Ok(self.snapshot())
+    }
+
+    /// Whether others may write to the same engine, so that [`Store::snapshot`] may be older than [`Store::latest`].
+    pub fn is_shared(&self) -> bool {
+        self.engine.is_shared()
+    }
+
+    /// What keeps the store from working.
+    ///
+    /// # Errors
+    /// In words for the log.
+    pub fn health(&self) -> Result<(), String> {
+        if self.is_failing() {
+            self.engine.health()?;
+            return Err("the last write to the store failed".to_owned());
+        }
+        self.engine.health()
     }
 
     /// The current revision.
@@ -157,6 +185,7 @@ impl<X: Indexer> Store<X> {
         if snapshot.revision() >= revision {
             return Ok(snapshot);
         }
+        self.engine.want(revision);
         let mut revisions = self.state.subscribe();
         let reached = revisions.wait_for(|current| *current >= revision);
         match tokio::time::timeout(timeout, reached).await {

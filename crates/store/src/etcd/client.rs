@@ -1,0 +1,435 @@
+//! Calls to etcd: several members, one of which is asked until it fails.
+//!
+//! A call that changes nothing is made again at the next member until its time is over. One that changes something is made
+//! again only where it was not sent; otherwise nobody here knows whether it was done, and whoever asked is told so.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::stream;
+use http::uri::PathAndQuery;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use tonic::client::Grpc;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::metrics::{Observer, Operation};
+use super::proto::{
+    CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, RangeRequest, RangeResponse,
+    StatusRequest, StatusResponse, TxnRequest, TxnResponse, Watch, WatchCreateRequest, WatchRequest, WatchResponse,
+};
+use crate::error::OpenError;
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How often a connection is asked whether it lives, and how long it may take to say so.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
+/// How long to wait before a call is made again.
+const AGAIN: Duration = Duration::from_millis(25);
+/// How long a call that reads may wait for one member.
+const ONE_READ: Duration = Duration::from_secs(10);
+/// How much may be under way on one stream and one connection: a page of a first read, so that it need not stop for windows.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// Where etcd is and who one is there.
+#[derive(Clone, Debug, Default)]
+pub struct Connection {
+    /// The members: `http://` or `https://` and where each listens for clients.
+    pub servers: Vec<String>,
+    /// Authorities that vouch for the members (PEM); those of the system where there is none.
+    pub authorities: Option<Vec<u8>>,
+    /// The certificate by which etcd knows this server, and its key (PEM).
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug)]
+pub(crate) struct CallError {
+    pub(crate) code: Code,
+    /// In etcd's words, as kube-apiserver passes them on.
+    pub(crate) message: String,
+    /// Whether the call was surely not done.
+    pub(crate) unsent: bool,
+}
+
+impl CallError {
+    fn of(status: &Status) -> Self {
+        let own = status.message().starts_with("etcdserver: ");
+        let message = match own {
+            true => status.message().to_owned(),
+            false => format!("rpc error: code = {:?} desc = {}", status.code(), status.message()),
+        };
+        Self {
+            code: status.code(),
+            message,
+            unsent: !own && is_connect_error(status),
+        }
+    }
+
+    fn overdue() -> Self {
+        Self {
+            code: Code::DeadlineExceeded,
+            message: "context deadline exceeded".to_owned(),
+            unsent: false,
+        }
+    }
+
+    /// Whether another member, or the same one later, may do better.
+    fn may_pass(&self) -> bool {
+        self.unsent
+            || matches!(
+                self.code,
+                Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded
+            )
+    }
+
+    /// Whether a revision was asked for that etcd no longer has.
+    pub(crate) fn is_compacted(&self) -> bool {
+        self.code == Code::OutOfRange && self.message.contains("has been compacted")
+    }
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+fn is_connect_error(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+struct Member {
+    uri: String,
+    channel: Channel,
+}
+
+/// A stream of events, and where more is asked of it.
+pub(crate) struct WatchStream {
+    pub(crate) requests: mpsc::Sender<WatchRequest>,
+    pub(crate) responses: Streaming<WatchResponse>,
+}
+
+/// The members and which of them is asked.
+pub(crate) struct Client {
+    members: Vec<Member>,
+    asked: AtomicUsize,
+    observer: Box<dyn Observer>,
+}
+
+impl Client {
+    /// Connects when first asked.
+    ///
+    /// # Errors
+    /// Where an address or a certificate cannot be read.
+    pub(crate) fn new(connection: &Connection, observer: Box<dyn Observer>) -> Result<Self, OpenError> {
+        let members = connection.servers.iter().map(|server| {
+            let channel = endpoint(server, connection).map_err(|detail| OpenError::Etcd {
+                detail: format!("{server}: {detail}"),
+            })?;
+            Ok(Member {
+                uri: server.clone(),
+                channel: channel.connect_lazy(),
+            })
+        });
+        let members = members.collect::<Result<Vec<_>, OpenError>>()?;
+        if members.is_empty() {
+            let detail = "no server is named".to_owned();
+            return Err(OpenError::Etcd { detail });
+        }
+        Ok(Self {
+            members,
+            asked: AtomicUsize::new(0),
+            observer,
+        })
+    }
+
+    pub(crate) fn observer(&self) -> &dyn Observer {
+        &*self.observer
+    }
+
+    /// The members, for people.
+    pub(crate) fn servers(&self) -> String {
+        let uris: Vec<&str> = self.members.iter().map(|member| member.uri.as_str()).collect();
+        uris.join(",")
+    }
+
+    pub(crate) fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// A read, at whichever member answers within `patience`.
+    pub(crate) async fn range(&self, request: RangeRequest, patience: Duration) -> Result<RangeResponse, CallError> {
+        let operation = match request.range_end.is_empty() {
+            true => Operation::Get,
+            false if request.count_only => Operation::Count,
+            false => Operation::List,
+        };
+        let key = request.key.clone();
+        let call = self.repeated(path("/etcdserverpb.KV/Range"), request, patience, true);
+        self.observed(operation, &key, call).await
+    }
+
+    /// A write, surely not done more than once.
+    pub(crate) async fn txn(
+        &self,
+        operation: Operation,
+        key: &[u8],
+        request: TxnRequest,
+        patience: Duration,
+    ) -> Result<TxnResponse, CallError> {
+        let call = self.repeated(path("/etcdserverpb.KV/Txn"), request, patience, false);
+        self.observed(operation, key, call).await
+    }
+
+    pub(crate) async fn compact(&self, revision: i64, patience: Duration) -> Result<CompactionResponse, CallError> {
+        let request = CompactionRequest { revision };
+        self.repeated(path("/etcdserverpb.KV/Compact"), request, patience, false)
+            .await
+    }
+
+    pub(crate) async fn grant(&self, ttl: i64, patience: Duration) -> Result<LeaseGrantResponse, CallError> {
+        let request = LeaseGrantRequest { ttl };
+        self.repeated(path("/etcdserverpb.Lease/LeaseGrant"), request, patience, true)
+            .await
+    }
+
+    /// What one member says of itself.
+    pub(crate) async fn status(&self, member: usize, patience: Duration) -> Result<StatusResponse, CallError> {
+        let path = path("/etcdserverpb.Maintenance/Status");
+        let call = once(&self.members[member].channel, path, StatusRequest {});
+        match tokio::time::timeout(patience, call).await {
+            Ok(answer) => answer.map_err(|status| CallError::of(&status)),
+            Err(_) => Err(CallError::overdue()),
+        }
+    }
+
+    /// The name of a member.
+    pub(crate) fn uri(&self, member: usize) -> &str {
+        &self.members[member].uri
+    }
+
+    /// Follows a range of keys, at a member that has a leader.
+    pub(crate) async fn watch(&self, create: WatchCreateRequest) -> Result<WatchStream, CallError> {
+        let (requests, received) = mpsc::channel(8);
+        let first = WatchRequest {
+            request: Some(Watch::Create(create)),
+        };
+        // The channel is new and has room.
+        let _ = requests.try_send(first);
+        let sent = stream::unfold(received, |mut received| async move {
+            received.recv().await.map(|request| (request, received))
+        });
+        let mut request = tonic::Request::new(sent);
+        let metadata = request.metadata_mut();
+        metadata.insert("hasleader", MetadataValue::from_static("true"));
+        let asked = self.asked.load(Ordering::Relaxed);
+        let call = async {
+            let mut grpc = grpc(&self.members[asked % self.members.len()].channel);
+            grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+            let codec = ProstCodec::default();
+            grpc.streaming(request, path("/etcdserverpb.Watch/Watch"), codec).await
+        };
+        let answer = match tokio::time::timeout(ONE_READ, call).await {
+            Ok(answer) => answer.map_err(|status| CallError::of(&status)),
+            Err(_) => Err(CallError::overdue()),
+        };
+        match answer {
+            Ok(response) => Ok(WatchStream {
+                requests,
+                responses: response.into_inner(),
+            }),
+            Err(error) => {
+                self.leave(asked);
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks another member from now on, unless somebody saw to that already.
+    pub(crate) fn leave_member(&self) {
+        self.leave(self.asked.load(Ordering::Relaxed));
+    }
+
+    fn leave(&self, asked: usize) {
+        let (order, next) = (Ordering::Relaxed, asked.wrapping_add(1));
+        let _ = self.asked.compare_exchange(asked, next, order, order);
+    }
+
+    /// Makes a call until it is answered or `patience` is over. One that is not `repeatable` is made again only where it
+    /// was not sent.
+    async fn repeated<Q, A>(
+        &self,
+        path: PathAndQuery,
+        request: Q,
+        patience: Duration,
+        repeatable: bool,
+    ) -> Result<A, CallError>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let end = Instant::now() + patience;
+        let mut failed: Option<CallError> = None;
+        loop {
+            let asked = self.asked.load(Ordering::Relaxed);
+            let member = &self.members[asked % self.members.len()];
+            let until = match repeatable {
+                true => end.min(Instant::now() + ONE_READ),
+                false => end,
+            };
+            let call = once(&member.channel, path.clone(), request.clone());
+            let error = match timeout_at(until, call).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(status)) => CallError::of(&status),
+                Err(_) => CallError::overdue(),
+            };
+            if !error.may_pass() {
+                return Err(error);
+            }
+            self.leave(asked);
+            if !(repeatable || error.unsent) {
+                return Err(error);
+            }
+            if Instant::now() + AGAIN >= end {
+                // What stood in the way says more than that time is over.
+                return Err(match error.code {
+                    Code::DeadlineExceeded => failed.unwrap_or(error),
+                    _ => error,
+                });
+            }
+            failed = Some(error);
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn observed<A>(
+        &self,
+        operation: Operation,
+        key: &[u8],
+        call: impl Future<Output = Result<A, CallError>>,
+    ) -> Result<A, CallError> {
+        let begun = Instant::now();
+        let answer = call.await;
+        self.observer.called(operation, key, begun.elapsed(), answer.is_ok());
+        answer
+    }
+}
+
+fn path(path: &'static str) -> PathAndQuery {
+    PathAndQuery::from_static(path)
+}
+
+fn grpc(channel: &Channel) -> Grpc<Channel> {
+    // What etcd takes in one request it may give in many answers; its own limits hold.
+    Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX)
+}
+
+async fn once<Q, A>(channel: &Channel, path: PathAndQuery, request: Q) -> Result<A, Status>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
+    let mut grpc = grpc(channel);
+    grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    let codec: ProstCodec<Q, A> = ProstCodec::default();
+    let answer = grpc.unary(tonic::Request::new(request), path, codec).await?;
+    Ok(answer.into_inner())
+}
+
+fn endpoint(server: &str, connection: &Connection) -> Result<Endpoint, String> {
+    let secure = match server.split_once("://") {
+        Some(("http", _)) => false,
+        Some(("https", _)) => true,
+        _ => return Err("a server begins with http:// or https://".to_owned()),
+    };
+    let told = |error: tonic::transport::Error| match std::error::Error::source(&error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    let endpoint = Endpoint::from_shared(server.to_owned()).map_err(told)?;
+    if endpoint.uri().host().is_none_or(str::is_empty) {
+        return Err("the server has no name".to_owned());
+    }
+    let endpoint = endpoint
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE_ANSWER)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    if !secure {
+        return Ok(endpoint);
+    }
+    let mut tls = ClientTlsConfig::new();
+    tls = match &connection.authorities {
+        Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
+        None => tls.with_enabled_roots(),
+    };
+    if let Some((certificate, key)) = &connection.identity {
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    endpoint.tls_config(tls).map_err(told)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::super::metrics::Unobserved;
+    use super::*;
+
+    fn client(servers: &[&str]) -> Result<Client, OpenError> {
+        let connection = Connection {
+            servers: servers.iter().map(ToString::to_string).collect(),
+            ..Connection::default()
+        };
+        Client::new(&connection, Box::new(Unobserved))
+    }
+
+    #[tokio::test]
+    async fn addresses_that_cannot_be_are_refused() {
+        for servers in [&[][..], &["127.0.0.1:2379"], &["ftp://a:1"], &["http://"]] {
+            assert!(client(servers).is_err(), "{servers:?}");
+        }
+        assert!(client(&["http://127.0.0.1:2379", "https://[::1]:2379"]).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_write_that_was_not_sent_is_tried_at_the_next_member() {
+        // A port that nobody listens on.
+        let port = || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let servers = [format!("http://127.0.0.1:{}", port()), format!("http://127.0.0.1:{}", port())];
+        let client = client(&[&servers[0], &servers[1]]).unwrap();
+        let patience = Duration::from_millis(100);
+        let error = client.txn(Operation::Create, b"/a", TxnRequest::default(), patience).await;
+        let error = error.unwrap_err();
+        assert!(error.unsent, "{error:?}");
+        assert!(error.message.starts_with("rpc error: code = Unavailable desc = "), "{error}");
+        assert!(client.asked.load(Ordering::Relaxed) > 1);
+    }
+
+    #[test]
+    fn texts_of_etcd_are_passed_on_as_they_are() {
+        let error = CallError::of(&Status::unavailable("etcdserver: leader changed"));
+        assert_eq!((error.message.as_str(), error.unsent), ("etcdserver: leader changed", false));
+        let compacted = Status::out_of_range("etcdserver: mvcc: required revision has been compacted");
+        assert!(CallError::of(&compacted).is_compacted());
+    }
+}

@@ -1,0 +1,159 @@
+//! Writes: one transaction of etcd each, guarded by the revisions of keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tonic::Code;
+
+use super::Shared;
+use super::client::CallError;
+use super::metrics::Operation;
+use super::proto::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, Response, TxnRequest, TxnResponse};
+use crate::entry::Indexer;
+use crate::error::{CommitError, ReadError};
+use crate::key::{Key, Revision};
+use crate::transaction::{Committed, Guard, Op, Transaction};
+
+/// How long etcd may take to say what became of a write. It says by itself after some seconds that it has no quorum.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl<X: Indexer> Shared<X> {
+    pub(super) async fn commit(self: Arc<Self>, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
+        let Transaction { guards, ops } = transaction;
+        let encoded = self.encode(&ops)?;
+        let request = self.request(&guards, &ops, &encoded).await?;
+        let (operation, first) = (operation(&guards, &ops), ops.first().map(|op| op.key().clone()));
+        let first = first.as_ref().map_or(&[][..], Key::as_bytes);
+        let count = ops.len();
+        let id = self.feed.begin(ops, encoded);
+        let answer = match self.client.txn(operation, first, request, PATIENCE).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.feed.forget(id);
+                return Err(refused(error));
+            }
+        };
+        let revision = answer.header.as_ref().map_or(0, |header| header.revision.unsigned_abs());
+        if !answer.succeeded {
+            self.feed.forget(id);
+            return Err(self.lost(guards, &answer, revision).await);
+        }
+        if !changed(&answer) {
+            self.feed.forget(id);
+            self.reach(revision).await.map_err(closed)?;
+            let entries = (0..count).map(|_| None).collect();
+            return Ok(Committed { revision, entries });
+        }
+        let entries = match self.feed.committed(id, revision) {
+            Some(made) => made,
+            None => {
+                self.reach(revision).await.map_err(closed)?;
+                self.feed.made(id, revision)
+            }
+        };
+        Ok(Committed { revision, entries })
+    }
+
+    /// The bytes of each put.
+    fn encode(&self, ops: &[Op<X>]) -> Result<Vec<Option<Bytes>>, CommitError> {
+        let encode = |op: &Op<X>| match op {
+            Op::Delete { .. } => Ok(None),
+            Op::Put { key, value, .. } => {
+                let encoded = self.feed.at_rest.encode(key, value);
+                let told = |error: crate::at_rest::AtRestError| CommitError::Refused(format!("{key}: {error}").into());
+                encoded.map(Some).map_err(told)
+            }
+        };
+        ops.iter().map(encode).collect()
+    }
+
+    async fn request(
+        &self,
+        guards: &[Guard],
+        ops: &[Op<X>],
+        encoded: &[Option<Bytes>],
+    ) -> Result<TxnRequest, CommitError> {
+        let outside = || CommitError::Invalid("a key lies outside of the store");
+        let stored = |key: &Key| self.feed.prefix.stored(key).ok_or_else(outside);
+        let mut request = TxnRequest::default();
+        for guard in guards {
+            let key = stored(&guard.key)?;
+            let expected = i64::try_from(guard.expected).unwrap_or(i64::MAX);
+            request.compare.push(Compare::mod_revision(key.clone(), expected));
+            // What is there instead, should it not hold.
+            let read = RangeRequest {
+                key,
+                keys_only: true,
+                ..RangeRequest::default()
+            };
+            request.failure.push(Request::Range(read).into());
+        }
+        for (op, bytes) in ops.iter().zip(encoded) {
+            let key = stored(op.key())?;
+            let op = match bytes {
+                None => Request::Delete(DeleteRangeRequest { key }),
+                Some(bytes) => Request::Put(PutRequest {
+                    key,
+                    value: bytes.clone(),
+                    lease: self.leases.of(op.key(), &self.client).await.map_err(refused)?,
+                }),
+            };
+            request.success.push(op.into());
+        }
+        Ok(request)
+    }
+
+    /// The answer to one whose guard did not hold, once the state shows why.
+    async fn lost(&self, guards: Vec<Guard>, answer: &TxnResponse, revision: Revision) -> CommitError {
+        let current = answer.responses.iter().map(|one| match &one.response {
+            Some(Response::Range(range)) => range.kvs.first().map_or(0, |kv| kv.mod_revision.unsigned_abs()),
+            _ => 0,
+        });
+        let failed = guards.into_iter().zip(current).find(|(guard, current)| guard.expected != *current);
+        let Some((Guard { key, expected }, current)) = failed else {
+            return CommitError::Invalid("etcd refuses a transaction whose guards hold");
+        };
+        let shown = self.feed.state.snapshot().get(&key).map_or(0, |entry| entry.mod_revision());
+        if shown == expected {
+            let until = if current == 0 { revision } else { current };
+            if let Err(error) = self.reach(until).await {
+                return closed(error);
+            }
+        }
+        CommitError::GuardFailed { key, expected, current }
+    }
+}
+
+/// Whether a transaction that was done changed anything.
+fn changed(answer: &TxnResponse) -> bool {
+    answer.responses.iter().any(|one| match &one.response {
+        Some(Response::Put(_)) => true,
+        Some(Response::Delete(deleted)) => deleted.deleted > 0,
+        Some(Response::Range(_)) | None => false,
+    })
+}
+
+/// What kube-apiserver would call it.
+fn operation<X: Indexer>(guards: &[Guard], ops: &[Op<X>]) -> Operation {
+    match ops.first() {
+        None => Operation::Get,
+        Some(Op::Delete { .. }) => Operation::Delete,
+        Some(Op::Put { key, .. }) => match guards.iter().find(|guard| guard.key == *key) {
+            Some(guard) if guard.expected == 0 => Operation::Create,
+            _ => Operation::Update,
+        },
+    }
+}
+
+fn closed(_: ReadError) -> CommitError {
+    CommitError::Closed
+}
+
+/// What a failed call says of a write.
+fn refused(error: CallError) -> CommitError {
+    match error.code {
+        Code::DeadlineExceeded => CommitError::Unanswered,
+        _ => CommitError::Refused(error.message.into()),
+    }
+}

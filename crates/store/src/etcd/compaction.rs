@@ -1,0 +1,89 @@
+//! Compaction, shared by all servers on one etcd: kube-apiserver's protocol.
+//!
+//! The key `compact_rev_key`, which lies beside all prefixes, is the clock: how often it was written is its time. At each
+//! interval a server tries to set the clock one further than where it saw it last. Who succeeds compacts to the revision
+//! that was current when it succeeded or failed the last time; the others take over the clock's time. So history lasts for
+//! one to two intervals, however many servers there are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Shared, closed};
+use super::client::{CallError, Client};
+use super::metrics::Operation;
+use super::proto::{Compare, PutRequest, RangeRequest, Request, Response, TxnRequest};
+use crate::entry::Indexer;
+
+const CLOCK: Bytes = Bytes::from_static(b"compact_rev_key");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a server knows of the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// How often the key was written.
+    time: i64,
+    /// The revision when this was learned.
+    revision: i64,
+}
+
+impl<X: Indexer> Shared<X> {
+    /// Compacts at each interval; never where it is zero.
+    pub(super) async fn compact(self: Arc<Self>, interval: Duration) {
+        if interval.is_zero() {
+            return;
+        }
+        let mut closing = self.closing.subscribe();
+        let mut known = Known::default();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = closed(&mut closing) => return,
+            }
+            match tick(&self.client, known).await {
+                Ok(learned) => known = learned,
+                Err(error) => tracing::warn!(%error, "etcd was not compacted"),
+            }
+        }
+    }
+}
+
+async fn tick(client: &Client, known: Known) -> Result<Known, CallError> {
+    let put = PutRequest {
+        key: CLOCK,
+        value: known.revision.to_string().into(),
+        lease: 0,
+    };
+    let get = RangeRequest {
+        key: CLOCK,
+        ..RangeRequest::default()
+    };
+    let request = TxnRequest {
+        compare: vec![Compare::version(CLOCK, known.time)],
+        success: vec![Request::Put(put).into()],
+        failure: vec![Request::Range(get).into()],
+    };
+    let answer = client.txn(Operation::Update, &CLOCK, request, PATIENCE).await?;
+    let revision = answer.header.map_or(0, |header| header.revision);
+    if !answer.succeeded {
+        let clock = answer.responses.into_iter().find_map(|one| match one.response {
+            Some(Response::Range(range)) => range.kvs.into_iter().next(),
+            _ => None,
+        });
+        let time = clock.map_or(0, |kv| kv.version);
+        return Ok(Known { time, revision });
+    }
+    let learned = Known {
+        time: known.time + 1,
+        revision,
+    };
+    // Nothing is known of before the start.
+    if known.revision > 0 {
+        match client.compact(known.revision, PATIENCE).await {
+            Ok(_) => tracing::debug!(revision = known.revision, "etcd is compacted"),
+            Err(error) => tracing::warn!(%error, "etcd was not compacted"),
+        }
+    }
+    Ok(learned)
+}

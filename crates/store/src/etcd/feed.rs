@@ -1,0 +1,469 @@
+//! What makes the changes in etcd visible: each once, in the order of revisions, whoever made it.
+//!
+//! A change becomes known in two ways: this server made it and etcd has said at which revision, or the watch brings it. The
+//! first saves decoding what was just encoded, and time: the change is published at once where nothing can lie between it
+//! and what was published before. Otherwise it waits for the watch, which brings what lies between, and the change itself.
+//!
+//! Invariants:
+//! - At revision R the state holds exactly what etcd holds at R under the prefix. What is published next is revision R + 1,
+//!   or what the watch says comes next.
+//! - While the state is read anew nothing else is published.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::metrics::Observer;
+use super::prefix::Prefix;
+use super::proto;
+use crate::at_rest::AtRest;
+use crate::clock::Clock;
+use crate::entry::{Entry, Indexer, Value, Version};
+use crate::key::{Key, Revision};
+use crate::state::{At, Draft, Publisher, Snapshot, State};
+use crate::transaction::Op;
+
+/// What each operation of a transaction made.
+pub(crate) type Made<X> = Vec<Option<Arc<Entry<X>>>>;
+
+/// The one who publishes.
+pub(crate) struct Feed<X: Indexer> {
+    pub(crate) state: Arc<State<X>>,
+    pub(crate) prefix: Prefix,
+    pub(crate) at_rest: Arc<dyn AtRest>,
+    clock: Arc<dyn Clock>,
+    inner: Mutex<Inner<X>>,
+}
+
+struct Inner<X: Indexer> {
+    publisher: Publisher<X>,
+    /// Transactions of this server whose outcome is not known, or not fetched, yet.
+    under_way: HashMap<u64, UnderWay<X>>,
+    next: u64,
+    /// By the keys that they change.
+    by_key: HashMap<Key, u64>,
+    /// Those that are done, by their revisions, which do not follow upon the published one yet.
+    early: BTreeMap<Revision, u64>,
+    /// Whether events were lost, and the state is read anew.
+    broken: bool,
+}
+
+enum UnderWay<X: Indexer> {
+    /// What was sent, with the bytes of each put.
+    Sent(Vec<Op<X>>, Vec<Option<Bytes>>),
+    /// It is published.
+    Made(Made<X>),
+}
+
+/// A change that the watch brought, or a first read.
+pub(crate) struct Change {
+    pub(crate) key: Key,
+    pub(crate) mod_revision: Revision,
+    pub(crate) create_revision: Revision,
+    /// The bytes in etcd; none for a delete.
+    stored: Option<Bytes>,
+    /// The value; none for a delete, and where the change is thought to be this server's own.
+    value: Option<Value>,
+}
+
+impl Change {
+    /// A change by an event of etcd; none for keys that are no objects.
+    pub(crate) fn of(event: proto::Event, prefix: &Prefix) -> Option<Self> {
+        let kv = event.kv?;
+        let key = prefix.key(&kv.key)?;
+        Some(Self {
+            key,
+            mod_revision: kv.mod_revision.unsigned_abs(),
+            create_revision: kv.create_revision.unsigned_abs(),
+            stored: (event.kind == 0).then_some(kv.value),
+            value: None,
+        })
+    }
+}
+
+impl<X: Indexer> Feed<X> {
+    pub(crate) fn new(
+        publisher: Publisher<X>,
+        prefix: Prefix,
+        at_rest: Arc<dyn AtRest>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            state: Arc::clone(publisher.state()),
+            prefix,
+            at_rest,
+            clock,
+            inner: Mutex::new(Inner {
+                publisher,
+                under_way: HashMap::new(),
+                next: 0,
+                by_key: HashMap::new(),
+                early: BTreeMap::new(),
+                broken: false,
+            }),
+        }
+    }
+
+    /// Notes a transaction that is about to be sent.
+    pub(crate) fn begin(&self, ops: Vec<Op<X>>, encoded: Vec<Option<Bytes>>) -> u64 {
+        let mut inner = self.inner.lock();
+        let id = inner.next;
+        inner.next += 1;
+        for op in &ops {
+            inner.by_key.insert(op.key().clone(), id);
+        }
+        inner.under_way.insert(id, UnderWay::Sent(ops, encoded));
+        id
+    }
+
+    /// Forgets a transaction: it failed, or nobody knows.
+    pub(crate) fn forget(&self, id: u64) {
+        self.inner.lock().forget(id);
+    }
+
+    /// Says that a transaction was done at `revision`. What it made, if that can be published at once; otherwise
+    /// [`Feed::made`] tells when the state has reached the revision.
+    pub(crate) fn committed(&self, id: u64, revision: Revision) -> Option<Made<X>> {
+        let time = self.clock.now();
+        let mut inner = self.inner.lock();
+        let current = self.state.revision();
+        if revision <= current && !inner.broken {
+            drop(inner);
+            return Some(self.made(id, revision));
+        }
+        if revision != current + 1 || inner.broken {
+            inner.early.insert(revision, id);
+            return None;
+        }
+        let mut draft = inner.publisher.draft();
+        inner.apply_own(&mut draft, id, revision, time);
+        inner.apply_early(&mut draft, time);
+        inner.publisher.publish(draft);
+        inner.fetch(id)
+    }
+
+    /// What a transaction made, which the state shows.
+    pub(crate) fn made(&self, id: u64, revision: Revision) -> Made<X> {
+        let mut inner = self.inner.lock();
+        inner.early.remove(&revision);
+        if let Some(made) = inner.fetch(id) {
+            return made;
+        }
+        // The watch brought other bytes than were sent, or the state was read anew: what the state had then is told.
+        let ops = match inner.under_way.get(&id) {
+            Some(UnderWay::Sent(ops, _)) => ops.iter().map(|op| op.key().clone()).collect(),
+            _ => Vec::new(),
+        };
+        inner.forget(id);
+        drop(inner);
+        let then = self.state.snapshot_at(revision).unwrap_or_else(|_| self.state.snapshot());
+        ops.iter().map(|key| then.get(key).cloned()).collect()
+    }
+
+    /// Publishes what the watch brought, in the order of revisions; those of one revision are together.
+    pub(crate) fn watched(&self, mut changes: Vec<Change>, observer: &dyn Observer) {
+        self.decode(&mut changes, observer);
+        let time = self.clock.now();
+        let mut inner = self.inner.lock();
+        let mut draft = inner.publisher.draft();
+        let mut changes = changes.into_iter().peekable();
+        while let Some(first) = changes.next() {
+            let revision = first.mod_revision;
+            let mut group = vec![first];
+            while let Some(next) = changes.next_if(|change| change.mod_revision == revision) {
+                group.push(next);
+            }
+            if revision <= draft.revision() {
+                continue;
+            }
+            match inner.early.remove(&revision).or_else(|| inner.sender(&group)) {
+                Some(id) => inner.apply_own(&mut draft, id, revision, time),
+                None => self.apply(&mut draft, group, At { revision, position: 0, time }, observer),
+            }
+            draft.pass(revision);
+            inner.apply_early(&mut draft, time);
+        }
+        inner.publisher.publish(draft);
+    }
+
+    /// Says that the watch has brought all up to `revision`.
+    pub(crate) fn passed(&self, revision: Revision) {
+        let mut inner = self.inner.lock();
+        if revision <= self.state.revision() {
+            return;
+        }
+        let mut draft = inner.publisher.draft();
+        draft.pass(revision);
+        inner.apply_early(&mut draft, self.clock.now());
+        inner.publisher.publish(draft);
+    }
+
+    /// Lets go of old history.
+    pub(crate) fn trim(&self) {
+        let now = self.clock.now();
+        drop(self.inner.lock().publisher.trim(now));
+    }
+
+    /// Nothing is published from now on until [`Feed::reread`].
+    pub(crate) fn broke(&self) {
+        self.inner.lock().broken = true;
+    }
+
+    /// Notes whether etcd fails.
+    pub(crate) fn set_failing(&self, failing: bool) {
+        self.inner.lock().publisher.set_failing(failing);
+    }
+
+    /// Ends all watches.
+    pub(crate) fn close(&self) {
+        self.inner.lock().publisher.close();
+    }
+
+    /// The first state: all that etcd holds at `revision`.
+    pub(crate) fn first(&self, entries: impl Iterator<Item = proto::KeyValue>, draft: &mut Draft<X>, observer: &dyn Observer) {
+        for kv in entries {
+            let Some(key) = self.prefix.key(&kv.key) else { continue };
+            let version = Version {
+                mod_revision: kv.mod_revision.unsigned_abs(),
+                create_revision: kv.create_revision.unsigned_abs(),
+                position: 0,
+            };
+            let value = self.value(&key, &kv.value, version.mod_revision, observer);
+            draft.place(key, (&value).into(), version);
+        }
+    }
+
+    /// A draft on what is published.
+    pub(crate) fn draft(&self) -> Draft<X> {
+        self.inner.lock().publisher.draft()
+    }
+
+    /// Publishes the first state, which is that of `revision`. The history begins there.
+    pub(crate) fn begin_at(&self, mut draft: Draft<X>, revision: Revision) {
+        draft.pass(revision);
+        let mut inner = self.inner.lock();
+        inner.publisher.begin_at(revision);
+        inner.publisher.publish(draft);
+    }
+
+    /// After events were lost: publishes in what the state differs from `entries`, which are all that etcd holds at
+    /// `revision`. What happened between is not known in full, so the history begins anew there; watches that are open see
+    /// what differs.
+    pub(crate) fn reread(&self, entries: &[proto::KeyValue], revision: Revision, observer: &dyn Observer) {
+        let before = self.state.snapshot();
+        let mut changes = Differences::new(&before, &self.prefix, entries, revision).changes;
+        self.decode_all(&mut changes, observer);
+        let time = self.clock.now();
+        let mut inner = self.inner.lock();
+        let mut draft = inner.publisher.draft();
+        for change in changes {
+            let at = At { revision: change.mod_revision, position: 0, time };
+            self.apply(&mut draft, vec![change], at, observer);
+        }
+        draft.pass(revision);
+        inner.broken = false;
+        // What this server did meanwhile is in what was read, or follows.
+        inner.early.retain(|early, _| *early > revision);
+        inner.apply_early(&mut draft, time);
+        inner.publisher.begin_at(revision);
+        inner.publisher.publish(draft);
+    }
+
+    /// Decodes changes outside of the lock, but for those that are this server's own.
+    fn decode(&self, changes: &mut [Change], observer: &dyn Observer) {
+        let own: Vec<bool> = {
+            let inner = self.inner.lock();
+            let current = self.state.revision();
+            let own = |change: &Change| {
+                change.mod_revision <= current
+                    || inner.early.contains_key(&change.mod_revision)
+                    || inner.is_under_way(change)
+            };
+            changes.iter().map(own).collect()
+        };
+        for (change, own) in changes.iter_mut().zip(own) {
+            if !own {
+                self.decode_one(change, observer);
+            }
+        }
+    }
+
+    fn decode_all(&self, changes: &mut [Change], observer: &dyn Observer) {
+        for change in changes {
+            self.decode_one(change, observer);
+        }
+    }
+
+    fn decode_one(&self, change: &mut Change, observer: &dyn Observer) {
+        if let Some(stored) = &change.stored {
+            change.value = Some(self.value(&change.key, stored, change.mod_revision, observer));
+        }
+    }
+
+    /// The value of stored bytes. Those that cannot be read are told of and kept as they are: whoever asks for the object
+    /// hears that it cannot be read.
+    fn value(&self, key: &Key, stored: &Bytes, revision: Revision, observer: &dyn Observer) -> Value {
+        self.at_rest.decode(key, stored).unwrap_or_else(|error| {
+            tracing::error!(%key, revision, %error, "what etcd holds cannot be read");
+            observer.unreadable(key);
+            Value::plain(stored.clone())
+        })
+    }
+
+    fn apply(&self, draft: &mut Draft<X>, group: Vec<Change>, at: At, observer: &dyn Observer) {
+        for (position, mut change) in group.into_iter().enumerate() {
+            let at = At { position: u16::try_from(position).unwrap_or(u16::MAX), ..at };
+            if change.stored.is_some() && change.value.is_none() {
+                // It was taken for this server's own, which has given it up since.
+                self.decode_one(&mut change, observer);
+            }
+            match change.value {
+                Some(value) => {
+                    draft.put_created(change.key, (&value).into(), at, change.create_revision, None);
+                }
+                None => {
+                    draft.delete(&change.key, None, at);
+                }
+            }
+        }
+    }
+}
+
+impl<X: Indexer> Inner<X> {
+    fn forget(&mut self, id: u64) {
+        if let Some(UnderWay::Sent(ops, _)) = self.under_way.remove(&id) {
+            self.unlist(&ops, id);
+        }
+        self.early.retain(|_, early| *early != id);
+    }
+
+    fn unlist(&mut self, ops: &[Op<X>], id: u64) {
+        for op in ops {
+            if self.by_key.get(op.key()) == Some(&id) {
+                self.by_key.remove(op.key());
+            }
+        }
+    }
+
+    /// What a transaction made, once.
+    fn fetch(&mut self, id: u64) -> Option<Made<X>> {
+        match self.under_way.remove(&id)? {
+            UnderWay::Made(made) => Some(made),
+            sent @ UnderWay::Sent(..) => {
+                self.under_way.insert(id, sent);
+                None
+            }
+        }
+    }
+
+    /// Whether a change looks like one that this server has sent.
+    fn is_under_way(&self, change: &Change) -> bool {
+        let sent = self.by_key.get(&change.key).and_then(|id| self.under_way.get(id));
+        let Some(UnderWay::Sent(ops, encoded)) = sent else { return false };
+        ops.iter()
+            .zip(encoded)
+            .any(|(op, bytes)| *op.key() == change.key && *bytes == change.stored)
+    }
+
+    /// The transaction under way that does just what `group` says.
+    fn sender(&self, group: &[Change]) -> Option<u64> {
+        let id = group.iter().find_map(|change| self.by_key.get(&change.key))?;
+        let Some(UnderWay::Sent(ops, encoded)) = self.under_way.get(id) else { return None };
+        let same = |change: &Change| {
+            ops.iter()
+                .zip(encoded)
+                .any(|(op, bytes)| *op.key() == change.key && *bytes == change.stored)
+        };
+        let puts = encoded.iter().flatten().count();
+        let came = group.iter().filter(|change| change.stored.is_some()).count();
+        (puts == came && group.iter().all(same)).then_some(*id)
+    }
+
+    /// Does on the draft what a transaction of this server did at `revision`.
+    fn apply_own(&mut self, draft: &mut Draft<X>, id: u64, revision: Revision, time: std::time::Duration) {
+        let Some(UnderWay::Sent(ops, _)) = self.under_way.remove(&id) else { return };
+        self.unlist(&ops, id);
+        let mut made = Vec::with_capacity(ops.len());
+        for (position, op) in ops.into_iter().enumerate() {
+            let at = At { revision, position: u16::try_from(position).unwrap_or(u16::MAX), time };
+            made.push(match op {
+                Op::Put { key, value, index } => Some(draft.put(key, (&value).into(), at, index)),
+                Op::Delete { key, last } => draft.delete(&key, last.as_ref().map(Into::into), at),
+            });
+        }
+        draft.pass(revision);
+        self.under_way.insert(id, UnderWay::Made(made));
+    }
+
+    /// Does those that follow upon the draft at once.
+    fn apply_early(&mut self, draft: &mut Draft<X>, time: std::time::Duration) {
+        while let Some(entry) = self.early.first_entry() {
+            let (revision, id) = (*entry.key(), *entry.get());
+            if self.broken || revision > draft.revision() + 1 {
+                return;
+            }
+            entry.remove();
+            if revision == draft.revision() + 1 {
+                self.apply_own(draft, id, revision, time);
+            }
+        }
+    }
+}
+
+/// In what the state differs from what etcd holds.
+struct Differences {
+    changes: Vec<Change>,
+}
+
+impl Differences {
+    fn new<X: Indexer>(
+        before: &Snapshot<X>,
+        prefix: &Prefix,
+        entries: &[proto::KeyValue],
+        revision: Revision,
+    ) -> Self {
+        let mut there = HashMap::with_capacity(entries.len());
+        for kv in entries {
+            if let Some(key) = prefix.key(&kv.key) {
+                there.insert(key, kv);
+            }
+        }
+        let mut changes = Vec::new();
+        let gone = |key: &Key, at: Revision| Change {
+            key: key.clone(),
+            mod_revision: at,
+            create_revision: 0,
+            stored: None,
+            value: None,
+        };
+        for entry in before.range(b"") {
+            match there.get(entry.key()) {
+                None => changes.push(gone(entry.key(), revision)),
+                // It went and came again.
+                Some(kv) if kv.create_revision.unsigned_abs() != entry.create_revision() => {
+                    changes.push(gone(entry.key(), kv.create_revision.unsigned_abs().saturating_sub(1)));
+                }
+                Some(_) => {}
+            }
+        }
+        for (key, kv) in there {
+            let mod_revision = kv.mod_revision.unsigned_abs();
+            if before.get(&key).is_none_or(|entry| entry.mod_revision() != mod_revision) {
+                changes.push(Change {
+                    key,
+                    mod_revision,
+                    create_revision: kv.create_revision.unsigned_abs(),
+                    stored: Some(kv.value.clone()),
+                    value: None,
+                });
+            }
+        }
+        changes.sort_by(|one, other| {
+            let order = |change: &Change| (change.mod_revision, change.stored.is_some());
+            order(one).cmp(&order(other)).then_with(|| one.key.cmp(&other.key))
+        });
+        Self { changes }
+    }
+}

@@ -1,0 +1,167 @@
+//! Following etcd: one watch, made anew whenever it breaks, from the revision after what was published last.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::{Shared, closed};
+use super::client::WatchStream;
+use super::feed::Change;
+use super::proto::{Event, Watch, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
+use crate::entry::Indexer;
+
+/// How long to wait before a watch is made again, at first and at most.
+const AGAIN: Duration = Duration::from_millis(20);
+const AGAIN_MOST: Duration = Duration::from_secs(1);
+/// How often etcd is asked again how far it is while somebody waits: it says nothing while it is behind itself.
+const ASK: Duration = Duration::from_millis(100);
+/// How often old history is looked for.
+const TRIM: Duration = Duration::from_secs(1);
+/// How many changes are published in one step, about.
+const STEP: usize = 256;
+
+/// Why a watch ended.
+enum End {
+    Closing,
+    /// Events that come next are gone.
+    Compacted,
+    Broken(String),
+}
+
+impl<X: Indexer> Shared<X> {
+    /// Follows until the engine closes.
+    pub(super) async fn follow(self: Arc<Self>) {
+        let mut wait = AGAIN;
+        loop {
+            let before = self.feed.state.revision();
+            let begun = Instant::now();
+            match self.follow_once().await {
+                End::Closing => return,
+                End::Compacted => {
+                    tracing::warn!(after = before, "etcd no longer has what follows; all is read again");
+                    self.feed.broke();
+                    if let Err(error) = self.reread().await {
+                        tracing::warn!(%error, "etcd cannot be read");
+                    }
+                }
+                End::Broken(why) => {
+                    tracing::warn!(why, "the watch of etcd broke");
+                    self.client.leave_member();
+                }
+            }
+            // One that lasted was in order.
+            wait = match begun.elapsed() > AGAIN_MOST {
+                true => AGAIN,
+                false => (wait * 2).min(AGAIN_MOST),
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn follow_once(&self) -> End {
+        let (key, range_end) = self.feed.prefix.range();
+        let create = WatchCreateRequest {
+            key,
+            range_end,
+            start_revision: i64::try_from(self.feed.state.revision() + 1).unwrap_or(i64::MAX),
+            progress_notify: true,
+            fragment: true,
+        };
+        let mut stream = match self.client.watch(create).await {
+            Ok(stream) => stream,
+            Err(error) => return End::Broken(error.to_string()),
+        };
+        let mut closing = self.closing.subscribe();
+        let mut wanted = self.wanted.subscribe();
+        let mut ask = interval(ASK);
+        let mut trim = interval(TRIM);
+        for timer in [&mut ask, &mut trim] {
+            timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        let mut events = Vec::new();
+        loop {
+            let waits = *wanted.borrow() > self.feed.state.revision();
+            tokio::select! {
+                answer = stream.responses.message() => match answer {
+                    Ok(Some(answer)) => {
+                        if let Some(end) = self.take(answer, &mut events).await {
+                            return end;
+                        }
+                    }
+                    Ok(None) => return End::Broken("etcd ended it".to_owned()),
+                    Err(status) => return End::Broken(status.message().to_owned()),
+                },
+                changed = wanted.changed() => {
+                    if changed.is_err() {
+                        return End::Closing;
+                    }
+                    self.ask(&stream).await;
+                }
+                _ = ask.tick(), if waits => self.ask(&stream).await,
+                _ = trim.tick() => self.feed.trim(),
+                () = closed(&mut closing) => return End::Closing,
+            }
+        }
+    }
+
+    /// Asks how far the watch is.
+    async fn ask(&self, stream: &WatchStream) {
+        if *self.wanted.borrow() <= self.feed.state.revision() {
+            return;
+        }
+        if !self.tells_progress.load(Ordering::Relaxed) {
+            return self.mark().await;
+        }
+        let progress = WatchRequest {
+            request: Some(Watch::Progress(WatchProgressRequest {})),
+        };
+        // Where there is no room enough has been asked.
+        let _ = stream.requests.try_send(progress);
+    }
+
+    /// Takes one answer; `events` holds the parts of those that came in several.
+    async fn take(&self, answer: WatchResponse, events: &mut Vec<Event>) -> Option<End> {
+        if answer.canceled || answer.compact_revision > 0 {
+            return Some(match answer.compact_revision > 0 {
+                true => End::Compacted,
+                false => End::Broken(answer.cancel_reason),
+            });
+        }
+        if answer.created {
+            return None;
+        }
+        if answer.events.is_empty() && events.is_empty() {
+            let revision = answer.header.map_or(0, |header| header.revision);
+            self.feed.passed(revision.unsigned_abs());
+            return None;
+        }
+        events.extend(answer.events);
+        if !answer.fragment {
+            self.publish(std::mem::take(events)).await;
+        }
+        None
+    }
+
+    async fn publish(&self, events: Vec<Event>) {
+        self.client.observer().received(events.len());
+        let last = events.last().and_then(|event| event.kv.as_ref());
+        let last = last.map_or(0, |kv| kv.mod_revision.unsigned_abs());
+        let mut step: Vec<Change> = Vec::new();
+        for event in events {
+            let Some(change) = Change::of(event, &self.feed.prefix) else { continue };
+            let full = step.len() >= STEP && step.last().is_some_and(|one| one.mod_revision != change.mod_revision);
+            if full {
+                self.feed.watched(std::mem::take(&mut step), self.client.observer());
+                tokio::task::yield_now().await;
+            }
+            step.push(change);
+        }
+        if !step.is_empty() {
+            self.feed.watched(step, self.client.observer());
+        }
+        // Where the last are no objects.
+        self.feed.passed(last);
+    }
+}

@@ -1,0 +1,184 @@
+//! Reading all that etcd holds: by pages, all at one revision.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Shared;
+use super::client::CallError;
+use super::proto::{KeyValue, RangeRequest};
+use crate::entry::Indexer;
+use crate::error::OpenError;
+use crate::key::Revision;
+
+/// How many keys the first page has. The following grow or shrink to about [`PAGE_BYTES`].
+const FIRST: i64 = 500;
+const MOST: i64 = 10_000;
+const PAGE_BYTES: usize = 8 << 20;
+/// How long a page may take, at whichever members.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often those who wait for etcd are told so.
+const TELL: Duration = Duration::from_secs(5);
+/// How long one try takes to find etcd at the start.
+const TRY: Duration = Duration::from_secs(1);
+
+impl<X: Indexer> Shared<X> {
+    /// The first state. Waits for etcd as long as that takes.
+    pub(super) async fn load(&self) -> Result<(), OpenError> {
+        self.wait_for_etcd().await?;
+        self.learn_version(TRY).await;
+        let begun = Instant::now();
+        loop {
+            match self.try_load().await {
+                Ok(revision) => {
+                    let objects = self.feed.state.snapshot().len();
+                    tracing::info!(objects, revision, took = ?begun.elapsed(), "read what etcd holds");
+                    return Ok(());
+                }
+                Err(error) if error.is_compacted() => {
+                    tracing::info!("etcd was compacted while it was read; it is read again");
+                }
+                Err(error) => {
+                    return Err(OpenError::Etcd {
+                        detail: error.to_string(),
+                    });
+                }
+            }
+        }
+    }
+
+    async fn try_load(&self) -> Result<Revision, CallError> {
+        let mut draft = self.feed.draft();
+        let mut pages = Pages::new(self);
+        while let Some(page) = pages.next(self).await? {
+            self.feed.first(page.into_iter(), &mut draft, self.client.observer());
+        }
+        self.feed.begin_at(draft, pages.revision);
+        Ok(pages.revision)
+    }
+
+    /// Reads all again and publishes what differs.
+    pub(super) async fn reread(&self) -> Result<(), CallError> {
+        loop {
+            match self.try_reread().await {
+                Err(error) if error.is_compacted() => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_reread(&self) -> Result<(), CallError> {
+        let mut entries = Vec::new();
+        let mut pages = Pages::new(self);
+        while let Some(page) = pages.next(self).await? {
+            entries.extend(page);
+        }
+        self.feed.reread(&entries, pages.revision, self.client.observer());
+        Ok(())
+    }
+
+    /// Returns when etcd answers.
+    async fn wait_for_etcd(&self) -> Result<(), OpenError> {
+        let mut told: Option<Instant> = None;
+        loop {
+            let request = RangeRequest {
+                key: self.feed.prefix.beside("health"),
+                ..RangeRequest::default()
+            };
+            match self.client.range(request, TRY).await {
+                Ok(_) => return Ok(()),
+                Err(error) if refuses(&error) => {
+                    return Err(OpenError::Etcd {
+                        detail: error.to_string(),
+                    });
+                }
+                Err(error) => {
+                    if told.is_none_or(|told| told.elapsed() >= TELL) {
+                        tracing::warn!(servers = self.client.servers(), %error, "waiting for etcd");
+                        told = Some(Instant::now());
+                    }
+                    tokio::time::sleep(TRY / 4).await;
+                }
+            }
+        }
+    }
+}
+
+/// Whether etcd is there and does not let this server in, which no waiting mends.
+fn refuses(error: &CallError) -> bool {
+    matches!(
+        error.code,
+        tonic::Code::PermissionDenied | tonic::Code::Unauthenticated | tonic::Code::InvalidArgument
+    )
+}
+
+/// The pages of one read.
+struct Pages {
+    revision: Revision,
+    from: bytes::Bytes,
+    end: bytes::Bytes,
+    limit: i64,
+    more: bool,
+}
+
+impl Pages {
+    fn new<X: Indexer>(shared: &Shared<X>) -> Self {
+        let (from, end) = shared.feed.prefix.range();
+        Self {
+            revision: 0,
+            from,
+            end,
+            limit: FIRST,
+            more: true,
+        }
+    }
+
+    async fn next<X: Indexer>(&mut self, shared: &Shared<X>) -> Result<Option<Vec<KeyValue>>, CallError> {
+        if !self.more {
+            return Ok(None);
+        }
+        let request = RangeRequest {
+            key: self.from.clone(),
+            range_end: self.end.clone(),
+            limit: self.limit,
+            revision: i64::try_from(self.revision).unwrap_or_default(),
+            ..RangeRequest::default()
+        };
+        let answer = shared.client.range(request, PATIENCE).await?;
+        if self.revision == 0 {
+            self.revision = answer.header.map_or(0, |header| header.revision.unsigned_abs());
+        }
+        self.more = answer.more && !answer.kvs.is_empty();
+        if let Some(last) = answer.kvs.last() {
+            self.from = [&last.key[..], b"\0"].concat().into();
+        }
+        self.limit = next_limit(&answer.kvs);
+        Ok(Some(answer.kvs))
+    }
+}
+
+/// How many keys the page after this one should have.
+fn next_limit(page: &[KeyValue]) -> i64 {
+    let bytes: usize = page.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
+    let each = bytes / page.len().max(1) + 1;
+    i64::try_from(PAGE_BYTES / each).unwrap_or(MOST).clamp(1, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_more_keys_of_small_objects_than_of_large_ones() {
+        let page = |bytes: usize| {
+            [KeyValue {
+                value: vec![0; bytes].into(),
+                ..KeyValue::default()
+            }]
+        };
+        assert_eq!(next_limit(&page(100)), MOST);
+        assert_eq!(next_limit(&page(8191)), 1024);
+        assert_eq!(next_limit(&page(100 << 20)), 1);
+        assert_eq!(next_limit(&[]), MOST);
+    }
+}

@@ -1,0 +1,58 @@
+//! What the engine tells of its calls, for whoever counts them.
+
+use std::time::Duration;
+
+/// What a call does, by kube-apiserver's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// One key is read.
+    Get,
+    /// Many keys are read.
+    List,
+    /// Keys are counted.
+    Count,
+    /// A key is made.
+    Create,
+    /// A key is changed.
+    Update,
+    /// A key is removed.
+    Delete,
+}
+
+impl Operation {
+    /// The name that metrics have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Count => "count",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// Who is told of what the engine does.
+pub trait Observer: Send + Sync + 'static {
+    /// A call about `key` ended.
+    fn called(&self, operation: Operation, key: &[u8], took: Duration, succeeded: bool);
+
+    /// Stored bytes could not be read.
+    fn unreadable(&self, key: &[u8]);
+
+    /// So many events came by the watch.
+    fn received(&self, events: usize);
+}
+
+/// Nobody is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn called(&self, _operation: Operation, _key: &[u8], _took: Duration, _succeeded: bool) {}
+
+    fn unreadable(&self, _key: &[u8]) {}
+
+    fn received(&self, _events: usize) {}
+}

@@ -1,0 +1,184 @@
+//! The engine of an etcd: several servers may share it, with each other and with kube-apiservers.
+//!
+//! The state is read once, by pages at one revision, and followed by one watch from the next revision on. A write is one
+//! transaction that is guarded by the revisions of keys. A read that must be the most recent learns etcd's revision first,
+//! by one request that all share who wait, and waits until the state is there.
+
+mod client;
+mod commit;
+mod compaction;
+mod current;
+mod feed;
+mod follow;
+mod leases;
+mod load;
+mod metrics;
+mod prefix;
+mod proto;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use client::Connection;
+pub use metrics::{Observer, Operation, Unobserved};
+
+use crate::at_rest::AtRest;
+use crate::clock::{Clock, SystemClock};
+use crate::engine::{Engine, Pending};
+use crate::entry::Indexer;
+use crate::error::{CommitError, OpenError, ReadError, StorageError};
+use crate::key::Revision;
+use crate::state::{HistoryLimits, State};
+use crate::transaction::{Committed, Transaction};
+use client::Client;
+use current::Asked;
+use feed::Feed;
+use leases::Leases;
+use prefix::Prefix;
+
+/// How to use an etcd.
+pub struct EtcdConfig {
+    /// Where it is.
+    pub connection: Connection,
+    /// What keys begin with there, such as `/registry`.
+    pub prefix: String,
+    /// Bounds of the event history.
+    pub history: HistoryLimits,
+    /// How often history is compacted that is older than that; never if zero.
+    pub compaction_interval: Duration,
+    /// How long keys stay that begin so, in the state's form.
+    pub lifetimes: Vec<(String, Duration)>,
+    /// How long after it was made a lease is shared by new keys, at most.
+    pub lease_reuse: Duration,
+    /// How long etcd may take to answer whether it is well.
+    pub health_timeout: Duration,
+    /// How stored bytes are written and read.
+    pub at_rest: Arc<dyn AtRest>,
+    /// Who counts calls.
+    pub observer: Box<dyn Observer>,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl EtcdConfig {
+    /// The usual settings.
+    pub fn new(connection: Connection, at_rest: Arc<dyn AtRest>) -> Self {
+        Self {
+            connection,
+            prefix: "/registry".to_owned(),
+            history: HistoryLimits::default(),
+            compaction_interval: Duration::from_secs(300),
+            lifetimes: Vec::new(),
+            lease_reuse: Duration::from_secs(60),
+            health_timeout: Duration::from_secs(2),
+            at_rest,
+            observer: Box::new(Unobserved),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// Returns when the engine closes.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// The engine of an etcd.
+pub struct Etcd<X: Indexer> {
+    shared: Arc<Shared<X>>,
+}
+
+/// What commits, readers and the tasks in the background share.
+struct Shared<X: Indexer> {
+    client: Client,
+    feed: Feed<X>,
+    leases: Leases,
+    /// The revision that somebody waits for.
+    wanted: watch::Sender<Revision>,
+    /// Readers who want to know etcd's revision.
+    asked: mpsc::UnboundedSender<Asked>,
+    /// Whether etcd tells rightly how far a watch is, when asked.
+    tells_progress: AtomicBool,
+    /// What is wrong with etcd.
+    trouble: Mutex<Option<String>>,
+    closing: watch::Sender<bool>,
+}
+
+impl<X: Indexer> Etcd<X> {
+    /// Waits for etcd, reads what it holds into a new state, and follows it.
+    ///
+    /// # Errors
+    /// Where an address or certificate cannot be used, or etcd refuses this server.
+    pub async fn open(config: EtcdConfig, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
+        let client = Client::new(&config.connection, config.observer)?;
+        let (state, publisher) = State::new(indexer, config.history);
+        let prefix = Prefix::new(&config.prefix);
+        let feed = Feed::new(publisher, prefix, config.at_rest, config.clock);
+        let (asked, questions) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            client,
+            feed,
+            leases: Leases::new(config.lifetimes, config.lease_reuse),
+            wanted: watch::Sender::new(0),
+            asked,
+            tells_progress: AtomicBool::new(false),
+            trouble: Mutex::new(None),
+            closing: watch::Sender::new(false),
+        });
+        shared.load().await?;
+        tokio::spawn(Arc::clone(&shared).follow());
+        tokio::spawn(Arc::clone(&shared).answer(questions));
+        tokio::spawn(Arc::clone(&shared).watch_health(config.health_timeout));
+        tokio::spawn(Arc::clone(&shared).compact(config.compaction_interval));
+        Ok((state, Self { shared }))
+    }
+}
+
+impl<X: Indexer> Engine<X> for Etcd<X> {
+    fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let finished = tokio::spawn(shared.commit(transaction)).await;
+            finished.unwrap_or(Err(CommitError::Closed))
+        })
+    }
+
+    fn current(&self) -> Option<Pending<'_, Result<Revision, ReadError>>> {
+        Some(Box::pin(async {
+            let (reply, answer) = oneshot::channel();
+            let asked = self.shared.asked.send(reply);
+            asked.map_err(|_| ReadError::Closed)?;
+            let revision = answer.await.map_err(|_| ReadError::Closed)??;
+            self.shared.reach(revision).await?;
+            Ok(revision)
+        }))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn want(&self, revision: Revision) {
+        self.shared.want(revision);
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.shared.trouble.lock().clone().map_or(Ok(()), Err)
+    }
+
+    fn close(&self) -> Pending<'_, Result<(), StorageError>> {
+        self.shared.closing.send_replace(true);
+        self.shared.feed.close();
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl<X: Indexer> Drop for Etcd<X> {
+    fn drop(&mut self) {
+        self.shared.closing.send_replace(true);
+    }
+}
