@@ -11,6 +11,7 @@ use holdfast_kinds::Block;
 use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
 use crate::remote::ObjectFlags;
+use crate::storage::StorageFlags;
 
 /// A Kubernetes-compatible API server in one binary.
 ///
@@ -41,6 +42,10 @@ pub(crate) struct Serve {
     /// Where objects, certificates and the kubeconfig are kept
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     pub(crate) data_dir: PathBuf,
+
+    /// The store where it is etcd, and what kube-apiserver's flags say of storage
+    #[command(flatten)]
+    pub(crate) storage: StorageFlags,
 
     /// Where the store is damaged, start with what can still be read of it. The damaged files are kept beside it
     #[arg(long)]

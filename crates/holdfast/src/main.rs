@@ -12,6 +12,7 @@ mod openapi;
 mod pki;
 mod remote;
 mod serve;
+mod storage;
 mod token_keys;
 
 use std::io::Write as _;

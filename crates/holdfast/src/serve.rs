@@ -34,7 +34,7 @@ use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::wire::tls::TlsFiles;
 use holdfast_server::write::{FieldManagers, Types};
-use holdfast_store::OpenError;
+use holdfast_store::{Etcd, OpenError};
 use smol_str::SmolStr;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
@@ -100,7 +100,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     // The store's lock comes first: nothing in the directory is written while another process has it.
     files::private_folder(&flags.data_dir)?;
-    let store = open_store(flags, &registry)?;
+    let store = open_store(flags, &registry).await?;
     let new = store.snapshot().is_empty();
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
     let certificates = {
@@ -246,7 +246,13 @@ fn root_ca(flags: &Serve, pki: &Pki) -> Result<Arc<str>> {
     Ok(text.into())
 }
 
-fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<Store>> {
+async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<Store>> {
+    flags.storage.check()?;
+    if let Some(config) = flags.storage.etcd()? {
+        let opened = Etcd::open(config, Objects::new(Arc::clone(registry))).await;
+        let (state, engine) = opened.context("cannot open the store")?;
+        return Ok(Arc::new(Store::with_engine(state, Box::new(engine))));
+    }
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
         ..holdfast_store::Config::new(&flags.data_dir)
@@ -403,10 +409,7 @@ fn service(
 /// Whether the store takes writes.
 fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
     let store = Arc::clone(store);
-    move || match store.is_failing() {
-        true => Err("the last write to the store failed".to_owned()),
-        false => Ok(()),
-    }
+    move || store.health()
 }
 
 /// The checks of health, in the order of kube-apiserver.

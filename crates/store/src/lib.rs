@@ -33,7 +33,6 @@
 //!
 //! What is on the disk, and what is promised of it, is in `FORMAT.md` beside this crate's manifest.
 
-mod at_rest;
 mod clock;
 mod codec;
 mod embedded;
@@ -48,9 +47,8 @@ mod store;
 mod transaction;
 mod watch;
 
-pub use at_rest::{AsServed, AtRest, AtRestError};
 pub use clock::{Clock, SystemClock};
-pub use codec::{Codec, CodecError};
+pub use codec::{AsServed, Codec, CodecError};
 pub use embedded::Embedded;
 pub use engine::{Engine, Pending};
 pub use entry::{Entry, Indexer, Value};

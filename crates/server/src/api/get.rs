@@ -10,7 +10,7 @@ use crate::http::options::GetOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::objects::{self, Entry, Snapshot};
-use crate::read::list::{not_older_than, revision};
+use crate::read::list::{fresh, revision};
 use crate::representation::{self, Shown};
 
 /// Answers a GET of one object.
@@ -28,11 +28,11 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// The state that a GET of one object is answered from.
 ///
 /// # Errors
-/// 400 where the options cannot be read, 504 where the state asked for is yet to come.
+/// 400 where the options cannot be read, 504 where the state asked for is yet to come, 500 where nobody
+/// can say what is the most recent.
 pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
     let options = GetOptions::parse(&request.query)?;
-    let wanted = revision(&options.resource_version)?.unwrap_or_default();
-    not_older_than(context, wanted).await
+    fresh(context, revision(&options.resource_version)?).await
 }
 
 /// The object that the request names.

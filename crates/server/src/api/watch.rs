@@ -16,7 +16,7 @@ use crate::http::response::{self, Response};
 use crate::http::table::IncludeObject;
 use crate::objects::Form;
 use crate::read::items::Conversion;
-use crate::read::list::{Place, not_older_than, revision, selection};
+use crate::read::list::{Place, fresh, revision, selection};
 use crate::read::watch::{Bookmarks, Framing, WatchStream, error_frame, too_old};
 use crate::representation::Shown;
 use crate::wire::body::ResponseBody;
@@ -50,10 +50,9 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
     let end = Instant::now() + duration(context, &options);
     // What is there already is shown where no version says from where the client knows it.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
-    let snapshot = if options.send_initial_events == Some(true) {
-        not_older_than(context, wanted.unwrap_or_default()).await?
-    } else {
-        context.store.snapshot()
+    let snapshot = match (options.send_initial_events, wanted) {
+        (Some(true), wanted) | (_, wanted @ None) => fresh(context, wanted).await?,
+        _ => context.store.snapshot(),
     };
     let place = Place::of(&request, &selection);
     let shown = Shown::of_request(&request);

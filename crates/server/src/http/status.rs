@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 
 use holdfast_gotext::quote::quote;
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
+use holdfast_store::ReadError;
 use holdfast_value::json;
 use http::StatusCode;
 use serde::Serialize;
@@ -107,6 +108,15 @@ const TIMEOUT: &str = "Timeout: ";
 
 /// What is said of a path that leads nowhere.
 const UNKNOWN: &str = "the server could not find the requested resource";
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Etcd(text) => Self::unclassified(&*text),
+            ReadError::Closed => Self::unavailable("the server is shutting down"),
+        }
+    }
+}
 
 impl ApiError {
     /// An error of any code, reason and message.

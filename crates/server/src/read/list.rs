@@ -112,14 +112,14 @@ async fn snapshot(
     let at = match token {
         Some(token) => token.revision(),
         None => {
-            let wanted = read_revision(&options.resource_version)
-                .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?
-                .unwrap_or_default();
+            let stated = read_revision(&options.resource_version)
+                .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
+            let wanted = stated.unwrap_or_default();
             // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
             let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
             let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
             // What is read of one object alone comes from where nobody waits: to come back later is no advice.
-            let reached = not_older_than(context, wanted).await;
+            let reached = fresh(context, stated).await;
             let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
                 true => error.without_advice(),
                 false => error,
@@ -132,9 +132,9 @@ async fn snapshot(
         }
     };
     let Some(at) = at else {
-        return Ok(context.store.snapshot());
+        return fresh(context, None).await;
     };
-    not_older_than(context, at).await?;
+    fresh(context, Some(at)).await?;
     context.store.snapshot_at(at).map_err(|error| match (error, token) {
         (HistoryError::Compacted { .. }, Some(token)) => {
             ApiError::expired(CHUNK_TOO_OLD).with_continue_token(token.inconsistent())
@@ -150,11 +150,15 @@ const CHUNK_TOO_OLD: &str = "The provided continue parameter is too old to displ
     remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// The newest state, once it has reached `wanted`.
+/// The newest state that is here, once it has reached the version that is stated; where none is, the most recent that
+/// anybody wrote.
 ///
 /// # Errors
-/// 504 where that has not come about in a few seconds.
-pub(crate) async fn not_older_than(context: &Context, wanted: u64) -> Result<Snapshot, ApiError> {
+/// 504 where the version has not come about in a few seconds; 500 where the store cannot say what is the most recent.
+pub(crate) async fn fresh(context: &Context, stated: Option<u64>) -> Result<Snapshot, ApiError> {
+    let Some(wanted) = stated else {
+        return Ok(context.store.latest().await?);
+    };
     let reached = context.store.wait_for(wanted, FUTURE_WAIT).await;
     reached.map_err(unreadable)
 }

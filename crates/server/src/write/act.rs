@@ -70,7 +70,7 @@ async fn act_on(
         for (_, turn) in &mut held {
             turn.retake().await?;
         }
-        let snapshot = context.store.snapshot();
+        let snapshot = context.store.latest().await?;
         let (steps, warnings) = plan(context, target, &snapshot, action, request)?;
         let key = steps
             .first()

@@ -58,26 +58,35 @@ impl Shape {
 pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
     pipeline::check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);
+    let sight = Sight::take(context, &target).await?;
+    let outcome = create_by_sight(context, &target, &object).await;
+    match sight.was_outdated(context, &outcome).await? {
+        true => create_by_sight(context, &target, &object).await,
+        false => outcome,
+    }
+}
+
+async fn create_by_sight(context: &Arc<Context>, target: &Target, object: &Value) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
         let object = object.clone();
-        let pipeline = Pipeline::new(context, &target, &snapshot);
+        let pipeline = Pipeline::new(context, target, &snapshot);
         let prepared = pipeline.create(object).await?;
         let charges = charges::of(&pipeline, &prepared.object, None)?;
-        let key = key_of(&target, metadata::name(&prepared.object));
+        let key = key_of(target, metadata::name(&prepared.object));
         if !target.dry_run {
             pipeline::check_has_no_version(&prepared.object)?;
         }
         if let Some(live) = snapshot.get(key.as_bytes()) {
-            return Err(already_exists(&target, live));
+            return Err(already_exists(target, live));
         }
         let most = context.config.max_object_bytes;
         if target.dry_run {
             return unstored(context, prepared, true, most);
         }
-        let home = Home::of(&target, &snapshot);
-        match store(context, &target, key, prepared, charges, home, most).await {
+        let home = Home::of(target, &snapshot);
+        match store(context, target, key, prepared, charges, home, most).await {
             Ok(written) => return Ok(written),
             // Somebody made the object, or the namespace goes, which the next run tells.
             Err(Failure::Lost) => {}
@@ -180,6 +189,20 @@ pub(super) async fn update_in_turn(
     change: &Change,
     turn: &mut Turn<'_>,
 ) -> Result<Written, ApiError> {
+    let sight = Sight::take(context, target).await?;
+    let outcome = update_by_sight(context, target, change, turn).await;
+    match sight.was_outdated(context, &outcome).await? {
+        true => update_by_sight(context, target, change, turn).await,
+        false => outcome,
+    }
+}
+
+async fn update_by_sight(
+    context: &Arc<Context>,
+    target: &Target,
+    change: &Change,
+    turn: &mut Turn<'_>,
+) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
@@ -206,6 +229,41 @@ pub(super) async fn update_in_turn(
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
         }
+    }
+}
+
+/// By what state a write is judged. Where other servers write to the same store, the state at hand may not show their last
+/// writes yet: a write that goes through was guarded by the revisions it saw, but one that is refused, or has nothing to do,
+/// may owe that to what is no longer so.
+enum Sight {
+    /// It is the most recent for sure.
+    Clear,
+    /// It is that of this revision, which may not be the most recent.
+    Of(Revision),
+}
+
+impl Sight {
+    async fn take(context: &Context, target: &Target) -> Result<Self, ApiError> {
+        if !context.store.is_shared() {
+            return Ok(Self::Clear);
+        }
+        if target.dry_run {
+            // No guard tells whether the state was good.
+            context.store.latest().await?;
+            return Ok(Self::Clear);
+        }
+        Ok(Self::Of(context.store.revision()))
+    }
+
+    /// Whether `outcome` has to be seen anew, by the most recent state.
+    async fn was_outdated(self, context: &Context, outcome: &Result<Written, ApiError>) -> Result<bool, ApiError> {
+        let Self::Of(revision) = self else { return Ok(false) };
+        let doubtful = match outcome {
+            Ok(written) => matches!(&written.object, Shape::Stored(entry) if entry.mod_revision() <= revision),
+            // What went wrong in the store itself does not go by what was seen.
+            Err(error) => error.code().is_client_error(),
+        };
+        Ok(doubtful && context.store.latest().await?.revision() > revision)
     }
 }
 
@@ -243,6 +301,20 @@ pub(crate) async fn delete(
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(super) async fn delete_in_turn(
+    context: &Arc<Context>,
+    target: &Target,
+    options: &DeleteOptions,
+    turn: &mut Turn<'_>,
+) -> Result<Written, ApiError> {
+    let sight = Sight::take(context, target).await?;
+    let outcome = delete_by_sight(context, target, options, turn).await;
+    match sight.was_outdated(context, &outcome).await? {
+        true => delete_by_sight(context, target, options, turn).await,
+        false => outcome,
+    }
+}
+
+async fn delete_by_sight(
     context: &Arc<Context>,
     target: &Target,
     options: &DeleteOptions,
@@ -445,6 +517,8 @@ impl From<CommitError> for Failure {
         match error {
             CommitError::GuardFailed { .. } => Self::Lost,
             CommitError::TooLarge { limit, .. } => Self::Refused(ApiError::too_large(limit)),
+            CommitError::Refused(text) => Self::Refused(ApiError::unclassified(&*text)),
+            CommitError::Unanswered => Self::Refused(ApiError::out_of_time()),
             CommitError::Closed => Self::Refused(ApiError::unavailable("the server is shutting down")),
             // Where the file is stands in the log.
             CommitError::Storage(error) => Self::Refused(ApiError::internal(format!(

@@ -415,20 +415,31 @@ mod tests {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap().port()
         };
-        let servers = [format!("http://127.0.0.1:{}", port()), format!("http://127.0.0.1:{}", port())];
+        let servers = [
+            format!("http://127.0.0.1:{}", port()),
+            format!("http://127.0.0.1:{}", port()),
+        ];
         let client = client(&[&servers[0], &servers[1]]).unwrap();
         let patience = Duration::from_millis(100);
-        let error = client.txn(Operation::Create, b"/a", TxnRequest::default(), patience).await;
+        let error = client
+            .txn(Operation::Create, b"/a", TxnRequest::default(), patience)
+            .await;
         let error = error.unwrap_err();
         assert!(error.unsent, "{error:?}");
-        assert!(error.message.starts_with("rpc error: code = Unavailable desc = "), "{error}");
+        assert!(
+            error.message.starts_with("rpc error: code = Unavailable desc = "),
+            "{error}"
+        );
         assert!(client.asked.load(Ordering::Relaxed) > 1);
     }
 
     #[test]
     fn texts_of_etcd_are_passed_on_as_they_are() {
         let error = CallError::of(&Status::unavailable("etcdserver: leader changed"));
-        assert_eq!((error.message.as_str(), error.unsent), ("etcdserver: leader changed", false));
+        assert_eq!(
+            (error.message.as_str(), error.unsent),
+            ("etcdserver: leader changed", false)
+        );
         let compacted = Status::out_of_range("etcdserver: mvcc: required revision has been compacted");
         assert!(CallError::of(&compacted).is_compacted());
     }

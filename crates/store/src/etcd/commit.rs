@@ -34,7 +34,10 @@ impl<X: Indexer> Shared<X> {
                 return Err(refused(error));
             }
         };
-        let revision = answer.header.as_ref().map_or(0, |header| header.revision.unsigned_abs());
+        let revision = answer
+            .header
+            .as_ref()
+            .map_or(0, |header| header.revision.unsigned_abs());
         if !answer.succeeded {
             self.feed.forget(id);
             return Err(self.lost(guards, &answer, revision).await);
@@ -60,12 +63,20 @@ impl<X: Indexer> Shared<X> {
         let encode = |op: &Op<X>| match op {
             Op::Delete { .. } => Ok(None),
             Op::Put { key, value, .. } => {
-                let encoded = self.feed.at_rest.encode(key, value);
-                let told = |error: crate::at_rest::AtRestError| CommitError::Refused(format!("{key}: {error}").into());
+                let encoded = self.feed.codec.encode(key, value);
+                let told = |error: crate::codec::CodecError| CommitError::Refused(error.to_string().into());
                 encoded.map(Some).map_err(told)
             }
         };
         ops.iter().map(encode).collect()
+    }
+
+    /// The lease that a new value of `key` hangs on; 0 where it stays.
+    async fn lease(&self, key: &Key) -> Result<i64, CommitError> {
+        match self.feed.codec.expires(key) {
+            true => self.leases.next(&self.client).await.map_err(refused),
+            false => Ok(0),
+        }
     }
 
     async fn request(
@@ -96,7 +107,7 @@ impl<X: Indexer> Shared<X> {
                 Some(bytes) => Request::Put(PutRequest {
                     key,
                     value: bytes.clone(),
-                    lease: self.leases.of(op.key(), &self.client).await.map_err(refused)?,
+                    lease: self.lease(op.key()).await?,
                 }),
             };
             request.success.push(op.into());
@@ -110,11 +121,19 @@ impl<X: Indexer> Shared<X> {
             Some(Response::Range(range)) => range.kvs.first().map_or(0, |kv| kv.mod_revision.unsigned_abs()),
             _ => 0,
         });
-        let failed = guards.into_iter().zip(current).find(|(guard, current)| guard.expected != *current);
+        let failed = guards
+            .into_iter()
+            .zip(current)
+            .find(|(guard, current)| guard.expected != *current);
         let Some((Guard { key, expected }, current)) = failed else {
             return CommitError::Invalid("etcd refuses a transaction whose guards hold");
         };
-        let shown = self.feed.state.snapshot().get(&key).map_or(0, |entry| entry.mod_revision());
+        let shown = self
+            .feed
+            .state
+            .snapshot()
+            .get(&key)
+            .map_or(0, |entry| entry.mod_revision());
         if shown == expected {
             let until = if current == 0 { revision } else { current };
             if let Err(error) = self.reach(until).await {

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Shared, closed};
 use super::client::{CallError, Client};
 use super::metrics::Operation;
 use super::proto::{Compare, PutRequest, RangeRequest, Request, Response, TxnRequest};
+use super::{Shared, closed};
 use crate::entry::Indexer;
 
 const CLOCK: Bytes = Bytes::from_static(b"compact_rev_key");

@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Shared, closed};
 use super::client::CallError;
 use super::metrics::Operation;
 use super::proto::{PutRequest, RangeRequest, Request, TxnRequest};
+use super::{Shared, closed};
 use crate::entry::Indexer;
 use crate::error::ReadError;
 use crate::key::Revision;
@@ -141,7 +141,9 @@ impl<X: Indexer> Shared<X> {
 /// Whether an etcd of this version sends no progress before the events that come before it: those before 3.4.25 and 3.5.8
 /// may.
 fn tells_progress(version: &str) -> bool {
-    let mut parts = version.split(['.', '-', '+']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut parts = version
+        .split(['.', '-', '+'])
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
     let version = (next(), next(), next());
     match version {

@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use super::metrics::Observer;
 use super::prefix::Prefix;
 use super::proto;
-use crate::at_rest::AtRest;
 use crate::clock::Clock;
+use crate::codec::Codec;
 use crate::entry::{Entry, Indexer, Value, Version};
 use crate::key::{Key, Revision};
 use crate::state::{At, Draft, Publisher, Snapshot, State};
@@ -32,7 +32,7 @@ pub(crate) type Made<X> = Vec<Option<Arc<Entry<X>>>>;
 pub(crate) struct Feed<X: Indexer> {
     pub(crate) state: Arc<State<X>>,
     pub(crate) prefix: Prefix,
-    pub(crate) at_rest: Arc<dyn AtRest>,
+    pub(crate) codec: Arc<dyn Codec>,
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner<X>>,
 }
@@ -84,16 +84,11 @@ impl Change {
 }
 
 impl<X: Indexer> Feed<X> {
-    pub(crate) fn new(
-        publisher: Publisher<X>,
-        prefix: Prefix,
-        at_rest: Arc<dyn AtRest>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(crate) fn new(publisher: Publisher<X>, prefix: Prefix, codec: Arc<dyn Codec>, clock: Arc<dyn Clock>) -> Self {
         Self {
             state: Arc::clone(publisher.state()),
             prefix,
-            at_rest,
+            codec,
             clock,
             inner: Mutex::new(Inner {
                 publisher,
@@ -158,7 +153,10 @@ impl<X: Indexer> Feed<X> {
         };
         inner.forget(id);
         drop(inner);
-        let then = self.state.snapshot_at(revision).unwrap_or_else(|_| self.state.snapshot());
+        let then = self
+            .state
+            .snapshot_at(revision)
+            .unwrap_or_else(|_| self.state.snapshot());
         ops.iter().map(|key| then.get(key).cloned()).collect()
     }
 
@@ -180,7 +178,16 @@ impl<X: Indexer> Feed<X> {
             }
             match inner.early.remove(&revision).or_else(|| inner.sender(&group)) {
                 Some(id) => inner.apply_own(&mut draft, id, revision, time),
-                None => self.apply(&mut draft, group, At { revision, position: 0, time }, observer),
+                None => self.apply(
+                    &mut draft,
+                    group,
+                    At {
+                        revision,
+                        position: 0,
+                        time,
+                    },
+                    observer,
+                ),
             }
             draft.pass(revision);
             inner.apply_early(&mut draft, time);
@@ -222,7 +229,12 @@ impl<X: Indexer> Feed<X> {
     }
 
     /// The first state: all that etcd holds at `revision`.
-    pub(crate) fn first(&self, entries: impl Iterator<Item = proto::KeyValue>, draft: &mut Draft<X>, observer: &dyn Observer) {
+    pub(crate) fn first(
+        &self,
+        entries: impl Iterator<Item = proto::KeyValue>,
+        draft: &mut Draft<X>,
+        observer: &dyn Observer,
+    ) {
         for kv in entries {
             let Some(key) = self.prefix.key(&kv.key) else { continue };
             let version = Version {
@@ -259,7 +271,11 @@ impl<X: Indexer> Feed<X> {
         let mut inner = self.inner.lock();
         let mut draft = inner.publisher.draft();
         for change in changes {
-            let at = At { revision: change.mod_revision, position: 0, time };
+            let at = At {
+                revision: change.mod_revision,
+                position: 0,
+                time,
+            };
             self.apply(&mut draft, vec![change], at, observer);
         }
         draft.pass(revision);
@@ -305,16 +321,19 @@ impl<X: Indexer> Feed<X> {
     /// The value of stored bytes. Those that cannot be read are told of and kept as they are: whoever asks for the object
     /// hears that it cannot be read.
     fn value(&self, key: &Key, stored: &Bytes, revision: Revision, observer: &dyn Observer) -> Value {
-        self.at_rest.decode(key, stored).unwrap_or_else(|error| {
-            tracing::error!(%key, revision, %error, "what etcd holds cannot be read");
+        self.codec.decode(key, stored).unwrap_or_else(|error| {
+            tracing::error!(%error, revision, "what etcd holds cannot be read");
             observer.unreadable(key);
-            Value::plain(stored.clone())
+            error.placeholder()
         })
     }
 
     fn apply(&self, draft: &mut Draft<X>, group: Vec<Change>, at: At, observer: &dyn Observer) {
         for (position, mut change) in group.into_iter().enumerate() {
-            let at = At { position: u16::try_from(position).unwrap_or(u16::MAX), ..at };
+            let at = At {
+                position: u16::try_from(position).unwrap_or(u16::MAX),
+                ..at
+            };
             if change.stored.is_some() && change.value.is_none() {
                 // It was taken for this server's own, which has given it up since.
                 self.decode_one(&mut change, observer);
@@ -361,7 +380,9 @@ impl<X: Indexer> Inner<X> {
     /// Whether a change looks like one that this server has sent.
     fn is_under_way(&self, change: &Change) -> bool {
         let sent = self.by_key.get(&change.key).and_then(|id| self.under_way.get(id));
-        let Some(UnderWay::Sent(ops, encoded)) = sent else { return false };
+        let Some(UnderWay::Sent(ops, encoded)) = sent else {
+            return false;
+        };
         ops.iter()
             .zip(encoded)
             .any(|(op, bytes)| *op.key() == change.key && *bytes == change.stored)
@@ -370,7 +391,9 @@ impl<X: Indexer> Inner<X> {
     /// The transaction under way that does just what `group` says.
     fn sender(&self, group: &[Change]) -> Option<u64> {
         let id = group.iter().find_map(|change| self.by_key.get(&change.key))?;
-        let Some(UnderWay::Sent(ops, encoded)) = self.under_way.get(id) else { return None };
+        let Some(UnderWay::Sent(ops, encoded)) = self.under_way.get(id) else {
+            return None;
+        };
         let same = |change: &Change| {
             ops.iter()
                 .zip(encoded)
@@ -383,11 +406,17 @@ impl<X: Indexer> Inner<X> {
 
     /// Does on the draft what a transaction of this server did at `revision`.
     fn apply_own(&mut self, draft: &mut Draft<X>, id: u64, revision: Revision, time: std::time::Duration) {
-        let Some(UnderWay::Sent(ops, _)) = self.under_way.remove(&id) else { return };
+        let Some(UnderWay::Sent(ops, _)) = self.under_way.remove(&id) else {
+            return;
+        };
         self.unlist(&ops, id);
         let mut made = Vec::with_capacity(ops.len());
         for (position, op) in ops.into_iter().enumerate() {
-            let at = At { revision, position: u16::try_from(position).unwrap_or(u16::MAX), time };
+            let at = At {
+                revision,
+                position: u16::try_from(position).unwrap_or(u16::MAX),
+                time,
+            };
             made.push(match op {
                 Op::Put { key, value, index } => Some(draft.put(key, (&value).into(), at, index)),
                 Op::Delete { key, last } => draft.delete(&key, last.as_ref().map(Into::into), at),
@@ -418,12 +447,7 @@ struct Differences {
 }
 
 impl Differences {
-    fn new<X: Indexer>(
-        before: &Snapshot<X>,
-        prefix: &Prefix,
-        entries: &[proto::KeyValue],
-        revision: Revision,
-    ) -> Self {
+    fn new<X: Indexer>(before: &Snapshot<X>, prefix: &Prefix, entries: &[proto::KeyValue], revision: Revision) -> Self {
         let mut there = HashMap::with_capacity(entries.len());
         for kv in entries {
             if let Some(key) = prefix.key(&kv.key) {
@@ -450,7 +474,10 @@ impl Differences {
         }
         for (key, kv) in there {
             let mod_revision = kv.mod_revision.unsigned_abs();
-            if before.get(&key).is_none_or(|entry| entry.mod_revision() != mod_revision) {
+            if before
+                .get(&key)
+                .is_none_or(|entry| entry.mod_revision() != mod_revision)
+            {
                 changes.push(Change {
                     key,
                     mod_revision,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::{Shared, closed};
 use super::client::WatchStream;
 use super::feed::Change;
 use super::proto::{Event, Watch, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
+use super::{Shared, closed};
 use crate::entry::Indexer;
 
 /// How long to wait before a watch is made again, at first and at most.
@@ -150,7 +150,9 @@ impl<X: Indexer> Shared<X> {
         let last = last.map_or(0, |kv| kv.mod_revision.unsigned_abs());
         let mut step: Vec<Change> = Vec::new();
         for event in events {
-            let Some(change) = Change::of(event, &self.feed.prefix) else { continue };
+            let Some(change) = Change::of(event, &self.feed.prefix) else {
+                continue;
+            };
             let full = step.len() >= STEP && step.last().is_some_and(|one| one.mod_revision != change.mod_revision);
             if full {
                 self.feed.watched(std::mem::take(&mut step), self.client.observer());

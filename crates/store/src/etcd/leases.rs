@@ -6,7 +6,6 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::client::{CallError, Client};
-use crate::key::Key;
 
 /// How much longer than asked for a lease may last, as a part of that, so that others can share it.
 const REUSE_PERCENT: u32 = 5;
@@ -14,9 +13,9 @@ const REUSE_PERCENT: u32 = 5;
 const MOST_KEYS: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who has to go, and the lease that was granted last.
+/// How long what goes by itself stays, and the lease that was granted last.
 pub(crate) struct Leases {
-    lifetimes: Vec<(String, Duration)>,
+    life: Duration,
     reuse: Duration,
     last: Mutex<Option<Lease>>,
 }
@@ -29,39 +28,40 @@ struct Lease {
 }
 
 impl Leases {
-    pub(crate) fn new(lifetimes: Vec<(String, Duration)>, reuse: Duration) -> Self {
-        let lifetimes = lifetimes.into_iter().filter(|(_, life)| !life.is_zero()).collect();
+    /// For keys that stay for `life`, and for ever where that is zero.
+    pub(crate) fn new(life: Duration, reuse: Duration) -> Self {
         Self {
-            lifetimes,
+            life,
             reuse,
             last: Mutex::new(None),
         }
     }
 
-    /// The lease that a new value of `key` hangs on; 0 where it stays.
-    pub(crate) async fn of(&self, key: &Key, client: &Client) -> Result<i64, CallError> {
-        let life = self.lifetimes.iter().find(|(prefix, _)| key.starts_with(prefix.as_bytes()));
-        let Some((_, life)) = life else { return Ok(0) };
+    /// The lease that another key hangs on; 0 where it stays.
+    pub(crate) async fn next(&self, client: &Client) -> Result<i64, CallError> {
+        if self.life.is_zero() {
+            return Ok(0);
+        }
         let mut last = self.last.lock().await;
         let now = Instant::now();
-        let longer = self.longer(*life);
-        if let Some(lease) = last.as_mut().filter(|lease| lease.serves(now, *life, longer)) {
+        let (life, longer) = (self.life, self.longer());
+        if let Some(lease) = last.as_mut().filter(|lease| lease.serves(now, life, longer)) {
             lease.keys += 1;
             return Ok(lease.id);
         }
-        let seconds = i64::try_from((*life + longer).as_secs()).unwrap_or(i64::MAX).max(1);
+        let seconds = i64::try_from((life + longer).as_secs()).unwrap_or(i64::MAX).max(1);
         let granted = client.grant(seconds, PATIENCE).await?;
         *last = Some(Lease {
             id: granted.id,
-            end: now + *life + longer,
+            end: now + life + longer,
             keys: 1,
         });
         Ok(granted.id)
     }
 
-    /// How much longer than `life` a lease lasts.
-    fn longer(&self, life: Duration) -> Duration {
-        Duration::from_secs((life * REUSE_PERCENT / 100).as_secs()).min(self.reuse)
+    /// How much longer than asked for a lease lasts.
+    fn longer(&self) -> Duration {
+        Duration::from_secs((self.life * REUSE_PERCENT / 100).as_secs()).min(self.reuse)
     }
 }
 
@@ -79,13 +79,16 @@ mod tests {
     #[test]
     fn a_lease_is_shared_while_it_lasts_long_enough_and_not_too_long() {
         let second = Duration::from_secs(1);
-        let leases = Leases::new(Vec::new(), 60 * second);
         let life = 3600 * second;
-        let longer = leases.longer(life);
+        let longer = Leases::new(life, 60 * second).longer();
         assert_eq!(longer, 60 * second);
-        assert_eq!(leases.longer(100 * second), 5 * second);
+        assert_eq!(Leases::new(100 * second, 60 * second).longer(), 5 * second);
         let now = Instant::now();
-        let mut lease = Lease { id: 1, end: now + life + longer, keys: 1 };
+        let mut lease = Lease {
+            id: 1,
+            end: now + life + longer,
+            keys: 1,
+        };
         assert!(lease.serves(now + second, life, longer));
         assert!(!lease.serves(now + longer, life, longer));
         // One for longer lives is none for short ones.

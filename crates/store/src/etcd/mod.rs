@@ -26,8 +26,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use client::Connection;
 pub use metrics::{Observer, Operation, Unobserved};
 
-use crate::at_rest::AtRest;
 use crate::clock::{Clock, SystemClock};
+use crate::codec::Codec;
 use crate::engine::{Engine, Pending};
 use crate::entry::Indexer;
 use crate::error::{CommitError, OpenError, ReadError, StorageError};
@@ -50,14 +50,14 @@ pub struct EtcdConfig {
     pub history: HistoryLimits,
     /// How often history is compacted that is older than that; never if zero.
     pub compaction_interval: Duration,
-    /// How long keys stay that begin so, in the state's form.
-    pub lifetimes: Vec<(String, Duration)>,
+    /// How long values stay that go by themselves, as the codec says; for ever if zero.
+    pub life: Duration,
     /// How long after it was made a lease is shared by new keys, at most.
     pub lease_reuse: Duration,
     /// How long etcd may take to answer whether it is well.
     pub health_timeout: Duration,
     /// How stored bytes are written and read.
-    pub at_rest: Arc<dyn AtRest>,
+    pub codec: Arc<dyn Codec>,
     /// Who counts calls.
     pub observer: Box<dyn Observer>,
     /// The time of day.
@@ -66,16 +66,16 @@ pub struct EtcdConfig {
 
 impl EtcdConfig {
     /// The usual settings.
-    pub fn new(connection: Connection, at_rest: Arc<dyn AtRest>) -> Self {
+    pub fn new(connection: Connection, codec: Arc<dyn Codec>) -> Self {
         Self {
             connection,
             prefix: "/registry".to_owned(),
             history: HistoryLimits::default(),
             compaction_interval: Duration::from_secs(300),
-            lifetimes: Vec::new(),
+            life: Duration::from_secs(3600),
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
-            at_rest,
+            codec,
             observer: Box::new(Unobserved),
             clock: Arc::new(SystemClock),
         }
@@ -117,12 +117,12 @@ impl<X: Indexer> Etcd<X> {
         let client = Client::new(&config.connection, config.observer)?;
         let (state, publisher) = State::new(indexer, config.history);
         let prefix = Prefix::new(&config.prefix);
-        let feed = Feed::new(publisher, prefix, config.at_rest, config.clock);
+        let feed = Feed::new(publisher, prefix, config.codec, config.clock);
         let (asked, questions) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             client,
             feed,
-            leases: Leases::new(config.lifetimes, config.lease_reuse),
+            leases: Leases::new(config.life, config.lease_reuse),
             wanted: watch::Sender::new(0),
             asked,
             tells_progress: AtomicBool::new(false),

@@ -1,0 +1,278 @@
+//! What the flags of kube-apiserver say of storage. With `--etcd-servers` objects are kept there; otherwise in the data
+//! directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{ArgAction, Args};
+use holdfast_gotext::duration;
+use holdfast_store::{AsServed, Connection, EtcdConfig};
+
+/// The media types that objects may be kept in.
+const MEDIA_TYPES: [&str; 1] = ["application/vnd.kubernetes.protobuf"];
+
+/// Flags about storage.
+#[derive(Debug, Args)]
+pub(crate) struct StorageFlags {
+    /// The etcd to keep objects in, in place of the data directory: its members, such as http://127.0.0.1:2379
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    pub(crate) etcd_servers: Vec<String>,
+
+    /// Authorities that vouch for the members of etcd (PEM); those of the system without it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_cafile: Option<PathBuf>,
+
+    /// The certificate by which etcd knows this server (PEM)
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    pub(crate) etcd_certfile: Option<PathBuf>,
+
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    pub(crate) etcd_keyfile: Option<PathBuf>,
+
+    /// What keys in etcd begin with
+    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
+    pub(crate) etcd_prefix: String,
+
+    /// How long etcd keeps its history; 0 where others compact it
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse_from_zero)]
+    pub(crate) etcd_compaction_interval: Duration,
+
+    /// How often kube-apiserver counts objects in etcd; here they are counted when metrics are read
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_from_zero)]
+    pub(crate) etcd_count_metric_poll_period: Option<Duration>,
+
+    /// How often the size of etcd's database is asked for; 0 for never
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_from_zero)]
+    pub(crate) etcd_db_metric_poll_interval: Duration,
+
+    /// How long etcd may take to answer the check of health
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
+    pub(crate) etcd_healthcheck_timeout: Duration,
+
+    /// How long etcd may take to answer the check of readiness
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
+    pub(crate) etcd_readycheck_timeout: Duration,
+
+    /// Other servers for some resources, as group/resource#url;url. One store is all there is here: the servers must be those
+    /// of --etcd-servers
+    #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
+    pub(crate) etcd_servers_overrides: Vec<String>,
+
+    /// How long events stay
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse_from_zero)]
+    pub(crate) event_ttl: Duration,
+
+    /// How long one lease of etcd is used for new events
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) lease_reuse_duration_seconds: u32,
+
+    /// The form in which built-in objects are kept in etcd
+    #[arg(long, value_name = "TYPE", default_value = MEDIA_TYPES[0])]
+    pub(crate) storage_media_type: String,
+
+    /// etcd3, should it be said
+    #[arg(long, value_name = "NAME")]
+    pub(crate) storage_backend: Option<String>,
+
+    /// Taken for kube-apiserver's sake: what is served always comes from memory
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
+          require_equals = true)]
+    pub(crate) watch_cache: Option<bool>,
+
+    /// Taken for kube-apiserver's sake: the history has a length in time
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub(crate) watch_cache_sizes: Vec<String>,
+
+    /// Taken for kube-apiserver's sake, as --watch-cache-sizes
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) default_watch_cache_size: Option<u32>,
+
+    /// Taken for kube-apiserver's sake: the objects of a collection are deleted one after the other
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) delete_collection_workers: Option<u32>,
+
+    /// Taken for kube-apiserver's sake: --controllers says whether garbage is collected
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
+          require_equals = true)]
+    pub(crate) enable_garbage_collector: Option<bool>,
+}
+
+impl StorageFlags {
+    /// Refuses values that kube-apiserver refuses, or that have a meaning there which nothing here has; says which ones have
+    /// no meaning.
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some(backend) = self
+            .storage_backend
+            .as_deref()
+            .filter(|name| !["", "etcd3"].contains(name))
+        {
+            bail!(
+                "--storage-backend {backend:?} invalid, allowed values: etcd3. If not specified, it will default to 'etcd3'"
+            );
+        }
+        let media_type = self.storage_media_type.as_str();
+        if !MEDIA_TYPES.contains(&media_type) {
+            bail!(
+                "--storage-media-type {media_type:?} invalid, allowed values: {}",
+                MEDIA_TYPES.join(", ")
+            );
+        }
+        for entry in &self.etcd_servers_overrides {
+            self.check_override(entry)?;
+        }
+        for entry in &self.watch_cache_sizes {
+            check_cache_size(entry)?;
+        }
+        let unused = self.unused();
+        if !unused.is_empty() {
+            tracing::warn!(
+                flags = unused.join(" "),
+                "these flags of kube-apiserver are taken and change nothing"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_override(&self, entry: &str) -> Result<()> {
+        let Some((resource, servers)) = entry.split_once('#') else {
+            bail!(
+                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
+            );
+        };
+        if resource.split('/').count() != 2 {
+            bail!(
+                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
+            );
+        }
+        let mut named: Vec<&str> = servers.split(';').collect();
+        let mut known: Vec<&str> = self.etcd_servers.iter().map(String::as_str).collect();
+        named.sort_unstable();
+        known.sort_unstable();
+        if named != known {
+            bail!(
+                "--etcd-servers-overrides sends {resource} to {servers}: all resources are kept in the one store of --etcd-servers here"
+            );
+        }
+        Ok(())
+    }
+
+    /// Flags that were given and have no meaning here.
+    fn unused(&self) -> Vec<&'static str> {
+        let given = [
+            (
+                self.etcd_count_metric_poll_period.is_some(),
+                "--etcd-count-metric-poll-period",
+            ),
+            (!self.etcd_servers_overrides.is_empty(), "--etcd-servers-overrides"),
+            (self.watch_cache.is_some(), "--watch-cache"),
+            (!self.watch_cache_sizes.is_empty(), "--watch-cache-sizes"),
+            (self.default_watch_cache_size.is_some(), "--default-watch-cache-size"),
+            (self.delete_collection_workers.is_some(), "--delete-collection-workers"),
+            (self.enable_garbage_collector.is_some(), "--enable-garbage-collector"),
+        ];
+        given
+            .iter()
+            .filter(|(given, _)| *given)
+            .map(|(_, name)| *name)
+            .collect()
+    }
+
+    /// How to use etcd; none where objects are kept in the data directory.
+    pub(crate) fn etcd(&self) -> Result<Option<EtcdConfig>> {
+        if self.etcd_servers.is_empty() {
+            return Ok(None);
+        }
+        let identity = match (&self.etcd_certfile, &self.etcd_keyfile) {
+            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+            _ => None,
+        };
+        let connection = Connection {
+            servers: self.etcd_servers.clone(),
+            authorities: self.etcd_cafile.as_deref().map(read).transpose()?,
+            identity,
+        };
+        Ok(Some(EtcdConfig {
+            prefix: self.etcd_prefix.clone(),
+            compaction_interval: self.etcd_compaction_interval,
+            life: self.event_ttl,
+            lease_reuse: Duration::from_secs(self.lease_reuse_duration_seconds.into()),
+            health_timeout: self.etcd_healthcheck_timeout.min(self.etcd_readycheck_timeout),
+            ..EtcdConfig::new(connection, Arc::new(AsServed))
+        }))
+    }
+}
+
+/// Refuses what is no `resource[.group]#size`.
+fn check_cache_size(entry: &str) -> Result<()> {
+    let Some((_, size)) = entry.split_once('#') else {
+        bail!("--watch-cache-sizes invalid: invalid value of watch cache size: {entry}");
+    };
+    match size.parse::<i64>() {
+        Ok(0..) => Ok(()),
+        Ok(_) => bail!("--watch-cache-sizes invalid: watch cache size cannot be negative: {entry}"),
+        Err(_) => bail!("--watch-cache-sizes invalid: invalid size of watch cache size: {entry}"),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::flags::Arguments;
+
+    fn checked(flags: &[&str]) -> Result<(), String> {
+        let arguments = Arguments::try_parse_from(["holdfast"].iter().chain(flags));
+        let flags = arguments.map_err(|error| error.to_string())?.serve.storage;
+        flags
+            .check()
+            .and_then(|()| flags.etcd().map(drop))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_of_kube_apiserver_are_taken() {
+        for flags in [
+            &[][..],
+            &[
+                "--storage-backend=etcd3",
+                "--storage-media-type=application/vnd.kubernetes.protobuf",
+            ],
+            &[
+                "--etcd-servers=http://a:1,http://b:1",
+                "--etcd-servers-overrides=/events#http://b:1;http://a:1",
+            ],
+            &[
+                "--watch-cache=false",
+                "--watch-cache-sizes=pods#5,nodes#0",
+                "--event-ttl=30m",
+                "--etcd-compaction-interval=0",
+            ],
+        ] {
+            assert_eq!(checked(flags), Ok(()), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn values_without_sense_end_the_start() {
+        for flag in [
+            "--storage-backend=etcd2",
+            "--storage-media-type=text/plain",
+            "--etcd-servers-overrides=/events#http://c:1",
+            "--etcd-servers-overrides=events",
+            "--watch-cache-sizes=pods",
+            "--watch-cache-sizes=pods#-1",
+            "--event-ttl=soon",
+            "--etcd-certfile=a",
+        ] {
+            assert!(checked(&["--etcd-servers=http://a:1", flag]).is_err(), "{flag}");
+        }
+        assert!(checked(&["--etcd-servers=http://a:1", "--etcd-cafile=/nowhere/ca.pem"]).is_err());
+    }
+}
