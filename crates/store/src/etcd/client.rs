@@ -157,6 +157,14 @@ impl Client {
         })
     }
 
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "there is one at least, and the index is below their number"
+    )]
+    fn member(&self, asked: usize) -> &Member {
+        &self.members[asked % self.members.len()]
+    }
+
     pub(crate) fn observer(&self) -> &dyn Observer {
         &*self.observer
     }
@@ -210,7 +218,7 @@ impl Client {
     /// What one member says of itself.
     pub(crate) async fn status(&self, member: usize, patience: Duration) -> Result<StatusResponse, CallError> {
         let path = path("/etcdserverpb.Maintenance/Status");
-        let call = once(&self.members[member].channel, path, StatusRequest {});
+        let call = once(&self.member(member).channel, path, StatusRequest {});
         match tokio::time::timeout(patience, call).await {
             Ok(answer) => answer.map_err(|status| CallError::of(&status)),
             Err(_) => Err(CallError::overdue()),
@@ -219,7 +227,7 @@ impl Client {
 
     /// The name of a member.
     pub(crate) fn uri(&self, member: usize) -> &str {
-        &self.members[member].uri
+        &self.member(member).uri
     }
 
     /// Follows a range of keys, at a member that has a leader.
@@ -238,7 +246,7 @@ impl Client {
         metadata.insert("hasleader", MetadataValue::from_static("true"));
         let asked = self.asked.load(Ordering::Relaxed);
         let call = async {
-            let mut grpc = grpc(&self.members[asked % self.members.len()].channel);
+            let mut grpc = grpc(&self.member(asked).channel);
             grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
             let codec = ProstCodec::default();
             grpc.streaming(request, path("/etcdserverpb.Watch/Watch"), codec).await
@@ -286,7 +294,7 @@ impl Client {
         let mut failed: Option<CallError> = None;
         loop {
             let asked = self.asked.load(Ordering::Relaxed);
-            let member = &self.members[asked % self.members.len()];
+            let member = self.member(asked);
             let until = match repeatable {
                 true => end.min(Instant::now() + ONE_READ),
                 false => end,
