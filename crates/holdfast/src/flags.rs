@@ -10,7 +10,9 @@ use holdfast_gotext::duration;
 use holdfast_kinds::Block;
 use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
+use crate::copy::CopyFlags;
 use crate::remote::ObjectFlags;
+use crate::snapshot::Snapshot;
 use crate::storage::StorageFlags;
 
 /// A Kubernetes-compatible API server in one binary.
@@ -34,6 +36,14 @@ pub(crate) enum Command {
     Version,
     /// Print an object with the manager, operation and age of each field beside it.
     Blame(Box<ObjectFlags>),
+    /// Save, restore and verify snapshots of an embedded store.
+    Snapshot {
+        /// What to do.
+        #[command(subcommand)]
+        command: Snapshot,
+    },
+    /// Copy all objects from one store to another, while no server has either of them.
+    Copy(CopyFlags),
 }
 
 /// How to serve.

@@ -4,14 +4,17 @@
 
 mod admission;
 mod blame;
+mod copy;
 mod files;
 mod flags;
 mod kubeconfig;
 mod logging;
 mod openapi;
 mod pki;
+mod progress;
 mod remote;
 mod serve;
+mod snapshot;
 mod storage;
 mod token_keys;
 
@@ -29,6 +32,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
+        Some(Command::Snapshot { command }) => snapshot::run(&command),
+        Some(Command::Copy(flags)) => copy::run(&flags),
         None => serve::run(&arguments.serve),
     };
     match outcome {

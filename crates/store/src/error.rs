@@ -46,6 +46,12 @@ pub enum OpenError {
         /// What is wrong, in etcd's words where it spoke.
         detail: String,
     },
+    /// Something is where something new was to be written.
+    #[error("{} is there already: nothing was changed", path.display())]
+    Occupied {
+        /// What is there.
+        path: PathBuf,
+    },
     /// The directory or file cannot be used.
     #[error("{}: {detail}", path.display())]
     Io {

@@ -9,7 +9,8 @@ use super::salvage;
 use crate::error::OpenError;
 
 const LOCK: &str = "lock";
-const STORE: &str = "store.db";
+/// The name of the store's file.
+pub(crate) const STORE: &str = "store.db";
 
 /// A data directory that this process has to itself for as long as the value lives.
 #[derive(Debug)]

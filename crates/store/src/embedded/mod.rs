@@ -3,6 +3,7 @@
 mod acknowledged;
 mod directory;
 mod disk;
+mod image;
 mod salvage;
 mod sqlite;
 mod writer;
@@ -25,6 +26,7 @@ use crate::store::Config;
 use crate::transaction::{Committed, Transaction};
 use acknowledged::Synced;
 use directory::Directory;
+pub use image::{Image, ImageEntry, Summary};
 use sqlite::{Checkpointer, Sqlite};
 use writer::{Command, Keeper, Writer};
 

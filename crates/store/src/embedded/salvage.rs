@@ -156,7 +156,7 @@ impl Found {
     fn read(&mut self, connection: &Connection) {
         self.newest = sqlite::compacted(connection).unwrap_or_default();
         let mut last = None;
-        let whole = sqlite::sound_rows(connection, "ASC", |sound| {
+        let whole = sqlite::sound_rows(connection, "", "ASC", |sound| {
             if let Sound::Yes(row) = sound {
                 last = Some(row.id);
             }
@@ -164,7 +164,7 @@ impl Found {
             true
         });
         if whole.is_err() {
-            let _ = sqlite::sound_rows(connection, "DESC", |sound| match sound {
+            let _ = sqlite::sound_rows(connection, "", "DESC", |sound| match sound {
                 Sound::Yes(row) if last.is_some_and(|last| row.id <= last) => false,
                 sound => {
                     self.take(sound);

@@ -19,7 +19,7 @@ const APPLICATION: i64 = 0x486f_6c64;
 /// `PRAGMA user_version`: raised whenever an older program could misread the file.
 const FORMAT: i64 = 2;
 /// The format in which nothing but the rows themselves told which rows there are.
-const WITHOUT_CONTENT: i64 = 1;
+pub(super) const WITHOUT_CONTENT: i64 = 1;
 
 /// The most times that a checkpoint goes after what was written during its last pass.
 const PASSES: usize = 4;
@@ -52,10 +52,10 @@ pub(crate) struct Sqlite {
 
 /// Which rows there are: the sum of a number for each. Rows come and go in any order, and each changes the sum by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Content(u64);
+pub(super) struct Content(pub(super) u64);
 
 impl Content {
-    fn add(&mut self, id: RowId, checksum: u32) {
+    pub(super) fn add(&mut self, id: RowId, checksum: u32) {
         self.0 = self.0.wrapping_add(Self::of(id, checksum));
     }
 
@@ -75,7 +75,7 @@ impl Content {
 
 /// The marks of the file.
 #[derive(Clone, Copy, Debug)]
-enum Mark {
+pub(super) enum Mark {
     Compacted,
     Content,
 }
@@ -201,15 +201,21 @@ impl Sqlite {
 /// The store's file as it is read at a start.
 pub(super) struct Reader {
     path: PathBuf,
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        Ok(Self {
-            connection: connect(path).map_err(|error| open_error(path, &error))?,
+        let connection = connect(path).map_err(|error| open_error(path, &error))?;
+        Ok(Self::around(path, connection))
+    }
+
+    /// What reads the file by this connection.
+    pub(super) fn around(path: &Path, connection: Connection) -> Self {
+        Self {
             path: path.to_owned(),
-        })
+            connection,
+        }
     }
 
     /// The version of the file's format; `None` where it is empty.
@@ -250,7 +256,12 @@ impl Reader {
     }
 
     /// Whether what was read is what the file says that it holds, and all that was acknowledged.
-    fn check(&self, read: Content, revision: Revision, acknowledged: Option<Revision>) -> Result<(), OpenError> {
+    pub(super) fn check(
+        &self,
+        read: Content,
+        revision: Revision,
+        acknowledged: Option<Revision>,
+    ) -> Result<(), OpenError> {
         if let Some(acknowledged) = acknowledged.filter(|acknowledged| revision < *acknowledged) {
             let found = format!("it and its write-ahead log end at revision {revision}");
             return Err(self.damaged(lost(found, acknowledged)));
@@ -264,7 +275,7 @@ impl Reader {
         Ok(())
     }
 
-    fn mark(&self, wanted: Mark) -> Result<Option<u64>, OpenError> {
+    pub(super) fn mark(&self, wanted: Mark) -> Result<Option<u64>, OpenError> {
         match mark(&self.connection, wanted).map_err(|error| self.error(&error))? {
             None => Ok(None),
             Some((value, true)) => Ok(Some(value)),
@@ -422,14 +433,15 @@ pub(super) enum Sound<'a> {
     No,
 }
 
-/// Shows the rows of a file that may be damaged, in the order of their identities (`ASC` or `DESC`), as far as they can be
-/// reached and `show` wants more.
+/// Shows the rows of a file that may be damaged, those that `only` (`WHERE …`, or nothing) leaves, in the order of their
+/// identities (`ASC` or `DESC`), as far as they can be reached and `show` wants more.
 pub(super) fn sound_rows(
     connection: &Connection,
+    only: &str,
     order: &str,
     mut show: impl FnMut(Sound<'_>) -> bool,
 ) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM log ORDER BY id {order}"))?;
+    let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM log {only} ORDER BY id {order}"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let fits = |row: &Row<'_>| {
@@ -445,6 +457,19 @@ pub(super) fn sound_rows(
         }
     }
     Ok(())
+}
+
+/// Sums up which rows there are. Gives the revision of the newest, 0 where there is none.
+pub(super) fn contents(connection: &Connection, content: &mut Content) -> rusqlite::Result<Revision> {
+    let mut statement = connection.prepare("SELECT id, checksum FROM log ORDER BY id")?;
+    let mut rows = statement.query([])?;
+    let mut newest = 0;
+    while let Some(row) = rows.next()? {
+        let id = RowId(row.get(0)?);
+        content.add(id, row.get(1)?);
+        newest = id.revision();
+    }
+    Ok(newest)
 }
 
 /// The revision up to which the history is gone, where it can be read.
@@ -527,14 +552,14 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Makes the tables of a store in an empty file.
-fn create(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};");
     connection.execute_batch(&format!("BEGIN; {SCHEMA} {marks}"))?;
     set_mark(connection, Mark::Content, Content::default().0)?;
     connection.execute_batch("COMMIT")
 }
 
-fn insert(connection: &Connection, rows: &[Row<'_>], content: &mut Content) -> rusqlite::Result<()> {
+pub(super) fn insert(connection: &Connection, rows: &[Row<'_>], content: &mut Content) -> rusqlite::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -566,7 +591,7 @@ fn mark(connection: &Connection, mark: Mark) -> rusqlite::Result<Option<(u64, bo
     read.optional()
 }
 
-fn set_mark(connection: &Connection, mark: Mark, value: u64) -> rusqlite::Result<()> {
+pub(super) fn set_mark(connection: &Connection, mark: Mark, value: u64) -> rusqlite::Result<()> {
     let value = value.cast_signed();
     let mut set = connection.prepare_cached("INSERT OR REPLACE INTO mark VALUES (?1, ?2, ?3)")?;
     set.execute(params![mark.name(), value, mark_checksum(value)])?;
@@ -613,7 +638,7 @@ fn lost(found: impl std::fmt::Display, acknowledged: Revision) -> String {
     format!("{found}, while writes up to revision {acknowledged} were acknowledged: those after it are lost")
 }
 
-fn open_error(path: &Path, error: &rusqlite::Error) -> OpenError {
+pub(super) fn open_error(path: &Path, error: &rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenError::Damaged {

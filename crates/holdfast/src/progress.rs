@@ -1,0 +1,52 @@
+//! How far work has come, on the standard error: one line that moves where a person looks on, else a line now and then.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+/// How often a person is told, and how often a log.
+const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
+
+/// Tells how many of so many entries are done.
+pub(crate) struct Progress {
+    /// What is done to them, such as `saved`.
+    deed: &'static str,
+    of: u64,
+    terminal: bool,
+    told: Instant,
+    moving: bool,
+}
+
+impl Progress {
+    /// Tells of `of` entries.
+    pub(crate) fn new(deed: &'static str, of: u64) -> Self {
+        Self {
+            deed,
+            of,
+            terminal: std::io::stderr().is_terminal(),
+            told: Instant::now(),
+            moving: false,
+        }
+    }
+
+    /// So many are done.
+    pub(crate) fn reached(&mut self, done: u64) {
+        if self.told.elapsed() < PAUSES[usize::from(!self.terminal)] {
+            return;
+        }
+        self.told = Instant::now();
+        let (start, end) = if self.terminal { ("\r", "") } else { ("", "\n") };
+        self.moving = self.terminal;
+        self.write(&format!("{start}{} {done} of {} objects{end}", self.deed, self.of));
+    }
+
+    /// All is done; `more` says what came of it.
+    pub(crate) fn finish(self, more: &str) {
+        let start = if self.moving { "\r\x1b[K" } else { "" };
+        self.write(&format!("{start}{} {} objects{more}\n", self.deed, self.of));
+    }
+
+    fn write(&self, text: &str) {
+        // Nobody may be reading, which is no reason to end.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}

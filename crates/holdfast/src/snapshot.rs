@@ -1,0 +1,94 @@
+//! `holdfast snapshot`: the objects of one moment in a file, taken while the server serves.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use holdfast_store::Image;
+
+use crate::progress::Progress;
+
+/// How far the revision of a restored store is above that of its snapshot, if nothing else is said: more than were given away
+/// since, so that no client takes an old state for the one that it saw last.
+const BUMP: u64 = 1_000_000_000;
+
+/// Snapshots of an embedded store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Snapshot {
+    /// Write all objects to a file, while a server serves them or not. Keys and certificates in pki/ are not in it
+    Save {
+        /// The file to write; it must not exist
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreFlags,
+    },
+    /// Make a store of a snapshot, in a data directory that has none
+    Restore {
+        /// The snapshot
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreFlags,
+        /// How far the revision of the store is to be above that of the snapshot, so that none is given away twice
+        #[arg(long, value_name = "NUMBER", default_value_t = BUMP, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+        bump_revision: u64,
+    },
+    /// Read every entry of a snapshot, or of a data directory, and check it
+    Verify {
+        /// The snapshot or data directory
+        path: PathBuf,
+    },
+}
+
+/// Where the store is.
+#[derive(Debug, Args)]
+pub(crate) struct StoreFlags {
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
+    data_dir: PathBuf,
+}
+
+pub(crate) fn run(command: &Snapshot) -> Result<()> {
+    match command {
+        Snapshot::Save { file, store } => save(&store.data_dir, file),
+        Snapshot::Restore {
+            file,
+            store,
+            bump_revision,
+        } => restore(file, &store.data_dir, *bump_revision),
+        Snapshot::Verify { path } => verify(path),
+    }
+}
+
+fn save(directory: &Path, file: &Path) -> Result<()> {
+    let image = Image::of_directory(directory)?;
+    let summary = image.summary();
+    let mut progress = Progress::new("saved", summary.entries);
+    image.write(file, summary.revision, |done| progress.reached(done))?;
+    progress.finish(&format!(" at revision {} to {}", summary.revision, file.display()));
+    Ok(())
+}
+
+fn restore(file: &Path, directory: &Path, bump: u64) -> Result<()> {
+    let image = Image::of_file(file)?;
+    let summary = image.summary();
+    let Some(revision) = summary.revision.checked_add(bump) else {
+        bail!("the revision {} cannot be raised by {bump}", summary.revision);
+    };
+    let mut progress = Progress::new("restored", summary.entries);
+    image.restore(directory, revision, |done| progress.reached(done))?;
+    progress.finish(&format!(" at revision {revision} in {}", directory.display()));
+    Ok(())
+}
+
+fn verify(path: &Path) -> Result<()> {
+    let image = if path.is_dir() {
+        Image::of_directory(path)?
+    } else {
+        Image::of_file(path)?
+    };
+    let summary = image.summary();
+    let mut progress = Progress::new("verified", summary.entries);
+    image.verify(|done| progress.reached(done))?;
+    progress.finish(&format!(" at revision {} in {}", summary.revision, path.display()));
+    Ok(())
+}

@@ -1,0 +1,460 @@
+//! The newest version of each key at one revision, without history: read from a store's file beside its server, and written as
+//! a file of the same format.
+//!
+//! One read transaction sees one revision, whatever the server writes meanwhile; memory is bounded, since rows pass through
+//! one by one and SQLite sorts on the disk. A file that is written bears its name when it is complete, synced and read back.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::acknowledged::Acknowledged;
+use super::directory::{Directory, STORE, private, sync_folder_of};
+use super::disk::Row;
+use super::sqlite::{self, Content, Mark, Sound};
+use crate::error::OpenError;
+use crate::key::Revision;
+
+/// The rows that are the newest of their keys and no removals. SQLite takes the other columns of `max(id)` from its row.
+const NEWEST: &str = "SELECT id FROM (SELECT max(id) AS id, deleted FROM log GROUP BY key) WHERE NOT deleted";
+
+/// How many entries pass between two reports of how far a copy is.
+const REPORT: u64 = 1000;
+
+/// What an image holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The revision that it is the state at.
+    pub revision: Revision,
+    /// How many keys there are.
+    pub entries: u64,
+}
+
+/// One key of an image.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageEntry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value without its revision.
+    pub value: &'a [u8],
+    /// Byte of `value` at which the decimal revision is inserted when it is served.
+    pub revision_at: Option<u32>,
+    /// The revision at which the key was created.
+    pub create_revision: Revision,
+    /// The revision of this version.
+    pub mod_revision: Revision,
+}
+
+/// The state of a store at one revision, as its file holds it.
+pub struct Image {
+    path: PathBuf,
+    connection: Connection,
+    summary: Summary,
+    /// Of a directory that nobody else may use meanwhile.
+    _directory: Option<Directory>,
+}
+
+impl Image {
+    /// Takes the present state of a data directory, whether a server has it open or not. Every row is checked to be there.
+    ///
+    /// # Errors
+    /// Where there is no store, or what is there is not what was written.
+    pub fn of_directory(directory: &Path) -> Result<Self, OpenError> {
+        let path = directory.join(STORE);
+        // Before the transaction begins, so that it sees all that was acknowledged until now.
+        let acknowledged = Acknowledged::read(&path)?;
+        Self::read(path, acknowledged)
+    }
+
+    /// Takes the state of a data directory that no server has open, and keeps others from opening it.
+    ///
+    /// # Errors
+    /// As for [`Image::of_directory`], and where another process has it.
+    pub fn of_idle_directory(directory: &Path) -> Result<Self, OpenError> {
+        if !directory.join(STORE).exists() {
+            return Err(absent(&directory.join(STORE)));
+        }
+        let taken = Directory::take(directory)?;
+        let mut image = Self::of_directory(directory)?;
+        image._directory = Some(taken);
+        Ok(image)
+    }
+
+    /// Opens a file that [`Image::write`] made.
+    ///
+    /// # Errors
+    /// Where it is none, or not whole.
+    pub fn of_file(path: &Path) -> Result<Self, OpenError> {
+        Self::read(path.to_owned(), None)
+    }
+
+    fn read(path: PathBuf, acknowledged: Option<Revision>) -> Result<Self, OpenError> {
+        if !path.is_file() {
+            return Err(absent(&path));
+        }
+        let io_error = |error| sqlite::open_error(&path, &error);
+        let connection = connect(&path).map_err(io_error)?;
+        let reader = sqlite::Reader::around(&path, connection);
+        let format = reader.format()?.ok_or_else(|| absent(&path))?;
+        reader.connection.execute_batch("BEGIN").map_err(io_error)?;
+        let mut content = Content::default();
+        let newest = sqlite::contents(&reader.connection, &mut content).map_err(io_error)?;
+        let compacted = reader.mark(Mark::Compacted)?.unwrap_or(1);
+        let revision = compacted.max(newest);
+        if format != sqlite::WITHOUT_CONTENT {
+            reader.check(content, revision, acknowledged)?;
+        }
+        let entries = reader
+            .connection
+            .query_row(&format!("SELECT count(*) FROM ({NEWEST})"), [], |row| {
+                row.get::<_, i64>(0)
+            })
+            .map_err(io_error)?;
+        let summary = Summary {
+            revision,
+            entries: entries.cast_unsigned(),
+        };
+        Ok(Self {
+            connection: reader.connection,
+            path,
+            summary,
+            _directory: None,
+        })
+    }
+
+    /// What it holds.
+    pub fn summary(&self) -> Summary {
+        self.summary
+    }
+
+    /// Whether both hold the same versions of the same keys.
+    ///
+    /// # Errors
+    /// Where an entry is not what was written.
+    pub fn equals(&self, other: &Self) -> Result<bool, OpenError> {
+        let sum = |image: &Self| {
+            let mut content = Content::default();
+            image.rows(|row| {
+                content.add(row.id, row.checksum());
+                Ok::<_, OpenError>(())
+            })?;
+            Ok::<_, OpenError>(content)
+        };
+        Ok(self.summary.entries == other.summary.entries && sum(self)? == sum(other)?)
+    }
+
+    /// Reads every entry, in the order in which they were written, and checks it.
+    ///
+    /// # Errors
+    /// Where one is not what was written; or what `take` refuses.
+    pub fn entries<E: From<OpenError>>(&self, mut take: impl FnMut(ImageEntry<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.rows(|row| {
+            take(ImageEntry {
+                key: row.key,
+                value: row.value.unwrap_or_default(),
+                revision_at: row.revision_at,
+                create_revision: row.create_revision,
+                mod_revision: row.id.revision(),
+            })
+        })
+    }
+
+    /// Reads every entry and says how far it is.
+    ///
+    /// # Errors
+    /// [`OpenError::Damaged`] where one is not what was written.
+    pub fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Summary, OpenError> {
+        let mut read = 0;
+        self.rows(|_| {
+            read += 1;
+            report(read, &mut progress);
+            Ok::<_, OpenError>(())
+        })?;
+        if read != self.summary.entries {
+            return Err(self.damaged(format!("{read} of {} entries can be read", self.summary.entries)));
+        }
+        Ok(self.summary)
+    }
+
+    fn rows<E: From<OpenError>>(&self, mut take: impl FnMut(&Row<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut outcome = Ok(());
+        let only = format!("WHERE id IN ({NEWEST})");
+        let read = sqlite::sound_rows(&self.connection, &only, "ASC", |sound| {
+            outcome = match sound {
+                Sound::Yes(row) if row.value.is_some() => take(&row),
+                _ => Err(self.damaged("the checksum of an entry is wrong".to_owned()).into()),
+            };
+            outcome.is_ok()
+        });
+        outcome?;
+        read.map_err(|error| sqlite::open_error(&self.path, &error).into())
+    }
+
+    /// Writes a file of these entries that stands at `revision`, which is at least the image's own. Says how many entries are
+    /// written so far.
+    ///
+    /// # Errors
+    /// Where `path` exists or cannot be written, or an entry is not what was written.
+    pub fn write(&self, path: &Path, revision: Revision, progress: impl FnMut(u64)) -> Result<Summary, OpenError> {
+        if path.exists() {
+            return Err(OpenError::Occupied { path: path.to_owned() });
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        let draft = PathBuf::from(name);
+        let summary = self.write_draft(&draft, revision, progress)?;
+        let named = fs::rename(&draft, path).and_then(|()| sync_folder_of(path));
+        named.map_err(|error| io_error_of(path, &error))?;
+        Ok(summary)
+    }
+
+    /// Makes a data directory of these entries, whose store stands at `revision`. What an earlier attempt left unfinished is
+    /// begun anew.
+    ///
+    /// # Errors
+    /// As for [`Image::write`], and where the directory holds a store or is in use.
+    pub fn restore(
+        &self,
+        directory: &Path,
+        revision: Revision,
+        progress: impl FnMut(u64),
+    ) -> Result<Summary, OpenError> {
+        let _taken = Directory::take(directory)?;
+        let store = directory.join(STORE);
+        let draft = directory.join(format!("{STORE}.restoring"));
+        // An attempt that ended between these two steps has left a draft.
+        let begun = draft.exists();
+        for leftover in [store.clone(), sqlite::log_of(&store), super::acknowledged::path(&store)] {
+            let own = begun && leftover == super::acknowledged::path(&store);
+            // An empty log is what readers of a store leave behind.
+            let there = fs::metadata(&leftover).is_ok_and(|file| file.len() > 0 || leftover == store);
+            if there && !own {
+                return Err(OpenError::Occupied { path: leftover });
+            }
+        }
+        let summary = self.write_draft(&draft, revision, progress)?;
+        Acknowledged::begin(&store, revision)?;
+        let named = fs::rename(&draft, &store).and_then(|()| sync_folder_of(&store));
+        named.map_err(|error| io_error_of(&store, &error))?;
+        Ok(summary)
+    }
+
+    /// Writes a file, syncs it, and reads it back.
+    fn write_draft(
+        &self,
+        draft: &Path,
+        revision: Revision,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Summary, OpenError> {
+        let io_error = |error: io::Error| io_error_of(draft, &error);
+        match fs::remove_file(draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(error)),
+            _ => {}
+        }
+        private(draft).map_err(io_error)?;
+        let written = self.fill(draft, revision, &mut progress)?;
+        File::open(draft).and_then(|file| file.sync_all()).map_err(io_error)?;
+        let back = Self::of_file(draft)?;
+        let summary = back.verify(|_| {})?;
+        if summary
+            != (Summary {
+                revision,
+                entries: written,
+            })
+            || written != self.summary.entries
+        {
+            return Err(back.damaged(format!(
+                "it holds {summary:?} and not the {written} entries that were written"
+            )));
+        }
+        Ok(summary)
+    }
+
+    fn fill(&self, draft: &Path, revision: Revision, progress: &mut impl FnMut(u64)) -> Result<u64, OpenError> {
+        let error = |error| sqlite::open_error(draft, &error);
+        let target = Connection::open_with_flags(draft, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
+        // Nobody else knows the file, and one that is not finished is thrown away.
+        target
+            .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+            .map_err(error)?;
+        sqlite::create(&target).map_err(error)?;
+        target.execute_batch("BEGIN").map_err(error)?;
+        let (mut content, mut written) = (Content::default(), 0);
+        self.rows(|row| {
+            sqlite::insert(&target, std::slice::from_ref(row), &mut content).map_err(error)?;
+            written += 1;
+            report(written, progress);
+            Ok::<_, OpenError>(())
+        })?;
+        let finish = || {
+            sqlite::set_mark(&target, Mark::Compacted, revision)?;
+            sqlite::set_mark(&target, Mark::Content, content.0)?;
+            target.execute_batch("COMMIT")
+        };
+        finish().map_err(error)?;
+        target.close().map_err(|(_, closing)| error(closing))?;
+        Ok(written)
+    }
+
+    fn damaged(&self, detail: String) -> OpenError {
+        OpenError::Damaged {
+            path: self.path.clone(),
+            detail,
+        }
+    }
+}
+
+/// Opens a file for reading, beside others who may write it.
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // Writable, since readers too share the index of the write-ahead log.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.execute_batch(
+        "PRAGMA cache_size = -8192; PRAGMA cell_size_check = ON; PRAGMA temp_store = FILE; PRAGMA query_only = ON;",
+    )?;
+    Ok(connection)
+}
+
+fn report(done: u64, progress: &mut impl FnMut(u64)) {
+    if done % REPORT == 0 {
+        progress(done);
+    }
+}
+
+fn absent(path: &Path) -> OpenError {
+    OpenError::Io {
+        path: path.to_owned(),
+        detail: "there is no store".to_owned(),
+    }
+}
+
+fn io_error_of(path: &Path, error: &io::Error) -> OpenError {
+    OpenError::Io {
+        path: path.to_owned(),
+        detail: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::{Config, Store, Transaction, Value};
+
+    async fn filled(directory: &Path, keys: usize) -> Store<()> {
+        let store = Store::open(Config::new(directory), ()).unwrap();
+        for number in 0..keys {
+            let value = Value::object(format!("{{\"\":{number}}}").into_bytes(), 2);
+            let transaction = Transaction::new().put(format!("/a/{number}"), value);
+            store.commit(transaction).await.unwrap();
+        }
+        store.commit(Transaction::new().delete("/a/1")).await.unwrap();
+        store
+            .commit(Transaction::new().put("/a/0", Value::plain("again")))
+            .await
+            .unwrap();
+        store
+    }
+
+    fn shown(store: &Store<()>) -> Vec<(Vec<u8>, Vec<u8>, Revision, Revision)> {
+        let snapshot = store.snapshot();
+        let entries = snapshot.range(b"/");
+        entries
+            .map(|entry| {
+                let (key, bytes) = (entry.key().to_vec(), entry.bytes().to_vec());
+                (key, bytes, entry.create_revision(), entry.mod_revision())
+            })
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn an_image_beside_the_store_is_restored_with_all_its_revisions() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, file, other) = (
+            folder.path().join("data"),
+            folder.path().join("file"),
+            folder.path().join("other"),
+        );
+        let store = filled(&data, 3000).await;
+        let expected = shown(&store);
+        let revision = store.revision();
+        let image = Image::of_directory(&data).unwrap();
+        // What is written from here on is not in it.
+        store
+            .commit(Transaction::new().put("/a/later", Value::plain("x")))
+            .await
+            .unwrap();
+        let mut reports = Vec::new();
+        let saved = image
+            .write(&file, image.summary().revision, |done| reports.push(done))
+            .unwrap();
+        assert_eq!((saved.revision, saved.entries), (revision, 2999));
+        assert_eq!(reports, [1000, 2000]);
+        assert!(matches!(
+            image.write(&file, revision, |_| {}),
+            Err(OpenError::Occupied { .. })
+        ));
+        store.close().await.unwrap();
+
+        let image = Image::of_file(&file).unwrap();
+        image.restore(&other, revision + 7, |_| {}).unwrap();
+        assert!(matches!(
+            image.restore(&other, revision, |_| {}),
+            Err(OpenError::Occupied { .. })
+        ));
+        let restored = Store::open(Config::new(&other), ()).unwrap();
+        assert_eq!(shown(&restored), expected);
+        assert_eq!(restored.revision(), revision + 7);
+        assert_eq!(restored.oldest_revision(), revision + 7);
+        restored.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_restore_that_broke_off_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, other) = (folder.path().join("data"), folder.path().join("other"));
+        filled(&data, 10).await.close().await.unwrap();
+        let image = Image::of_idle_directory(&data).unwrap();
+        assert!(matches!(Image::of_idle_directory(&data), Err(OpenError::InUse { .. })));
+        fs::create_dir(&other).unwrap();
+        // As left by a kill between the two last steps.
+        fs::write(other.join("store.db.restoring"), "torn").unwrap();
+        Acknowledged::begin(&other.join(STORE), 5).unwrap();
+        image.restore(&other, 100, |_| {}).unwrap();
+        let restored = Store::open(Config::new(&other), ()).unwrap();
+        assert_eq!(restored.revision(), 100);
+        assert_eq!(restored.snapshot().len(), 9);
+        restored.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_changed_or_missing_part_of_a_file_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, file) = (folder.path().join("data"), folder.path().join("file"));
+        filled(&data, 500).await.close().await.unwrap();
+        let image = Image::of_idle_directory(&data).unwrap();
+        image.write(&file, image.summary().revision, |_| {}).unwrap();
+        let whole = fs::read(&file).unwrap();
+        let verify = || Image::of_file(&file).and_then(|image| image.verify(|_| {}));
+        verify().unwrap();
+        let mut changed = whole.clone();
+        // Free parts of pages may hold copies.
+        for at in 0..whole.len() - 7 {
+            if whole[at..].starts_with(b"{\"\":77}") {
+                changed[at + 4] = b'8';
+            }
+        }
+        for bytes in [&changed[..], &whole[..whole.len() / 2], &whole[..0], b"something else"] {
+            File::create(&file).unwrap().write_all(bytes).unwrap();
+            assert!(verify().is_err(), "{} bytes", bytes.len());
+        }
+    }
+}
