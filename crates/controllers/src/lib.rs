@@ -8,12 +8,13 @@
 //! user of `system:masters` lacks, and can be switched off for those who run kube-controller-manager. Each is a task that
 //! sleeps until something changes; see `reconcile.rs`.
 //!
-//! Only one process may run them. Where several serve one store, [`Selection::run`] is the place to wait for the lease
-//! of a leader before the controllers begin, and to stop them when it is lost.
+//! Only one process may run them. Where several serve one store, those that are not part of kube-apiserver run on the one that
+//! has the lease of the leader; see `election.rs`.
 
 mod aggregation;
 mod dangling;
 mod definitions;
+mod election;
 mod garbage;
 mod namespace;
 mod namespaced_default;
@@ -27,6 +28,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use holdfast_server::operations::loopback::Client;
 use holdfast_server::operations::service::Service;
+use tokio::task::JoinHandle;
+
+use crate::election::{Leadership, LeaseObject};
+
+pub use election::Election;
 
 /// The health check of the controllers of definitions, as kube-apiserver has it.
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
@@ -124,6 +130,9 @@ const ESSENTIAL: [Controller; 3] = [
     },
 ];
 
+/// Who takes part in the election.
+const ELECTOR: &str = "leader-election";
+
 /// Why a choice of controllers makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -170,17 +179,62 @@ impl Selection {
         self.0.iter().map(|controller| controller.name)
     }
 
-    /// Runs the chosen controllers, and those that the server is nothing without, each as a task of its own, until the server ends.
-    pub fn run(&self, service: &Arc<Service>, surroundings: &Surroundings) {
-        let context = &service.context;
-        for controller in self.0.iter().copied().chain(&ESSENTIAL) {
-            let client = Client::new(Arc::clone(service), controller.name);
-            let work = (controller.run)(client, surroundings);
-            context
-                .background
-                .spawn(controller.check, controller.name, &context.shutdown, work);
+    /// Runs the chosen controllers, and those that the server is nothing without, each as a task of its own, until the server
+    /// ends. Where others serve the same store, the chosen ones run while this server is the one that `election` chooses; the
+    /// task that is given ends when the lease is given away.
+    pub fn run(
+        &self,
+        service: &Arc<Service>,
+        surroundings: &Surroundings,
+        election: Option<Election>,
+    ) -> Option<JoinHandle<()>> {
+        for controller in &ESSENTIAL {
+            start(
+                service,
+                controller,
+                (controller.run)(client(service, controller), surroundings),
+            );
         }
+        let Some(election) = election else {
+            for controller in &self.0 {
+                start(
+                    service,
+                    controller,
+                    (controller.run)(client(service, controller), surroundings),
+                );
+            }
+            return None;
+        };
+        let leadership = Leadership::default();
+        for controller in self.0.iter().copied() {
+            let (leadership, surroundings) = (leadership.clone(), surroundings.clone());
+            let service_of = Arc::clone(service);
+            start(service, controller, async move {
+                let begin = || (controller.run)(client(&service_of, controller), &surroundings);
+                let shutdown = service_of.context.shutdown.clone();
+                tokio::select! {
+                    () = leadership.during(begin) => {}
+                    () = shutdown.closing() => {}
+                }
+            });
+        }
+        let lock = LeaseObject::new(Client::new(Arc::clone(service), ELECTOR), election.clone())?;
+        let shutdown = service.context.shutdown.clone();
+        Some(tokio::spawn(async move {
+            election::run(lock, election, leadership, shutdown.closing()).await;
+        }))
     }
+}
+
+fn client(service: &Arc<Service>, controller: &Controller) -> Client {
+    Client::new(Arc::clone(service), controller.name)
+}
+
+fn start(service: &Arc<Service>, controller: &Controller, work: impl Future<Output = ()> + Send + 'static) {
+    let context = &service.context;
+    context
+        .background
+        .spawn(controller.check, controller.name, &context.shutdown, work);
 }
 
 #[cfg(test)]

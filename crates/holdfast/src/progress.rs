@@ -3,8 +3,10 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How often a person is told, and how often a log.
-const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
+/// How often a person is told.
+const FOR_PEOPLE: Duration = Duration::from_millis(200);
+/// How often a log is told.
+const FOR_LOGS: Duration = Duration::from_secs(5);
 
 /// Tells how many of so many entries are done.
 pub(crate) struct Progress {
@@ -30,7 +32,8 @@ impl Progress {
 
     /// So many are done.
     pub(crate) fn reached(&mut self, done: u64) {
-        if self.told.elapsed() < PAUSES[usize::from(!self.terminal)] {
+        let pause = if self.terminal { FOR_PEOPLE } else { FOR_LOGS };
+        if self.told.elapsed() < pause {
             return;
         }
         self.told = Instant::now();

@@ -156,7 +156,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let surroundings = holdfast_controllers::Surroundings {
         root_ca: root_ca(flags, &pki)?,
     };
-    controllers.run(&service, &surroundings);
+    let released = controllers.run(&service, &surroundings, None);
     drop(service);
 
     let name = tokio::select! {
@@ -180,6 +180,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     }
     trigger.close();
     server.await.context("the server failed")?;
+    if let Some(released) = released {
+        // Whoever waits for the lease need not wait for its end.
+        let _ = tokio::time::timeout(RELEASE_LIMIT, released).await;
+    }
     store.close().await.context("cannot close the store")?;
     tracing::info!("ended");
     Ok(())
@@ -306,6 +310,9 @@ const HOOKS: [&str; 31] = [
 
 /// The check by which clients learn whether the store can be written to before they are sent here.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
+
+/// How long the end of the server waits until its lease is given away.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What checks of health learn while the server starts.
 #[derive(Default)]

@@ -322,7 +322,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn report(done: u64, progress: &mut impl FnMut(u64)) {
-    if done % REPORT == 0 {
+    if done.is_multiple_of(REPORT) {
         progress(done);
     }
 }

@@ -1,0 +1,577 @@
+//! Leader election: of several servers on one store, one runs the controllers. The lease and its use are those of
+//! kube-controller-manager: <https://kubernetes.io/docs/concepts/architecture/leases/>.
+//!
+//! Who leads writes the lease anew in short turns. Others watch it on clocks of their own: only when it has not changed for its
+//! whole duration does one of them take it, by a write that is guarded by the version that it saw. Who cannot renew stops its
+//! controllers well before that. Who ends stops them and gives the lease away.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_resource::Resource;
+use holdfast_server::operations::loopback::{Client, RequestError, path_of};
+use holdfast_value::Value;
+use smol_str::SmolStr;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How to choose who leads.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// The name of the lease.
+    pub name: SmolStr,
+    /// Its namespace.
+    pub namespace: SmolStr,
+    /// This server, as no other is called.
+    pub identity: SmolStr,
+    /// How long others wait for a lease that is not renewed.
+    pub lease: Duration,
+    /// How long the leader tries to renew before it gives up; shorter than the lease.
+    pub renewal: Duration,
+    /// How long anybody waits between two attempts.
+    pub retry: Duration,
+}
+
+impl Election {
+    /// Whether the times fit each other, in the words of kube-controller-manager.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if self.lease <= self.renewal {
+            return Err("leaseDuration must be greater than renewDeadline");
+        }
+        // Attempts are spread by up to a fifth more.
+        if self.renewal <= self.retry.mul_f64(1.2) {
+            return Err("renewDeadline must be greater than retryPeriod*JitterFactor");
+        }
+        if self.lease < Duration::from_secs(1) || self.retry.is_zero() {
+            return Err("leaseDuration must be at least a second, and retryPeriod greater than zero");
+        }
+        Ok(())
+    }
+}
+
+/// Whether this server leads, and how much runs because it does.
+#[derive(Clone, Debug)]
+pub(crate) struct Leadership(Arc<watch::Sender<Standing>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    leads: bool,
+    at_work: usize,
+}
+
+impl Default for Leadership {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::default()))
+    }
+}
+
+impl Leadership {
+    /// Runs what `begin` gives whenever this server leads, and drops it when it does not any more. Ends with it.
+    pub(crate) async fn during<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) {
+        let mut standing = self.0.subscribe();
+        loop {
+            if standing.wait_for(|standing| standing.leads).await.is_err() {
+                return;
+            }
+            // In one step, so that nothing begins once the end was decided.
+            if let Some(_at_work) = self.enter() {
+                tokio::select! {
+                    biased;
+                    _ = standing.wait_for(|standing| !standing.leads) => {}
+                    () = begin() => return,
+                }
+            }
+        }
+    }
+
+    fn enter(&self) -> Option<AtWork<'_>> {
+        let entered = self.0.send_if_modified(|standing| {
+            standing.at_work += usize::from(standing.leads);
+            standing.leads
+        });
+        entered.then_some(AtWork(self))
+    }
+
+    fn begin(&self) {
+        self.0.send_modify(|standing| standing.leads = true);
+    }
+
+    /// Nothing begins from here on; returns when nothing runs any more.
+    async fn end(&self) {
+        self.0.send_modify(|standing| standing.leads = false);
+        // It is never closed, for this holds it.
+        let _ = self.0.subscribe().wait_for(|standing| standing.at_work == 0).await;
+    }
+}
+
+struct AtWork<'a>(&'a Leadership);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|standing| standing.at_work -= 1);
+    }
+}
+
+/// Where the lease is kept.
+pub(crate) trait Lock: Send {
+    /// The lease as it was seen last; it may be old.
+    fn get(&self) -> Option<Value>;
+
+    /// Makes the lease, if there is none.
+    fn create(&self, lease: &Value) -> impl Future<Output = Result<Value, RequestError>> + Send;
+
+    /// Replaces the lease, if it is of the version that this one bears.
+    fn update(&self, lease: &Value) -> impl Future<Output = Result<Value, RequestError>> + Send;
+
+    /// The time of day, as leases hold it.
+    fn now(&self) -> SmolStr;
+}
+
+/// The lease as an object of this server's API.
+pub(crate) struct LeaseObject {
+    client: Client,
+    resource: Arc<Resource>,
+    election: Election,
+}
+
+impl LeaseObject {
+    /// `None` where leases are not served.
+    pub(crate) fn new(client: Client, election: Election) -> Option<Self> {
+        let resource = client.resource("coordination.k8s.io", "leases")?;
+        Some(Self {
+            client,
+            resource,
+            election,
+        })
+    }
+
+    fn path(&self, name: &str) -> String {
+        path_of(&self.resource, &self.election.namespace, name).unwrap_or_default()
+    }
+}
+
+impl Lock for LeaseObject {
+    fn get(&self) -> Option<Value> {
+        let Election { namespace, name, .. } = &self.election;
+        Some(self.client.get(&self.resource, namespace, name)?.tree())
+    }
+
+    async fn create(&self, lease: &Value) -> Result<Value, RequestError> {
+        self.client.create(&self.path(""), lease).await
+    }
+
+    async fn update(&self, lease: &Value) -> Result<Value, RequestError> {
+        self.client.update(&self.path(&self.election.name), lease).await
+    }
+
+    fn now(&self) -> SmolStr {
+        micro_time(&self.client)
+    }
+}
+
+/// The time of day, as leases hold it.
+pub(crate) fn micro_time(client: &Client) -> SmolStr {
+    Timestamp::from(client.time()).text(Precision::Micros)
+}
+
+/// Takes part in the election until `end` is ready, and gives the lease away then.
+pub(crate) async fn run<L: Lock>(lock: L, election: Election, leadership: Leadership, end: impl Future<Output = ()>) {
+    let mut candidate = Candidate {
+        lock,
+        election,
+        seen: None,
+        own: None,
+    };
+    let part = async {
+        loop {
+            let renewed = candidate.acquire().await;
+            tracing::info!(identity = %candidate.election.identity, "leads: controllers begin");
+            leadership.begin();
+            candidate.renew(renewed).await;
+            tracing::warn!("the lease of the controllers cannot be renewed: they end here");
+            leadership.end().await;
+        }
+    };
+    tokio::select! {
+        () = end => {}
+        () = part => {}
+    }
+    leadership.end().await;
+    candidate.release().await;
+}
+
+/// One who would lead.
+struct Candidate<L> {
+    lock: L,
+    election: Election,
+    /// The lease of another, and when it was first seen so.
+    seen: Option<(Value, Instant)>,
+    /// The lease as this one wrote it last.
+    own: Option<Value>,
+}
+
+impl<L: Lock> Candidate<L> {
+    /// Tries until the lease is this one's. Gives the moment before that write.
+    async fn acquire(&mut self) -> Instant {
+        loop {
+            let begun = Instant::now();
+            match self.attempt().await {
+                Ok(true) => return begun,
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%error, "the lease of the controllers cannot be taken"),
+            }
+            sleep(self.election.retry).await;
+        }
+    }
+
+    /// Renews the lease until that has failed for too long.
+    async fn renew(&mut self, mut renewed: Instant) {
+        loop {
+            sleep(self.election.retry).await;
+            let begun = Instant::now();
+            // Whatever waits longer than this would write a lease that others may have taken.
+            match timeout_at(renewed + self.election.renewal, self.attempt()).await {
+                Ok(Ok(true)) => renewed = begun,
+                // Somebody else has it: this one was away for too long.
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) if begun < renewed + self.election.renewal => {
+                    tracing::warn!(%error, "the lease of the controllers is not renewed yet");
+                }
+                Ok(Err(_)) | Err(_) => {
+                    self.own = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes or renews the lease, if nobody else has it.
+    async fn attempt(&mut self) -> Result<bool, RequestError> {
+        if let Some(own) = self.own.take() {
+            // Mostly nobody else has written it.
+            match self.lock.update(&self.renewed(own)).await {
+                Ok(written) => {
+                    self.own = Some(written);
+                    return Ok(true);
+                }
+                Err(error) if !error.is_conflict() && !error.is_not_found() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let written = match self.lock.get() {
+            None => self.lock.create(&self.first()).await,
+            Some(lease) if self.is_held(&lease) => return Ok(false),
+            Some(lease) => self.lock.update(&self.renewed(lease)).await,
+        };
+        match written {
+            Ok(lease) => {
+                self.own = Some(lease);
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether another has the lease, as far as this one's clock tells.
+    fn is_held(&mut self, lease: &Value) -> bool {
+        let holder = lease.str_at(&["spec", "holderIdentity"]).unwrap_or_default();
+        if holder.is_empty() || holder == self.election.identity {
+            return false;
+        }
+        let spec = lease.at(&["spec"]).cloned().unwrap_or_default();
+        let since = match &self.seen {
+            Some((seen, since)) if *seen == spec => *since,
+            _ => {
+                let now = Instant::now();
+                self.seen = Some((spec, now));
+                now
+            }
+        };
+        let seconds = lease.at(&["spec", "leaseDurationSeconds"]).and_then(Value::as_i64);
+        let lasts = Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0));
+        since + lasts > Instant::now()
+    }
+
+    fn first(&self) -> Value {
+        let mut lease = Value::empty_map();
+        lease.set_at(&["apiVersion"], "coordination.k8s.io/v1".into());
+        lease.set_at(&["kind"], "Lease".into());
+        lease.set_at(&["metadata", "name"], self.election.name.as_str().into());
+        lease.set_at(&["metadata", "namespace"], self.election.namespace.as_str().into());
+        let now = self.lock.now();
+        self.hold(&mut lease, now.as_str(), 0);
+        lease
+    }
+
+    /// The lease as this one holds it from now on.
+    fn renewed(&self, mut lease: Value) -> Value {
+        let now = self.lock.now();
+        let transitions = lease
+            .at(&["spec", "leaseTransitions"])
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
+        if lease.str_at(&["spec", "holderIdentity"]) == Some(&self.election.identity) {
+            lease.set_at(&["spec", "renewTime"], now.as_str().into());
+        } else {
+            self.hold(&mut lease, &now, transitions.saturating_add(1));
+        }
+        lease
+    }
+
+    fn hold(&self, lease: &mut Value, now: &str, transitions: i64) {
+        let seconds = i64::try_from(self.election.lease.as_secs()).unwrap_or(i64::MAX);
+        for (field, value) in [
+            ("holderIdentity", self.election.identity.as_str().into()),
+            ("leaseDurationSeconds", seconds.into()),
+            ("acquireTime", now.into()),
+            ("renewTime", now.into()),
+            ("leaseTransitions", transitions.into()),
+        ] {
+            lease.set_at(&["spec", field], value);
+        }
+    }
+
+    /// Gives the lease away, if it is this one's.
+    async fn release(&mut self) {
+        let own = |lease: &Value| lease.str_at(&["spec", "holderIdentity"]) == Some(&self.election.identity);
+        // Where a renewal was under way, what became of it is in the state.
+        let Some(mut lease) = self.own.take().or_else(|| self.lock.get().filter(own)) else {
+            return;
+        };
+        let now = self.lock.now();
+        lease.set_at(&["spec", "holderIdentity"], "".into());
+        lease.set_at(&["spec", "leaseDurationSeconds"], 1.into());
+        for time in ["acquireTime", "renewTime"] {
+            lease.set_at(&["spec", time], now.as_str().into());
+        }
+        match self.lock.update(&lease).await {
+            Ok(_) => tracing::info!("the lease of the controllers is given away"),
+            Err(error) => tracing::warn!(%error, "the lease of the controllers cannot be given away"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use parking_lot::Mutex;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// A lease that all candidates of a test share.
+    #[derive(Clone)]
+    struct Shared {
+        lease: Arc<Mutex<Option<Value>>>,
+        begun: Instant,
+    }
+
+    impl Shared {
+        fn new() -> Self {
+            Self {
+                lease: Arc::default(),
+                begun: Instant::now(),
+            }
+        }
+    }
+
+    /// One candidate's way to it, which may be cut.
+    #[derive(Clone)]
+    struct Way {
+        shared: Shared,
+        open: Arc<watch::Sender<bool>>,
+    }
+
+    impl Way {
+        fn to(shared: &Shared) -> Self {
+            Self {
+                shared: shared.clone(),
+                open: Arc::new(watch::Sender::new(true)),
+            }
+        }
+
+        fn write(&self, lease: &Value, expected: Option<i64>) -> Result<Value, RequestError> {
+            let mut there = self.shared.lease.lock();
+            let version = |lease: &Value| lease.at(&["version"]).and_then(Value::as_i64);
+            if there.as_ref().and_then(version) != expected {
+                return Err(RequestError {
+                    code: 409,
+                    reason: "Conflict".into(),
+                    message: String::new(),
+                });
+            }
+            let mut lease = lease.clone();
+            lease.set_at(&["version"], (expected.unwrap_or(0) + 1).into());
+            *there = Some(lease.clone());
+            Ok(lease)
+        }
+
+        async fn passed(&self) {
+            self.open.subscribe().wait_for(|open| *open).await.unwrap();
+        }
+    }
+
+    impl Lock for Way {
+        fn get(&self) -> Option<Value> {
+            self.shared.lease.lock().clone()
+        }
+
+        async fn create(&self, lease: &Value) -> Result<Value, RequestError> {
+            self.passed().await;
+            self.write(lease, None)
+        }
+
+        async fn update(&self, lease: &Value) -> Result<Value, RequestError> {
+            self.passed().await;
+            self.write(lease, lease.at(&["version"]).and_then(Value::as_i64))
+        }
+
+        fn now(&self) -> SmolStr {
+            let time = std::time::UNIX_EPOCH + self.shared.begun.elapsed();
+            Timestamp::from(time).text(Precision::Micros)
+        }
+    }
+
+    fn election(identity: &str) -> Election {
+        Election {
+            name: "controllers".into(),
+            namespace: "kube-system".into(),
+            identity: identity.into(),
+            lease: Duration::from_secs(15),
+            renewal: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
+
+    /// A candidate that runs: how it stands, its way to the lease, and how to end it.
+    struct Running {
+        leadership: Leadership,
+        way: Way,
+        end: Option<oneshot::Sender<()>>,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    impl Running {
+        fn begin(shared: &Shared, identity: &str) -> Self {
+            let (leadership, way) = (Leadership::default(), Way::to(shared));
+            let (end, ended) = oneshot::channel::<()>();
+            let part = run(way.clone(), election(identity), leadership.clone(), async {
+                let _ = ended.await;
+            });
+            Self {
+                task: tokio::spawn(part),
+                leadership,
+                way,
+                end: Some(end),
+            }
+        }
+
+        fn leads(&self) -> bool {
+            self.leadership.0.borrow().leads
+        }
+
+        async fn until(&self, leads: bool) -> Duration {
+            let begun = Instant::now();
+            let mut standing = self.leadership.0.subscribe();
+            standing.wait_for(|standing| standing.leads == leads).await.unwrap();
+            begun.elapsed()
+        }
+    }
+
+    fn number(shared: &Shared, field: &str) -> Option<i64> {
+        shared.lease.lock().as_ref()?.at(&["spec", field])?.as_i64()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_is_cut_off_ends_before_another_begins() {
+        let shared = Shared::new();
+        let first = Running::begin(&shared, "first");
+        first.until(true).await;
+        let second = Running::begin(&shared, "second");
+        sleep(Duration::from_secs(100)).await;
+        assert!(first.leads() && !second.leads());
+        first.way.open.send_replace(false);
+        let (stopped, began) = tokio::join!(first.until(false), second.until(true));
+        assert!(stopped < began, "{stopped:?} and {began:?}");
+        assert!(stopped <= Duration::from_secs(10), "{stopped:?}");
+        // The lease, and one turn.
+        assert!(began <= Duration::from_secs(17), "{began:?}");
+        assert_eq!(number(&shared, "leaseTransitions"), Some(1));
+        first.way.open.send_replace(true);
+        sleep(Duration::from_secs(100)).await;
+        assert!(!first.leads() && second.leads());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_ends_stops_its_work_and_gives_the_lease_away() {
+        let shared = Shared::new();
+        let mut first = Running::begin(&shared, "first");
+        first.until(true).await;
+        let second = Running::begin(&shared, "second");
+        let (working, mut worked) = watch::channel(false);
+        let leadership = first.leadership.clone();
+        let worker = tokio::spawn(async move {
+            let work = || {
+                let working = working.clone();
+                async move {
+                    working.send_replace(true);
+                    let _until_dropped = Ended(working);
+                    std::future::pending().await
+                }
+            };
+            leadership.during(work).await;
+        });
+        worked.wait_for(|works| *works).await.unwrap();
+        first.end.take().unwrap().send(()).unwrap();
+        first.task.await.unwrap();
+        assert!(!*worked.borrow(), "it works on after the lease was given away");
+        assert_eq!(number(&shared, "leaseDurationSeconds"), Some(1));
+        assert!(second.until(true).await <= Duration::from_secs(2));
+        worker.abort();
+    }
+
+    struct Ended(watch::Sender<bool>);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            self.0.send_replace(false);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_one_leads() {
+        let shared = Shared::new();
+        let mut all: Vec<Running> = (0..5)
+            .map(|number| Running::begin(&shared, &format!("c{number}")))
+            .collect();
+        while !all.is_empty() {
+            sleep(Duration::from_secs(40)).await;
+            let leading: Vec<usize> = (0..all.len()).filter(|number| all[*number].leads()).collect();
+            assert_eq!(leading.len(), 1);
+            // It is killed where it stands.
+            let killed = all.swap_remove(leading[0]);
+            killed.task.abort();
+            killed.leadership.end().await;
+        }
+        assert_eq!(number(&shared, "leaseTransitions"), Some(4));
+    }
+
+    #[test]
+    fn times_that_do_not_fit_are_refused() {
+        assert_eq!(election("a").check(), Ok(()));
+        for (lease, renewal, retry) in [(10, 10, 2), (15, 2, 2), (0, 0, 0)] {
+            let election = Election {
+                lease: Duration::from_secs(lease),
+                renewal: Duration::from_secs(renewal),
+                retry: Duration::from_secs(retry),
+                ..election("a")
+            };
+            assert!(election.check().is_err(), "{lease} {renewal} {retry}");
+        }
+    }
+}
