@@ -11,6 +11,7 @@ use holdfast_kinds::Block;
 use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
 use crate::copy::CopyFlags;
+use crate::election::ElectionFlags;
 use crate::remote::ObjectFlags;
 use crate::snapshot::Snapshot;
 use crate::storage::StorageFlags;
@@ -165,6 +166,10 @@ pub(crate) struct Serve {
         allow_hyphen_values = true
     )]
     pub(crate) controllers: Vec<String>,
+
+    /// Who runs the controllers, where several servers share one etcd
+    #[command(flatten)]
+    pub(crate) election: ElectionFlags,
 
     /// How long a request other than a watch may take
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse_from_zero)]

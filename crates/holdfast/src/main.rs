@@ -5,6 +5,7 @@
 mod admission;
 mod blame;
 mod copy;
+mod election;
 mod files;
 mod flags;
 mod kubeconfig;

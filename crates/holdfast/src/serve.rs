@@ -75,6 +75,12 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
 
     let controllers = Selection::parse(&flags.controllers)?;
+    let host = hostname();
+    // Who has a store of its own need not ask anybody.
+    let election = match flags.storage.etcd_servers.is_empty() {
+        true => None,
+        false => flags.election.election(&host)?,
+    };
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener = TcpListener::bind(address).await;
     let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
@@ -156,7 +162,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let surroundings = holdfast_controllers::Surroundings {
         root_ca: root_ca(flags, &pki)?,
     };
-    let released = controllers.run(&service, &surroundings, None);
+    let released = controllers.run(&service, &surroundings, election);
     drop(service);
 
     let name = tokio::select! {
@@ -217,11 +223,17 @@ fn names(flags: &Serve) -> Names {
         ]
         .into(),
     };
-    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if !hostname.trim().is_empty() {
-        names.dns.insert(hostname.trim().to_owned());
+    let host = hostname();
+    if !host.is_empty() {
+        names.dns.insert(host);
     }
     names
+}
+
+/// The name of this host; empty where it has none.
+fn hostname() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    read.trim().to_owned()
 }
 
 /// The certificate of the flags, or that of the data directory; clients are trusted whom either authority vouches for.

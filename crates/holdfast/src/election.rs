@@ -1,0 +1,58 @@
+//! What the flags of kube-controller-manager say of leader election. It has a meaning where several servers share one etcd.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use clap::{ArgAction, Args};
+use holdfast_controllers::Election;
+use holdfast_gotext::duration;
+use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
+use smol_str::SmolStr;
+
+/// Flags about leader election.
+#[derive(Debug, Args)]
+pub(crate) struct ElectionFlags {
+    /// Whether, of the servers on one etcd, one runs the controllers. Otherwise each of them does
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    leader_elect: bool,
+
+    /// How long others wait for a leader that does not renew its lease before one of them takes it
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse_from_zero)]
+    leader_elect_lease_duration: Duration,
+
+    /// How long a leader tries to renew its lease before it stops its controllers
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_from_zero)]
+    leader_elect_renew_deadline: Duration,
+
+    /// How long to wait between attempts to take or renew the lease
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
+    leader_elect_retry_period: Duration,
+
+    /// The name of the lease. That of a kube-controller-manager keeps these controllers and all of its own apart
+    #[arg(long, value_name = "NAME", default_value = "holdfast-controller-manager")]
+    leader_elect_resource_name: SmolStr,
+
+    /// The namespace of the lease
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    leader_elect_resource_namespace: SmolStr,
+}
+
+impl ElectionFlags {
+    /// The election that a server on this host takes part in, where there is one.
+    pub(crate) fn election(&self, host: &str) -> Result<Option<Election>> {
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        let election = Election {
+            name: self.leader_elect_resource_name.clone(),
+            namespace: self.leader_elect_resource_namespace.clone(),
+            identity: format!("{host}_{}", RandomIdentifiers.uid()).into(),
+            lease: self.leader_elect_lease_duration,
+            renewal: self.leader_elect_renew_deadline,
+            retry: self.leader_elect_retry_period,
+        };
+        election.check().map_err(|error| anyhow!(error))?;
+        Ok(Some(election))
+    }
+}
