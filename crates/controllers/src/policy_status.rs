@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use holdfast_admission::policies::type_checking::TypeChecker;
-use holdfast_kinds::tables;
+use holdfast_admission::policies::type_checking;
 use holdfast_resource::Resource;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
@@ -21,17 +20,9 @@ pub(crate) async fn run(client: Client) {
     let Some(policies) = client.resource("admissionregistration.k8s.io", "validatingadmissionpolicies") else {
         return;
     };
-    let types = match tables::types() {
-        Ok(types) => Arc::new(types),
-        Err(error) => {
-            tracing::error!(%error, "the table of types cannot be read");
-            return;
-        }
-    };
     let controller = PolicyStatus {
         client: client.clone(),
         policies,
-        checker: TypeChecker::new(types),
     };
     reconcile::run(client, controller).await;
 }
@@ -39,7 +30,6 @@ pub(crate) async fn run(client: Client) {
 struct PolicyStatus {
     client: Client,
     policies: Arc<Resource>,
-    checker: TypeChecker,
 }
 
 impl Reconcile for PolicyStatus {
@@ -70,7 +60,7 @@ impl Reconcile for PolicyStatus {
         if generation <= number(&["status", "observedGeneration"]) {
             return None;
         }
-        let warnings = self.checker.warnings(&policy, &self.client.registry());
+        let warnings = type_checking::warnings(&policy, &self.client.registry());
         let mut configuration = Value::empty_map();
         configuration.set_at(&["apiVersion"], "admissionregistration.k8s.io/v1".into());
         configuration.set_at(&["kind"], "ValidatingAdmissionPolicy".into());

@@ -11,10 +11,10 @@ use arc_swap::ArcSwap;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
-use holdfast_kinds::tables;
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::api::context::{Config, Context};
+use holdfast_server::http::Messages;
 use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
@@ -33,7 +33,7 @@ use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::wire::tls::TlsFiles;
-use holdfast_server::write::{FieldManagers, Types};
+use holdfast_server::write::FieldManagers;
 use holdfast_store::{Etcd, OpenError};
 use smol_str::SmolStr;
 use time::OffsetDateTime;
@@ -376,9 +376,8 @@ fn service(
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
         max_object_bytes: flags.max_object_bytes,
     };
-    let types = Arc::new(tables::types().context("cannot read the table of types")?);
-    let documents = Documents::new(Arc::clone(&registry), Arc::clone(&types));
-    let types = Types::new(types, &registry.load()).with_unserved(tables::unserved());
+    let types = Arc::clone(registry.load().types());
+    let documents = Documents::new(Arc::clone(&registry), Arc::clone(types.table()));
     let metrics = Metrics::new().and_then(|metrics| {
         metrics.count_objects(Arc::clone(&store), Arc::clone(&registry))?;
         metrics.tell_of_build(&BUILD)?;
@@ -395,7 +394,8 @@ fn service(
         policies: Arc::clone(&kinds.policies),
         webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
         store,
-        field_managers: FieldManagers::new(Arc::new(types)),
+        messages: Messages::new(Arc::clone(types.table())),
+        field_managers: FieldManagers::new(types),
         trees: Trees::default(),
         turns: Default::default(),
         authorizer: Arc::new(authorizer(flags, &kinds.policy)),

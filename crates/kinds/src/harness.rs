@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use holdfast_admission::AdmissionPlugin;
@@ -11,28 +11,26 @@ use holdfast_authorization::{AlwaysAllow, User};
 use holdfast_resource::access::{
     Access, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
-use holdfast_resource::schema::{decode, with_defaults};
 use holdfast_resource::{
     ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup,
-    Operation, Refusal, Registry, Resource, Responder, Review, WriteContext,
+    Operation, Refusal, Registry, Resource, Responder, Review, TableTypes, WriteContext,
 };
-use holdfast_value::{Growth, Limits, SmolStr, Value, yaml};
+use holdfast_value::{Limits, SmolStr, Value, yaml};
 
-use crate::{Config, admission, registry, tables};
+use crate::{Config, admission, registry_of, tables};
 
 /// A set of kinds and the objects that they can look up.
 pub(crate) struct Harness {
     registry: Registry,
-    types: holdfast_resource::schema::TypeTable,
     objects: Vec<Value>,
     user: User,
 }
 
 impl Harness {
     pub(crate) fn new() -> Self {
+        static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| TableTypes::new(Arc::new(tables::types().unwrap())));
         Self {
-            registry: registry(&Config::default()).unwrap(),
-            types: tables::types().unwrap(),
+            registry: registry_of(&Config::default(), &TYPES).unwrap(),
             objects: Vec::new(),
             user: User {
                 name: "tester".into(),
@@ -58,19 +56,12 @@ impl Harness {
 
     fn typed(&self, object: &Value) -> Value {
         let kind = kind_of(object);
-        let id = self.types.id_of_kind(&kind).unwrap();
-        let mut typed = decode(&self.types, id, object).unwrap().value;
+        let types = self.registry.types();
+        let of = types.kind(&kind.group_version.api_version(), &kind.kind).unwrap();
+        let mut typed = of.decode(object).unwrap().object;
         typed.set_at(&["apiVersion"], kind.group_version.api_version().into());
         typed.set_at(&["kind"], kind.kind.clone().into());
-        let mut typed = with_defaults(&self.types, id, &typed, &mut Growth::default())
-            .unwrap()
-            .unwrap_or(typed);
-        let version = kind.group_version.version.clone();
-        // Requests to subresources are of kinds that no resource has.
-        if let Some(resource) = self.resource_of(&typed) {
-            resource.strategy.default_fields(&version, &mut typed);
-        }
-        typed
+        of.fill_in(typed).unwrap()
     }
 
     /// What stands at `path` of the answer to a POST of a review, or why there is none.
@@ -375,7 +366,7 @@ impl Harness {
             },
             dry_run: false,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
-            types: &self.types,
+            types: self.registry.types().table(),
             lookup: self,
             outcome: Default::default(),
             beside: Default::default(),

@@ -49,7 +49,7 @@ mod workload;
 
 use std::sync::Arc;
 
-use holdfast_resource::{Registry, Resource};
+use holdfast_resource::{KindTypes, Registry, Resource, TableTypes};
 
 use kind::Kind;
 
@@ -61,17 +61,26 @@ pub use validation::addresses::Block;
 ///
 /// # Errors
 /// When the generated table cannot be read, which a build of this crate that passes its tests never shows.
-pub fn registry(config: &Config) -> Result<Registry, tables::ResourceTableError> {
+pub fn registry(config: &Config) -> Result<Registry, tables::TablesError> {
+    let types = TableTypes::new(Arc::new(tables::types()?));
+    Ok(registry_of(config, &types)?)
+}
+
+/// The same, with types that were read before.
+fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tables::ResourceTableError> {
     let mut registry = Registry::builder();
     for group_version in tables::group_versions() {
         registry = registry.group_version(group_version);
     }
-    for mut resource in tables::resources(&|group, plural| kind_of(group, plural, config))? {
+    let mut served = Vec::new();
+    for mut resource in tables::resources(&|group, plural| kind_of(group, plural, config), types)? {
+        served.extend(resource.versions.iter().map(|version| Arc::clone(&version.kind_type)));
         keep_in_served_version(&mut resource);
         resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));
     }
-    Ok(registry.build())
+    let types = KindTypes::new(types, served.into_iter()).with_unserved(tables::unserved());
+    Ok(registry.types(types).build())
 }
 
 /// The reference keeps a few resources in a beta version that it does not serve. The fields are those of the served

@@ -6,8 +6,8 @@ use smol_str::SmolStr;
 use crate::structural::CustomSchema;
 use crate::table::Column;
 use crate::{
-    Capabilities, ConversionError, ConversionWebhook, Converts, GroupKind, GroupResource, GroupVersion,
-    GroupVersionKind, Strategy,
+    Capabilities, Conventions, ConversionError, ConversionWebhook, Converts, GroupKind, GroupResource, GroupVersion,
+    GroupVersionKind, KindType, Strategy,
 };
 
 /// Everything that the server knows of one resource of one group.
@@ -39,6 +39,8 @@ pub struct Resource {
     pub strategy: Arc<dyn Strategy>,
     /// What only some kinds do.
     pub capabilities: Capabilities,
+    /// What clients are used to of its objects.
+    pub conventions: &'static Conventions,
     /// For resources that come from an object, what is known of that object; `None` for built-in ones.
     pub definition: Option<Definition>,
 }
@@ -55,8 +57,8 @@ pub struct Definition {
     pub terminating: bool,
     /// A hash of all that the resource is made from.
     pub fingerprint: [u8; 32],
-    /// The types of the objects by `apiVersion`, of versions that are not served, too.
-    pub schemas: Vec<(SmolStr, Arc<CustomSchema>)>,
+    /// The types of the objects in each version, of versions that are not served, too.
+    pub schemas: Vec<Arc<CustomSchema>>,
     /// The webhook that turns objects of one version into another, where there is one. [`Resource::convert`] then serves for
     /// the version that an object is in alone, before the webhook gets it, and [`Resource::converted`] for what comes back.
     pub conversion_webhook: Option<ConversionWebhook>,
@@ -92,11 +94,25 @@ impl Resource {
         }
     }
 
+    /// The type of its objects in `api_version`: one of the versions that it is served in, or another version of its
+    /// definition.
+    pub fn kind_type(&self, api_version: &str) -> Option<Arc<dyn KindType>> {
+        let served = self.versions.iter().find(|version| version.api_version == api_version);
+        if let Some(version) = served {
+            return Some(Arc::clone(&version.kind_type));
+        }
+        Some(Arc::clone(self.schema(api_version)?) as Arc<dyn KindType>)
+    }
+
     /// The type of objects of `api_version`, where the resource comes from a definition.
-    pub fn schema(&self, api_version: &str) -> Option<&Arc<CustomSchema>> {
-        let schemas = &self.definition.as_ref()?.schemas;
-        let (_, schema) = schemas.iter().find(|(known, _)| known == api_version)?;
-        Some(schema)
+    fn schema(&self, api_version: &str) -> Option<&Arc<CustomSchema>> {
+        let mut schemas = self.definition.iter().flat_map(|definition| &definition.schemas);
+        schemas.find(|schema| schema.name().api_version == api_version)
+    }
+
+    /// Tells apart the states of the definition that the resource comes from; 0 for built-in ones.
+    pub fn serial(&self) -> u64 {
+        self.definition.as_ref().map_or(0, |definition| definition.serial)
     }
 
     /// Turns an object of one served version into another. Kinds with a single version have no conversion.
@@ -184,6 +200,8 @@ pub struct ResourceVersion {
     pub group_version: GroupVersion,
     /// The text of `apiVersion` in objects of this version.
     pub api_version: SmolStr,
+    /// The type of the objects.
+    pub kind_type: Arc<dyn KindType>,
     /// The kind of a list of objects, such as `DeploymentList`.
     pub list_kind: SmolStr,
     /// What discovery gives as the hash of the storage version; clients compare it and read nothing into it. Empty for what

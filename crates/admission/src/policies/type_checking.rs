@@ -3,11 +3,8 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#type-checking>).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use holdfast_cel::{CompileError, CompositionBuilder, DeclField, DeclType, Environment, Type};
-use holdfast_resource::schema::{TypeTable, decl_type};
-use holdfast_resource::structural::CustomType;
+use holdfast_cel::{CompileError, CompositionBuilder, Environment, Type};
 use holdfast_resource::{Field, GroupKind, GroupVersion, GroupVersionKind, Registry};
 use holdfast_value::{Map, SmolStr, Value};
 
@@ -18,108 +15,77 @@ use super::environment::{
 /// How many kinds a policy is checked against.
 const KINDS: usize = 10;
 
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
-/// Checks policies.
-pub struct TypeChecker {
-    types: Arc<TypeTable>,
-}
-
-impl TypeChecker {
-    /// With the built-in types of that table.
-    pub fn new(types: Arc<TypeTable>) -> Self {
-        Self { types }
-    }
-
-    /// What is wrong with the expressions of a policy for the kinds that it names among those of `registry`: a list of
-    /// `ExpressionWarning`.
-    pub fn warnings(&self, policy: &Value, registry: &Registry) -> Vec<Value> {
-        let root = Field::root(policy);
-        let spec = root.child("spec");
-        let parameters = self.parameters(&spec, registry);
-        let environments: Vec<(GroupVersionKind, Environment)> = kinds(&spec, registry)
-            .into_iter()
-            .filter_map(|kind| {
-                let environment = self.environment(&kind, parameters.as_ref(), &spec, registry)?;
-                Some((kind, environment))
-            })
-            .collect();
-        let mut warnings = Vec::new();
-        for validation in spec.child("validations").items() {
-            for name in ["expression", "messageExpression"] {
-                let expression = validation.child(name);
-                if !expression.text().is_empty() {
-                    warnings.extend(warning(&expression, &environments));
-                }
+/// What is wrong with the expressions of a policy for the kinds that it names among those of `registry`: a list of
+/// `ExpressionWarning`.
+pub fn warnings(policy: &Value, registry: &Registry) -> Vec<Value> {
+    let root = Field::root(policy);
+    let spec = root.child("spec");
+    let parameters = parameters_of(&spec, registry);
+    let environments: Vec<(GroupVersionKind, Environment)> = kinds(&spec, registry)
+        .into_iter()
+        .filter_map(|kind| {
+            let environment = environment_of(&kind, parameters.as_ref(), &spec, registry)?;
+            Some((kind, environment))
+        })
+        .collect();
+    let mut warnings = Vec::new();
+    for validation in spec.child("validations").items() {
+        for name in ["expression", "messageExpression"] {
+            let expression = validation.child(name);
+            if !expression.text().is_empty() {
+                warnings.extend(warning(&expression, &environments));
             }
         }
-        warnings
     }
+    warnings
+}
 
-    fn environment(
-        &self,
-        kind: &GroupVersionKind,
-        parameters: Option<&Type>,
-        spec: &Field<'_, '_>,
-        registry: &Registry,
-    ) -> Option<Environment> {
-        let object = self.type_of(kind, registry)?;
-        let mut environment = Environment::new()
-            .with_variable(OBJECT, object.clone())
-            .with_variable(OLD_OBJECT, object)
-            .with_variable(NAMESPACE_OBJECT, namespace())
-            .with_variable(REQUEST, request());
-        if let Some(parameters) = parameters {
-            environment = environment.with_variable(PARAMS, parameters.clone());
-        }
-        let environment = environment
-            .with_variable(AUTHORIZER, Type::authorizer())
-            .with_variable(REQUEST_RESOURCE, Type::resource_check());
-        let mut builder = CompositionBuilder::new(&environment);
-        for variable in spec.child("variables").items() {
-            // One that does not check is of any type to those that name it.
-            let _ = builder.add(variable.child("name").text(), variable.child("expression").text());
-        }
-        Some(builder.finish().0)
+fn environment_of(
+    kind: &GroupVersionKind,
+    parameters: Option<&Type>,
+    spec: &Field<'_, '_>,
+    registry: &Registry,
+) -> Option<Environment> {
+    let object = type_of(kind, registry)?;
+    let mut environment = Environment::new()
+        .with_variable(OBJECT, object.clone())
+        .with_variable(OLD_OBJECT, object)
+        .with_variable(NAMESPACE_OBJECT, namespace())
+        .with_variable(REQUEST, request());
+    if let Some(parameters) = parameters {
+        environment = environment.with_variable(PARAMS, parameters.clone());
     }
-
-    fn parameters(&self, spec: &Field<'_, '_>, registry: &Registry) -> Option<Type> {
-        let kind = spec.child("paramKind");
-        let kind = GroupVersionKind {
-            group_version: GroupVersion::parse(kind.child("apiVersion").text())?,
-            kind: kind.child("kind").text().into(),
-        };
-        self.type_of(&kind, registry)
+    let environment = environment
+        .with_variable(AUTHORIZER, Type::authorizer())
+        .with_variable(REQUEST_RESOURCE, Type::resource_check());
+    let mut builder = CompositionBuilder::new(&environment);
+    for variable in spec.child("variables").items() {
+        // One that does not check is of any type to those that name it.
+        let _ = builder.add(variable.child("name").text(), variable.child("expression").text());
     }
+    Some(builder.finish().0)
+}
 
-    /// How expressions see objects of that kind, if it is served.
-    fn type_of(&self, kind: &GroupVersionKind, registry: &Registry) -> Option<Type> {
-        if let Some(id) = self.types.id_of_kind(kind) {
-            return Some(Type::declared(&decl_type(&self.types, id)?, &kind.kind));
-        }
+fn parameters_of(spec: &Field<'_, '_>, registry: &Registry) -> Option<Type> {
+    let kind = spec.child("paramKind");
+    let kind = GroupVersionKind {
+        group_version: GroupVersion::parse(kind.child("apiVersion").text())?,
+        kind: kind.child("kind").text().into(),
+    };
+    type_of(&kind, registry)
+}
+
+/// How expressions see objects of that kind, if it is served.
+fn type_of(kind: &GroupVersionKind, registry: &Registry) -> Option<Type> {
+    let api_version = kind.group_version.api_version();
+    let of = registry.types().kind(&api_version, &kind.kind).cloned().or_else(|| {
         let resource = registry.kind(&GroupKind {
             group: kind.group_version.group.clone(),
             kind: kind.kind.clone(),
         })?;
-        let schema = resource.schema(&kind.group_version.api_version())?;
-        Some(Type::declared(&self.of_definition(schema.get())?, &kind.kind))
-    }
-
-    /// The schema of a definition, with the metadata that all objects have.
-    fn of_definition(&self, schema: &CustomType) -> Option<Arc<DeclType>> {
-        let metadata = decl_type(&self.types, self.types.id(OBJECT_META)?)?;
-        let text = || Arc::new(DeclType::string(None));
-        let own = [("apiVersion", text()), ("kind", text()), ("metadata", metadata)];
-        let specified = schema.root().properties.iter();
-        let specified = specified.filter(|(name, _)| own.iter().all(|(of_all, _)| name != of_all));
-        let fields = specified.filter_map(|(name, node)| Some((name.clone(), Arc::new(node.decl_type(false)?))));
-        let fields: Vec<(SmolStr, Arc<DeclType>)> = fields.collect();
-        let own = own.into_iter().map(|(name, decl)| (SmolStr::new_static(name), decl));
-        let fields = own
-            .chain(fields)
-            .filter_map(|(name, decl)| DeclField::new(name, decl, false));
-        Some(Arc::new(DeclType::object(fields)))
-    }
+        resource.kind_type(&api_version)
+    })?;
+    Some(Type::declared(&of.decl_type()?, &kind.kind))
 }
 
 /// The kinds that the rules name one by one, in order.
@@ -189,14 +155,11 @@ fn warning(expression: &Field<'_, '_>, environments: &[(GroupVersionKind, Enviro
 mod tests {
     use holdfast_value::{Limits, yaml};
 
-    use super::*;
-
     fn warnings(rules: &str, rest: &str) -> Vec<String> {
         let text = format!("{{spec: {{matchConstraints: {{resourceRules: [{rules}]}}, {rest}}}}}");
         let policy = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
-        let checker = TypeChecker::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
-        let warnings = checker.warnings(&policy, &registry);
+        let warnings = super::warnings(&policy, &registry);
         warnings
             .iter()
             .map(|warning| {

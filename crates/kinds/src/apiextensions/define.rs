@@ -10,9 +10,9 @@ use holdfast_resource::structural::{CustomSchema, SchemaSource};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    Capabilities, ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation, GroupVersion,
-    GroupVersionKind, MetadataChecks, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
-    Subresource, Verb,
+    Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation,
+    GroupVersion, GroupVersionKind, KindName, KindType as _, MetadataChecks, NameRule, Resource, ResourceRules,
+    ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
 use holdfast_value::{SmolStr, Value};
 use sha2::{Digest as _, Sha256};
@@ -124,7 +124,7 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
     let mut all = Vec::new();
     let mut served = Vec::new();
     for (at, version) in versions.iter().enumerate() {
-        let known = version_of(defining, &group, at, version, before);
+        let known = version_of(defining, (&group, &kind), at, version, before);
         if version.get("served").and_then(Value::as_bool) == Some(true) {
             served.push(served_version(version, &known, &group, &kind, names, &hash));
         }
@@ -141,10 +141,7 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
     for (deprecation, words) in deprecations.filter(|text| text.is_empty()).zip(words) {
         *deprecation = words;
     }
-    let schemas = all
-        .iter()
-        .map(|version| (version.api_version.clone(), Arc::clone(&version.schema)));
-    definition.schemas = schemas.collect();
+    definition.schemas = all.iter().map(|version| Arc::clone(&version.schema)).collect();
     definition.conversion_webhook = conversion_webhook(object);
     let strategy = Arc::new(CustomResource {
         terminating: definition.terminating,
@@ -179,6 +176,7 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
             metadata_checks: MetadataChecks::CUSTOM,
             protobuf: false,
         },
+        conventions: Conventions::DEFINED,
         capabilities: Capabilities {
             converts: Some(strategy.clone()),
             ..Capabilities::default()
@@ -213,7 +211,7 @@ fn conversion_webhook(object: &Value) -> Option<ConversionWebhook> {
 /// What is known of a version, whether it is served or not.
 fn version_of(
     defining: &DefiningObject,
-    group: &str,
+    (group, kind): (&SmolStr, &SmolStr),
     at: usize,
     version: &Value,
     before: Option<&Definition>,
@@ -226,13 +224,14 @@ fn version_of(
         let versions = object.at(&["spec", "versions"]).and_then(Value::as_list)?;
         versions.get(at)?.at(&["schema", "openAPIV3Schema"]).cloned()
     });
-    let schema = CustomSchema::new(source, Arc::clone(&defining.types));
+    let of = KindName::new(GroupVersion::new(group.clone(), name.clone()), kind.clone());
+    let schema = CustomSchema::new(of, source, Arc::clone(&defining.types));
     let mut known = before.into_iter().flat_map(|before| &before.schemas);
-    let known = known.find(|(known, _)| *known == api_version);
+    let known = known.find(|known| known.name().api_version == api_version);
     Version {
         api_version,
         schema: Arc::new(match known {
-            Some((_, before)) => schema.after(before),
+            Some(before) => schema.after(before),
             None => schema,
         }),
         has_status: version.at(&["subresources", "status"]).is_some(),
@@ -301,6 +300,7 @@ fn served_version(
     let list_kind = names.str_at(&["listKind"]).unwrap_or_default();
     let deprecated = version.get("deprecated").is_some_and(is_true);
     ResourceVersion {
+        kind_type: known.schema.clone(),
         api_version: known.api_version.clone(),
         group_version,
         list_kind: SmolStr::new(list_kind),

@@ -10,13 +10,24 @@ pub use columns::Columns;
 pub(crate) use resources::resources;
 pub use resources::{ResourceTableError, group_versions};
 
+/// Why the generated tables cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TablesError {
+    /// The table of types.
+    #[error("type table, {0}")]
+    Types(#[from] TextError),
+    /// The table of resources.
+    #[error(transparent)]
+    Resources(#[from] ResourceTableError),
+}
+
 /// The table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {
     TypeTable::parse(include_str!("types.txt"))
 }
 
 /// The kinds that the reference knows and does not serve: the text of an `apiVersion` and a kind.
-pub fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("unserved.txt")
         .lines()
         .filter(|line| !line.starts_with('#'));

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use holdfast_resource::{
-    Capabilities, GarbageCollection, Generation, Generic, GroupVersion, GroupVersionKind, NameRule, Resource,
-    ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+    Capabilities, Conventions, GarbageCollection, Generation, Generic, GroupVersion, GroupVersionKind, NameRule,
+    Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, TableType, TableTypes, Verb,
 };
 use smol_str::{SmolStr, format_smolstr};
 
@@ -40,12 +40,12 @@ pub fn group_versions() -> Vec<GroupVersion> {
 /// Gives the kind behind a resource by its group and plural name, where it does more than its descriptor says.
 pub(crate) type KindOf<'a> = dyn Fn(&str, &str) -> Option<Kind> + 'a;
 
-/// All built-in resources in the order of discovery.
-pub(crate) fn resources(kind_of: &KindOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
-    parse(TABLE, kind_of)
+/// All built-in resources in the order of discovery, with objects of these types.
+pub(crate) fn resources(kind_of: &KindOf<'_>, types: &Arc<TableTypes>) -> Result<Vec<Resource>, ResourceTableError> {
+    parse(TABLE, kind_of, types)
 }
 
-fn parse(text: &str, kind_of: &KindOf<'_>) -> Result<Vec<Resource>, ResourceTableError> {
+fn parse(text: &str, kind_of: &KindOf<'_>, types: &Arc<TableTypes>) -> Result<Vec<Resource>, ResourceTableError> {
     let mut group = SmolStr::default();
     let mut found: Vec<Resource> = Vec::new();
     let columns = Columns::read();
@@ -65,7 +65,7 @@ fn parse(text: &str, kind_of: &KindOf<'_>) -> Result<Vec<Resource>, ResourceTabl
                 found.push(kind.behind(resource));
             }
             (Some(_), Some(resource)) => {
-                complete(resource, &words, &columns, &kind).ok_or(wrong("not the words of a property"))?;
+                complete(resource, &words, (&columns, types), &kind).ok_or(wrong("not the words of a property"))?;
             }
             (Some(_), None) => return Err(wrong("a property before any resource")),
         }
@@ -107,12 +107,18 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
         },
         strategy: Arc::new(Generic),
         capabilities: Capabilities::default(),
+        conventions: Conventions::BUILT_IN,
         definition: None,
     })
 }
 
 /// Adds the property that a line tells; `None` if there is no such property.
-fn complete(resource: &mut Resource, words: &[&str], columns: &Columns, kind: &Kind) -> Option<()> {
+fn complete(
+    resource: &mut Resource,
+    words: &[&str],
+    (columns, types): (&Columns, &Arc<TableTypes>),
+    kind: &Kind,
+) -> Option<()> {
     let rules = &mut resource.rules;
     match *words {
         ["short-names", list] => resource.short_names = names(list),
@@ -160,7 +166,13 @@ fn complete(resource: &mut Resource, words: &[&str], columns: &Columns, kind: &K
             let stored = resource.storage.as_ref().map(|storage| storage.api_version.as_str());
             let listed = stored.and_then(|version| columns.of(version, &resource.plural, kind.cells()));
             let listed = listed.or_else(|| columns.of(&group_version.api_version(), &resource.plural, kind.cells()));
+            let of = GroupVersionKind {
+                group_version: group_version.clone(),
+                kind: resource.kind.clone(),
+            };
+            let kind_type = TableType::new(types, of, Some(Arc::clone(&resource.strategy)))?;
             resource.versions.push(ResourceVersion {
+                kind_type: Arc::new(kind_type),
                 api_version: group_version.api_version(),
                 group_version,
                 list_kind: format_smolstr!("{}List", resource.kind),
@@ -249,14 +261,19 @@ fn scale_fields() -> ScaleFields {
 mod tests {
     use super::*;
 
+    fn types() -> Arc<TableTypes> {
+        TableTypes::new(Arc::new(super::super::types().unwrap()))
+    }
+
     fn one(plural: &str) -> Resource {
-        let all = resources(&|_, _| None).unwrap();
+        let all = resources(&|_, _| None, &types()).unwrap();
         all.into_iter().find(|resource| resource.plural == plural).unwrap()
     }
 
     #[test]
     fn every_group_version_has_resources_and_types() {
-        let (all, types) = (resources(&|_, _| None).unwrap(), super::super::types().unwrap());
+        let types = types();
+        let all = resources(&|_, _| None, &types).unwrap();
         for group_version in group_versions() {
             let mut versions = all.iter().flat_map(|resource| &resource.versions);
             assert!(
@@ -270,7 +287,7 @@ mod tests {
                     group_version: version.group_version.clone(),
                     kind: resource.kind.clone(),
                 };
-                assert!(types.id_of_kind(&kind).is_some(), "{kind:?}");
+                assert!(types.table().id_of_kind(&kind).is_some(), "{kind:?}");
             }
         }
     }
@@ -313,9 +330,13 @@ mod tests {
 
     #[test]
     fn a_line_that_says_nothing_known_is_named() {
-        let error = parse("group core v1\nresource a a A cluster\n  odd words", &|_, _| None)
-            .err()
-            .unwrap();
+        let error = parse(
+            "group core v1\nresource a a A cluster\n  odd words",
+            &|_, _| None,
+            &types(),
+        )
+        .err()
+        .unwrap();
         assert_eq!((error.line, error.what), (3, "not the words of a property"));
     }
 }

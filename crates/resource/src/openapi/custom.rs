@@ -1,11 +1,10 @@
 //! The schemas of custom resources, as the documents give them: what a definition says, with what every object has.
 
 use holdfast_value::{Map, SmolStr, Value};
-use smol_str::format_smolstr;
 
 use super::schemas::kind_entry;
 use super::{Descriptions, Form, object, texts};
-use crate::{GroupVersion, GroupVersionKind, Registry, Served};
+use crate::{GroupVersion, GroupVersionKind, KindName, Registry, Served};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
@@ -19,20 +18,9 @@ fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// The definition name of a kind: `com.example.v1.Widget` for `Widget` in `example.com/v1`.
-pub(super) fn name(group_version: &GroupVersion, kind: &str) -> SmolStr {
-    let group: Vec<&str> = group_version.group.rsplit('.').collect();
-    format_smolstr!("{}.{}.{kind}", group.join("."), group_version.version)
-}
-
 /// The built-in types that the schemas of custom resources name.
 pub(super) fn named_types() -> [String; 2] {
     ["ObjectMeta", "ListMeta"].map(|name| format!("{META}{name}"))
-}
-
-/// Whether the resource comes from a definition.
-pub(super) fn is_custom(served: &Served) -> bool {
-    served.resource.definition.is_some()
 }
 
 /// The schemas of the custom resources of a group version, and of lists of them, by their definition names.
@@ -43,10 +31,13 @@ pub(super) fn schemas(
     descriptions: &dyn Descriptions,
 ) -> Vec<(SmolStr, Value)> {
     let writer = Writer { form, descriptions };
-    let served = registry.served_in(group_version).filter(is_custom);
-    served
-        .flat_map(|served| [writer.object(&served), writer.list(&served)])
-        .collect()
+    let mut schemas = Vec::new();
+    for served in registry.served_in(group_version) {
+        if let Some(schema) = served.version().kind_type.published_schema() {
+            schemas.extend([writer.object(&served, &schema), writer.list(&served)]);
+        }
+    }
+    schemas
 }
 
 struct Writer<'a> {
@@ -55,16 +46,11 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn object(&self, served: &Served) -> (SmolStr, Value) {
+    fn object(&self, served: &Served, schema: &Value) -> (SmolStr, Value) {
         let (version, kind) = (served.version(), &served.resource.kind);
-        let schema = served
-            .resource
-            .schema(&version.api_version)
-            .and_then(|schema| schema.json());
-        let schema = schema.unwrap_or_else(Value::empty_map);
-        let mut schema = self.root(&schema, &version.field_selectors);
+        let mut schema = self.root(schema, &version.field_selectors);
         mark(&mut schema, &version.group_version, kind);
-        (name(&version.group_version, kind), schema)
+        (version.kind_type.published_name(), schema)
     }
 
     /// The schema of a kind, with what every object has and the fields by which objects are selected.
@@ -92,7 +78,7 @@ impl Writer<'_> {
 
     fn list(&self, served: &Served) -> (SmolStr, Value) {
         let (version, resource) = (served.version(), &served.resource);
-        let of = name(&version.group_version, &resource.kind);
+        let of = version.kind_type.published_name();
         let items = object([
             (
                 "description",
@@ -115,7 +101,8 @@ impl Writer<'_> {
         ]);
         self.add_identity(&mut schema, WORDS.1, "ListMeta");
         mark(&mut schema, &version.group_version, &version.list_kind);
-        (name(&version.group_version, &version.list_kind), schema)
+        let list = KindName::new(version.group_version.clone(), version.list_kind.clone());
+        (list.definition_name(), schema)
     }
 
     /// Adds the fields that every object has; `described` is the kind that says in words what their metadata are.
@@ -235,7 +222,7 @@ mod tests {
     #[test]
     fn the_name_of_a_definition_begins_with_its_group_turned_round() {
         assert_eq!(
-            name(&GroupVersion::new("a.example.com", "v1"), "Widget"),
+            KindName::new(GroupVersion::new("a.example.com", "v1"), "Widget".into()).definition_name(),
             "com.example.a.v1.Widget"
         );
     }

@@ -2,7 +2,6 @@
 
 use holdfast_value::SmolStr;
 
-use super::custom;
 use super::operations::{Answer, Body, Operation, PathItem};
 use super::parameters::{
     DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PATH, PRETTY, Parameter, WRITE, of_connecter,
@@ -131,11 +130,7 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
         &format!("{META}APIResourceList"),
     )];
     for served in registry.served_in(group_version) {
-        let built_in = types.id_of_kind(&kind_of(&served)).map(|of| types.get(of).name.clone());
-        let defined = || custom::is_custom(&served).then(|| custom::name(group_version, &served.resource.kind));
-        let Some(of) = built_in.or_else(defined) else {
-            continue;
-        };
+        let of = served.version().kind_type.published_name();
         let paths = Paths {
             resource: &served.resource,
             served: &served,
@@ -291,9 +286,9 @@ impl Paths<'_> {
 
     /// The media types of answers; custom resources have no protobuf.
     fn media(&self, built_in: &'static [&'static str]) -> &'static [&'static str] {
-        match custom::is_custom(self.served) {
-            true => CUSTOM_OBJECT_MEDIA,
-            false => built_in,
+        match self.resource.rules.protobuf {
+            true => built_in,
+            false => CUSTOM_OBJECT_MEDIA,
         }
     }
 
@@ -422,9 +417,9 @@ impl Paths<'_> {
         let operation = self.operation("patch", "patch", id, self.description("partially update", sub));
         Operation {
             parameters: [&self.path_parameters(true)[..], &PATCH].concat(),
-            body: Body::Patch(match custom::is_custom(self.served) {
-                true => CUSTOM_PATCH_MEDIA,
-                false => PATCH_MEDIA,
+            body: Body::Patch(match self.resource.conventions.strategic_merge {
+                true => PATCH_MEDIA,
+                false => CUSTOM_PATCH_MEDIA,
             }),
             statuses: &[200, 201],
             ..self.of_subresource(operation, sub)
@@ -531,11 +526,12 @@ impl Paths<'_> {
 
     /// The definition name of a kind, else that of the objects.
     fn definition(&self, kind: &GroupVersionKind) -> SmolStr {
+        let own = (kind.kind == self.resource.kind).then(|| kind.group_version.api_version());
+        if let Some(of) = own.and_then(|api_version| self.resource.kind_type(&api_version)) {
+            return of.published_name();
+        }
         let found = self.types.id_of_kind(kind).map(|id| self.types.get(id).name.clone());
-        found.unwrap_or_else(|| match custom::is_custom(self.served) {
-            true => custom::name(&kind.group_version, &kind.kind),
-            false => self.of.clone(),
-        })
+        found.unwrap_or_else(|| self.of.clone())
     }
 
     fn body(&self, of: &SmolStr) -> Body {

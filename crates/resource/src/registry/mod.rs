@@ -13,7 +13,7 @@ use imbl::OrdMap;
 use smol_str::SmolStr;
 
 pub use self::group::DefinedGroup;
-use crate::{GroupKind, GroupResource, GroupVersion, Resource, ResourceVersion};
+use crate::{GroupKind, GroupResource, GroupVersion, KindTypes, Resource, ResourceVersion};
 
 /// All resources that the server serves: an immutable snapshot, swapped when one is added or taken away. To clone one is
 /// cheap.
@@ -29,6 +29,7 @@ pub struct Registry {
 /// The resources that are there from the start.
 #[derive(Default)]
 struct BuiltIn {
+    types: Arc<KindTypes>,
     resources: Vec<Arc<Resource>>,
     /// The served group versions in the order of discovery.
     group_versions: Vec<GroupVersion>,
@@ -72,6 +73,11 @@ impl Registry {
     /// A builder of a registry.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::default()
+    }
+
+    /// The types of the built-in kinds.
+    pub fn types(&self) -> &Arc<KindTypes> {
+        &self.built_in.types
     }
 
     /// The resource served at `/apis/GROUP/VERSION/…/PLURAL` (`/api/VERSION/…` for the core group). What is built in stays
@@ -213,12 +219,19 @@ impl Registry {
 /// Collects built-in resources and makes a [`Registry`] of them.
 #[derive(Default)]
 pub struct RegistryBuilder {
+    types: KindTypes,
     resources: Vec<Arc<Resource>>,
     group_versions: Vec<GroupVersion>,
     listed: HashSet<GroupVersion>,
 }
 
 impl RegistryBuilder {
+    /// The types of the built-in kinds.
+    pub fn types(mut self, types: KindTypes) -> Self {
+        self.types = types;
+        self
+    }
+
     /// Lists a group version at this place of discovery, before resources that are served in it are added.
     pub fn group_version(mut self, group_version: GroupVersion) -> Self {
         self.list(&group_version);
@@ -238,6 +251,7 @@ impl RegistryBuilder {
     pub fn build(self) -> Registry {
         let groups = self.group_versions.iter().map(|listed| listed.group.clone());
         let mut built_in = BuiltIn {
+            types: Arc::new(self.types),
             groups: groups.collect(),
             group_versions: self.group_versions,
             listed: self.listed,
@@ -281,8 +295,10 @@ mod tests {
     use smol_str::format_smolstr;
 
     use super::*;
+    use crate::structural::CustomSchema;
     use crate::{
-        Capabilities, Definition, GarbageCollection, Generation, Generic, NameRule, ResourceRules, Scope, Storage,
+        Capabilities, Conventions, Definition, GarbageCollection, Generation, Generic, KindName, NameRule,
+        ResourceRules, Scope, Storage,
     };
 
     /// A resource `plural` in `group` with these versions; from a definition if it has a serial.
@@ -291,6 +307,11 @@ mod tests {
             let group_version = GroupVersion::new(group, *version);
             ResourceVersion {
                 api_version: group_version.api_version(),
+                kind_type: Arc::new(CustomSchema::new(
+                    KindName::new(group_version.clone(), kind.into()),
+                    Arc::new(|| None),
+                    Arc::default(),
+                )),
                 group_version,
                 list_kind: format_smolstr!("{kind}List"),
                 storage_version_hash: SmolStr::default(),
@@ -339,6 +360,11 @@ mod tests {
             },
             strategy: Arc::new(Generic),
             capabilities: Capabilities::default(),
+            conventions: if serial > 0 {
+                Conventions::DEFINED
+            } else {
+                Conventions::BUILT_IN
+            },
             definition: (serial > 0).then_some(definition),
         })
     }

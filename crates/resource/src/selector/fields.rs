@@ -116,7 +116,7 @@ pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, S
 /// The field as which stored objects are selected where clients name it otherwise: by an older name, or by that of another
 /// group that serves the same objects.
 fn stored_field(resource: &Resource, field: &str) -> Option<SmolStr> {
-    if resource.definition.is_some() {
+    if !resource.conventions.named_selectors {
         return None;
     }
     match field {
@@ -165,9 +165,9 @@ fn unknown_field(resource: &Resource, version: &ResourceVersion, field: &str) ->
     let selectors = &resource.rules.field_selectors;
     // The reference's kinds with fields of their own word this differently from those without, and some have words of
     // their own.
-    let words = WORDS_OF_KINDS
-        .iter()
-        .find(|(group, kind, _)| resource.definition.is_none() && *group == resource.group && *kind == resource.kind);
+    let words = WORDS_OF_KINDS.iter().find(|(group, kind, _)| {
+        resource.conventions.named_selectors && *group == resource.group && *kind == resource.kind
+    });
     match words.map(|(.., words)| words) {
         Some(Words::NamesKind) => format!("field label \"{field}\" not supported for {}", resource.kind),
         Some(Words::NamesVersion) => format!(
@@ -175,7 +175,7 @@ fn unknown_field(resource: &Resource, version: &ResourceVersion, field: &str) ->
             version.api_version, resource.kind
         ),
         Some(Words::Plain) => plain(field),
-        None if selectors.is_empty() && resource.rules.namespace_selector && resource.definition.is_none() => {
+        None if selectors.is_empty() && resource.rules.namespace_selector && resource.conventions.named_selectors => {
             plain(field)
         }
         None => format!("field label not supported: {field}"),

@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use holdfast_cel::{DeclField, DeclType};
 use holdfast_merge::{Schema, TypeRef};
-use holdfast_value::{Error, Growth, Value};
+use holdfast_value::{Error, Growth, SmolStr, Value};
 
 use super::embedded::Metadata;
 use super::prune::Dropped;
 use super::{Node, Ratchet, RuleBudget, Rules, merge};
-use crate::schema::{TypeId, TypeTable};
-use crate::{FieldError, FieldErrorKind, FieldPath};
+use crate::schema::{TypeId, TypeTable, UnknownField, decl_type};
+use crate::{Conventions, FieldError, FieldErrorKind, FieldPath, KindName, KindType, PatchError, TypedObject};
 
 /// The definition name of the type of metadata.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -20,6 +21,7 @@ pub type SchemaSource = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 /// The type of the objects of one version, made when it is first needed: of a thousand definitions most are never asked
 /// for.
 pub struct CustomSchema {
+    name: KindName,
     source: SchemaSource,
     types: Arc<TypeTable>,
     made: OnceLock<Arc<CustomType>>,
@@ -28,9 +30,11 @@ pub struct CustomSchema {
 }
 
 impl CustomSchema {
-    /// The type of the schema that `source` gives, with metadata of the type that stands in `types`.
-    pub fn new(source: SchemaSource, types: Arc<TypeTable>) -> Self {
+    /// The type of the objects of that name by the schema that `source` gives, with metadata of the type that stands in
+    /// `types`.
+    pub fn new(name: KindName, source: SchemaSource, types: Arc<TypeTable>) -> Self {
         Self {
+            name,
             source,
             types,
             made: OnceLock::new(),
@@ -48,11 +52,6 @@ impl CustomSchema {
         self
     }
 
-    /// The JSON schema, made anew.
-    pub fn json(&self) -> Option<Value> {
-        (self.source)()
-    }
-
     /// The type.
     pub fn get(&self) -> &Arc<CustomType> {
         self.made.get_or_init(|| {
@@ -63,6 +62,75 @@ impl CustomSchema {
                 .filter(|before| before.root == made.root && Arc::ptr_eq(&before.types, &made.types))
                 .unwrap_or_else(|| Arc::new(made))
         })
+    }
+}
+
+impl KindType for CustomSchema {
+    fn name(&self) -> &KindName {
+        &self.name
+    }
+
+    fn conventions(&self) -> &'static Conventions {
+        Conventions::DEFINED
+    }
+
+    fn decode(&self, object: &Value) -> Result<TypedObject, String> {
+        let read = self.get().read(object)?;
+        let unknown = read.unknown.into_iter().map(|path| UnknownField { path }.to_string());
+        Ok(TypedObject {
+            object: read.value,
+            findings: unknown.collect(),
+            floats: Vec::new(),
+        })
+    }
+
+    fn decode_tree(&self, object: &Value) -> Result<TypedObject, String> {
+        self.decode(object)
+    }
+
+    fn empty(&self) -> Value {
+        Value::empty_map()
+    }
+
+    fn fill_in(&self, object: Value) -> Result<Value, Error> {
+        let object = self.get().with_defaults(object)?;
+        Growth::default().draw_value(&object)?;
+        Ok(object)
+    }
+
+    fn fill_in_applied(&self, object: Value) -> Result<Value, Error> {
+        let object = self.get().with_defaults_and_nulls(object)?;
+        Growth::default().draw_value(&object)?;
+        Ok(object)
+    }
+
+    /// Managers may own what the version does not specify.
+    fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
+        Ok(object)
+    }
+
+    fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
+        self.get().merge_type()
+    }
+
+    fn strategic_merge(&self, _live: Value, _patch: &Value) -> Result<Value, PatchError> {
+        Err(PatchError::NoDeclaredKey)
+    }
+
+    fn consumed_patch(&self, patch: &Value, _live: &Value) -> Value {
+        patch.clone()
+    }
+
+    fn decl_type(&self) -> Option<Arc<DeclType>> {
+        self.get().decl_type()
+    }
+
+    fn published_name(&self) -> SmolStr {
+        self.name.definition_name()
+    }
+
+    fn published_schema(&self) -> Option<Value> {
+        Some((self.source)().unwrap_or_else(Value::empty_map))
     }
 }
 
@@ -106,6 +174,22 @@ impl CustomType {
     /// The schema.
     pub fn root(&self) -> &Node {
         &self.root
+    }
+
+    /// How expressions see objects: by the schema, with the metadata that all objects have.
+    fn decl_type(&self) -> Option<Arc<DeclType>> {
+        let metadata = decl_type(&self.types, self.metadata?)?;
+        let text = || Arc::new(DeclType::string(None));
+        let own = [("apiVersion", text()), ("kind", text()), ("metadata", metadata)];
+        let specified = self.root.properties.iter();
+        let specified = specified.filter(|(name, _)| own.iter().all(|(of_all, _)| name != of_all));
+        let fields = specified.filter_map(|(name, node)| Some((name.clone(), Arc::new(node.decl_type(false)?))));
+        let fields: Vec<(SmolStr, Arc<DeclType>)> = fields.collect();
+        let own = own.into_iter().map(|(name, decl)| (SmolStr::new_static(name), decl));
+        let fields = own
+            .chain(fields)
+            .filter_map(|(name, decl)| DeclField::new(name, decl, false));
+        Some(Arc::new(DeclType::object(fields)))
     }
 
     /// How objects merge.
@@ -274,10 +358,12 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
+    use crate::GroupVersion;
 
     fn schema(text: &'static str, types: &Arc<TypeTable>) -> CustomSchema {
         let source: SchemaSource = Arc::new(move || json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
-        CustomSchema::new(source, Arc::clone(types))
+        let name = KindName::new(GroupVersion::new("example.com", "v1"), "Widget".into());
+        CustomSchema::new(name, source, Arc::clone(types))
     }
 
     #[test]

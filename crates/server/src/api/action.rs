@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_resource::SubresourceAction;
 use http::StatusCode;
 
-use super::{kind_type, read_body};
+use super::{filled_in, kind_type, read_body};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation;
@@ -30,11 +30,18 @@ pub(super) async fn handle(
     let format = negotiation::body_format(&request.headers)?;
     let body = read_body(&mut request).await?;
     let kind_type = kind_type(context, &request)?;
-    let types = context.field_managers.types();
+    let types = context.body_types();
     let validation = options.write.field_validation;
-    let decoded = decode::object_of(&body, format, types, &kind_type, validation, action.other_versions())?;
+    let decoded = decode::object_of(
+        &body,
+        format,
+        types,
+        kind_type.as_ref(),
+        validation,
+        action.other_versions(),
+    )?;
     let target = Target::of_request(&request, options.write);
-    let object = kind_type.with_defaults(decoded.object)?;
+    let object = filled_in(kind_type.as_ref(), decoded.object)?;
     let acted = write::act(context, target, action.as_ref(), object).await;
     let warnings = acted.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let representation = &request.representation;

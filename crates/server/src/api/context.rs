@@ -21,6 +21,7 @@ use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::{Clock, Identifiers};
 use crate::webhooks::Webhooks;
+use crate::write::decode::BodyTypes;
 use crate::write::{FieldManagers, Turns};
 
 /// What the handlers of all requests share.
@@ -31,8 +32,10 @@ pub struct Context {
     pub definitions: Arc<Definitions>,
     /// The objects.
     pub store: Arc<Store>,
-    /// The types of the kinds, and who owns what in their objects.
+    /// The types of the built-in kinds, and who owns what in objects.
     pub field_managers: FieldManagers,
+    /// The protobuf messages of the built-in types.
+    pub messages: Messages,
     /// The parsed objects that are at hand.
     pub trees: Trees,
     /// Who writes to which object next.
@@ -87,7 +90,15 @@ impl Context {
 
     /// The protobuf messages of the types of the kinds.
     pub fn messages(&self) -> &Messages {
-        self.field_managers.types().messages()
+        &self.messages
+    }
+
+    /// The types of the built-in kinds, in both forms that bodies come in.
+    pub(crate) fn body_types(&self) -> BodyTypes<'_> {
+        BodyTypes {
+            kinds: self.field_managers.types(),
+            messages: &self.messages,
+        }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{read_object, written};
+use holdfast_resource::KindType;
+use holdfast_value::{SmolStr, Value};
+
+use super::{filled_in, read_object, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::CreateOptions;
@@ -22,9 +25,9 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let object = if capabilities.keeps_reset_fields_at_creation {
         decoded.object
     } else {
-        kind_type.without(decoded.object, &target.reset_fields)?
+        without(kind_type.as_ref(), decoded.object, &target.reset_fields)?
     };
-    let mut object = kind_type.with_defaults(object)?;
+    let mut object = filled_in(kind_type.as_ref(), object)?;
     let repeated = write::metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
     let mut result = match write::create(context, target, object).await {
@@ -34,4 +37,14 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     };
     result.warnings.splice(0..0, decoded.warnings);
     written(context, &request, &result).await
+}
+
+/// Takes out of a typed object what stands at `paths`; what is written even when nobody sets it stays.
+fn without(kind_type: &dyn KindType, mut object: Value, paths: &[Vec<SmolStr>]) -> Result<Value, ApiError> {
+    if paths.is_empty() {
+        return Ok(object);
+    }
+    write::metadata::reset_fields(&mut object, None, paths);
+    let typed = kind_type.decode(&object).map_err(ApiError::internal)?;
+    Ok(typed.object)
 }

@@ -127,7 +127,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
         return DeleteOptions::parse(&request.query);
     }
     let format = negotiation::body_format(&request.headers)?;
-    let object = decode::delete_options(&body, format, context.field_managers.types())?;
+    let object = decode::delete_options(&body, format, context.body_types())?;
     DeleteOptions::from_object(&object)
 }
 

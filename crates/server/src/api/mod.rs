@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use holdfast_resource::{Responder, Verb};
+use holdfast_resource::{KindType, Responder, Verb};
+use holdfast_value::Value;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
@@ -31,8 +32,8 @@ use crate::http::response::{self, Response};
 use crate::representation::{self, Shown};
 use crate::runtime::long_work;
 use crate::wire::body::RequestBody;
+use crate::write::Written;
 use crate::write::decode::{self, Decoded};
-use crate::write::{Written, typing::KindType};
 
 /// Does what `request` asks for.
 ///
@@ -122,30 +123,32 @@ async fn read_object(
     context: &Context,
     request: &mut ResourceRequest,
     options: &WriteOptions,
-) -> Result<(Arc<KindType>, Decoded), ApiError> {
+) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
     let format = negotiation::body_format(&request.headers)?;
     let body = read_body(request).await?;
-    let (types, kind_type) = (context.field_managers.types(), kind_type(context, request)?);
-    let decoded = decode::object(&body, format, types, &kind_type, options.field_validation)?;
+    let (types, kind_type) = (context.body_types(), kind_type(context, request)?);
+    let decoded = decode::object(&body, format, types, kind_type.as_ref(), options.field_validation)?;
     Ok((kind_type, decoded))
 }
 
 /// The types of the objects that the address takes.
-fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<KindType>, ApiError> {
-    let (api_version, kind) = match request.subresource() {
-        Some(subresource) => (
-            subresource.kind.group_version.api_version(),
-            subresource.kind.kind.clone(),
-        ),
-        None => (
-            request.version().api_version.clone(),
-            request.served.resource.kind.clone(),
-        ),
+fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn KindType>, ApiError> {
+    let Some(subresource) = request.subresource() else {
+        return Ok(Arc::clone(&request.version().kind_type));
     };
+    let (api_version, kind) = (subresource.kind.group_version.api_version(), &subresource.kind.kind);
     let types = context.field_managers.types();
     types
-        .of_body(&request.served.resource, &api_version, &kind)
+        .of_body(&request.served.resource, &api_version, kind)
         .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
+}
+
+/// The object with its defaults.
+///
+/// # Errors
+/// 413 where it has become too large.
+fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError> {
+    kind_type.fill_in(object).map_err(ApiError::too_large_because)
 }
 
 /// The answer to a write: the object as it is now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_resource::{Review, Verb};
 use http::StatusCode;
 
-use super::{read_object, unsupported};
+use super::{filled_in, read_object, unsupported};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::CreateOptions;
@@ -29,7 +29,7 @@ pub(super) async fn create(
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
     let target = Target::of_request(&request, options.write);
-    let object = kind_type.with_defaults(decoded.object)?;
+    let object = filled_in(kind_type.as_ref(), decoded.object)?;
     let answered = write::answer(context, &target, review.as_ref(), object).await;
     let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let (shown, representation) = (Shown::of_subresource(&request), &request.representation);

@@ -109,7 +109,7 @@ pub fn resource_request(
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
         let sort = negotiation::patch_type(&headers);
-        if place.served.resource.definition.is_some() {
+        if !place.served.resource.conventions.strategic_merge {
             sort.ok()
                 .filter(|sort| *sort != PatchType::Strategic)
                 .ok_or_else(|| ApiError::unsupported_body_type(&CUSTOM_PATCH_TYPES))?;
@@ -206,7 +206,7 @@ impl Place {
         } else {
             target.namespace.clone()
         };
-        let defined = served.resource.definition.is_some();
+        let defined = !served.resource.conventions.fixed_routes;
         // Routes are matched by what stands in the path, definitions by what that names.
         let within = if defined {
             !namespace.is_empty()
@@ -265,10 +265,10 @@ impl Place {
 
     /// What is to be done, if it can be done here.
     fn verb(&self, method: &Method, info: &RequestInfo) -> Result<Verb, ApiError> {
-        if self.served.resource.definition.is_some() {
-            self.verb_of_definition(&info.verb)
-        } else {
+        if self.served.resource.conventions.fixed_routes {
             self.verb_of_route(method, info)
+        } else {
+            self.verb_of_definition(&info.verb)
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     let snapshot = get::snapshot(context, &request).await?;
     let entry = get::entry(&snapshot, &request)?;
     let stored = objects::tree(entry);
-    if request.served.resource.definition.is_some() {
+    if request.served.resource.conventions.untyped_scale {
         let parent = Shown::of_request(&request).convert(context, stored.clone()).await?;
         let path = &fields(&request)?.spec_replicas;
         if nested_integer(&parent, path).map_err(ApiError::unclassified)?.is_none() {

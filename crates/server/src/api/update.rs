@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{read_object, written};
+use super::{filled_in, read_object, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::UpdateOptions;
@@ -17,7 +17,7 @@ use crate::write::{self, Change, Target};
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = UpdateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
-    let mut object = kind_type.with_defaults(decoded.object)?;
+    let mut object = filled_in(kind_type.as_ref(), decoded.object)?;
     let repeated = write::metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
     let told = decoded.warnings.clone();

@@ -12,4 +12,5 @@ pub mod response;
 pub mod status;
 pub(crate) mod table;
 
+pub use holdfast_proto::Messages;
 pub use status::ApiError;

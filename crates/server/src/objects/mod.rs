@@ -72,16 +72,11 @@ impl Index {
     /// Whether the object is known to be in the form in which the resource shows it in its storage version. One of a
     /// built-in kind always is.
     fn is_current(&self, resource: &Resource) -> bool {
-        let Some(definition) = &resource.definition else {
-            return true;
-        };
-        self.definition.load(Ordering::Relaxed) == definition.serial
+        self.definition.load(Ordering::Relaxed) == resource.serial()
     }
 
     fn set_current(&self, resource: &Resource) {
-        if let Some(definition) = &resource.definition {
-            self.definition.store(definition.serial, Ordering::Relaxed);
-        }
+        self.definition.store(resource.serial(), Ordering::Relaxed);
     }
 
     /// The labels.
@@ -140,7 +135,7 @@ impl Indexer for Objects {
 /// `api_version` is that in which the object was made.
 pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_version: &str) -> Index {
     let prefix = resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str());
-    if resource.definition.is_none() {
+    if !resource.conventions.form_changes {
         return Index::of(registry.stored_at(prefix).iter(), object);
     }
     let index = Index {
@@ -164,7 +159,7 @@ pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry)
         .storage
         .as_ref()
         .is_some_and(|storage| storage.api_version == api_version);
-    if !stored_so || resource.definition.is_none() {
+    if !stored_so || !resource.conventions.form_changes {
         return stored_so;
     }
     let index = entry.index();

@@ -137,7 +137,10 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
     };
     let types = context.field_managers.types();
     let typed = |object: &Value| match types.kind(&version.api_version, &resource.kind) {
-        Some(kind_type) => kind_type.with_defaults(kind_type.typed(object.clone())?),
+        Some(kind_type) => {
+            let typed = kind_type.decode(object).map_err(ApiError::internal)?;
+            kind_type.fill_in(typed.object).map_err(ApiError::too_large_because)
+        }
         None => Ok(object.clone()),
     };
     let mut target = Target {

@@ -190,7 +190,7 @@ impl Shown {
     /// The same where no webhook has to be asked.
     fn convert_at_once(&self, tree: Value) -> Result<Value, ApiError> {
         let of_kind_of_its_own = self.own_columns.is_some();
-        if of_kind_of_its_own || self.stored_as_shown() && self.resource.definition.is_none() {
+        if of_kind_of_its_own || self.stored_as_shown() && !self.resource.conventions.form_changes {
             return Ok(tree);
         }
         conversion::at_once(&self.resource, tree, &self.api_version)
@@ -381,9 +381,8 @@ pub(crate) async fn list(
         let body = protobuf_list(context.messages(), shown, page).await?;
         return Ok(response::bytes(StatusCode::OK, content_type, body));
     }
-    let metadata = match (&shown.resource.definition, representation.view) {
-        // Lists of custom resources say of each chunk whether more come.
-        (Some(_), View::Whole) => page.metadata_with_continue(),
+    let metadata = match representation.view {
+        View::Whole if shown.resource.conventions.chunks_tell_rest => page.metadata_with_continue(),
         _ => page.metadata(),
     };
     let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
@@ -531,7 +530,7 @@ impl Writer {
 
     fn whole(&self, object: &[u8], bytes: &mut Vec<u8>) {
         let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
-        if self.shown.resource.definition.is_some() {
+        if self.shown.resource.conventions.whole_items {
             // Items of custom resources are whole objects.
             bytes.extend_from_slice(object);
             return;

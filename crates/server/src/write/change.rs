@@ -177,11 +177,11 @@ impl Change {
         };
         let kind_type = &*pipeline.kind_type()?;
         // The reference cannot convert the Scale of a custom resource.
-        let unconvertible = pipeline.is_custom() && !kind_type.is_custom();
+        let unconvertible = pipeline.resource().conventions.untyped_scale && pipeline.target.scale.is_some();
         if unconvertible && live.is_some_and(|live| live.at(&["metadata", "managedFields"]).is_none()) {
             return Err(ApiError::unclassified(format!(
                 "failed to create manager for existing fields: failed to convert live object (/; {}) to proper version: request to convert CR to an invalid group/version: {}",
-                kind_type.described(),
+                kind_type.name().described(),
                 kind_type.api_version()
             )));
         }
@@ -210,21 +210,23 @@ impl Change {
             return Err(ApiError::unclassified(format!(
                 "failed to convert new object ({}/{name}; {}) to proper version: request to convert CR to an invalid group/version: {}",
                 namespace.unwrap_or_default(),
-                kind_type.described(),
+                kind_type.name().described(),
                 kind_type.api_version()
             )));
         }
         let typed =
             decode::typed(&object, Vec::new(), Source::Tree, kind_type).map_err(|why| {
                 let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), super::metadata::name(&object));
-                let kind = kind_type.described();
+                let kind = kind_type.name().described();
                 ApiError::unclassified(format!(
                     "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
                     namespace.unwrap_or_default()
                 ))
             })?;
         Ok(Next {
-            object: kind_type.applied_with_defaults(typed.object)?,
+            object: kind_type
+                .fill_in_applied(typed.object)
+                .map_err(ApiError::too_large_because)?,
             warnings,
         })
     }
@@ -277,7 +279,9 @@ impl Patch {
             Self::Merge(patch) => {
                 merge_patch::apply(live, patch).map_err(|error| ApiError::bad_request(error.to_string()))?
             }
-            Self::Strategic(patch) => kind_type.strategic_merge(live.clone(), patch)?,
+            Self::Strategic(patch) => kind_type
+                .strategic_merge(live.clone(), patch)
+                .map_err(|error| patch_error(&error))?,
         };
         let refuse = |why: String| {
             let shown = match self {
@@ -287,7 +291,7 @@ impl Patch {
             };
             invalid_patch(shown, why)
         };
-        let types = pipeline.context.field_managers.types();
+        let types = pipeline.context.body_types();
         let read = match self {
             Self::Strategic(_) => {
                 decode::typed(&patched, findings.to_vec(), Source::Tree, kind_type).map(|mut typed| {
@@ -301,7 +305,7 @@ impl Patch {
         };
         match read.map_err(refuse)? {
             Patched::Own(typed) => Ok(Next {
-                object: kind_type.with_defaults(typed.object)?,
+                object: kind_type.fill_in(typed.object).map_err(ApiError::too_large_because)?,
                 warnings: decode::judged(typed.findings, validation).map_err(refuse)?,
             }),
             Patched::Nameless(findings) => {
@@ -344,7 +348,7 @@ fn invalid_patch(shown: String, why: String) -> ApiError {
 }
 
 /// What the client is told of a strategic merge patch that cannot be carried out.
-pub(super) fn patch_error(error: &PatchError) -> ApiError {
+fn patch_error(error: &PatchError) -> ApiError {
     match error.kind() {
         PatchErrorKind::BadRequest => ApiError::bad_request(error.to_string()),
         PatchErrorKind::Unprocessable => ApiError::unprocessable_patch(),

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use holdfast_gotext::quote::quote;
-use holdfast_proto::Envelope;
+use holdfast_proto::{Envelope, Messages};
 use holdfast_resource::schema::quantity::{text_of, up_to_thousandths};
+use holdfast_resource::{GroupVersion, KindType, KindTypes, TypedObject};
 use holdfast_value::pointer::Pointer;
 use holdfast_value::{Limits, List, Parsed, Value, json, yaml};
 
 use super::identity::{INTERNAL, Known, Stated};
-use super::typing::{KindType, TypedObject, Types};
 use crate::http::ApiError;
 use crate::http::negotiation::Format;
 use crate::http::options::FieldValidation;
@@ -18,6 +18,15 @@ use crate::http::protobuf;
 
 /// How much of a body that cannot be read messages show.
 const SHOWN_BYTES: usize = 30;
+
+/// The types of the built-in kinds, for each of the forms that bodies come in.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyTypes<'a> {
+    /// The types of trees.
+    pub(crate) kinds: &'a KindTypes,
+    /// The types of protobuf messages.
+    pub(crate) messages: &'a Messages,
+}
 
 /// A tree with what is to be said of it.
 pub(crate) struct Decoded {
@@ -35,8 +44,8 @@ pub(crate) struct Decoded {
 pub(crate) fn object(
     bytes: &Bytes,
     format: Format,
-    types: &Types,
-    kind_type: &KindType,
+    types: BodyTypes<'_>,
+    kind_type: &dyn KindType,
     validation: FieldValidation,
 ) -> Result<Decoded, ApiError> {
     object_of(bytes, format, types, kind_type, validation, &[])
@@ -49,8 +58,8 @@ pub(crate) fn object(
 pub(crate) fn object_of(
     bytes: &Bytes,
     format: Format,
-    types: &Types,
-    kind_type: &KindType,
+    types: BodyTypes<'_>,
+    kind_type: &dyn KindType,
     validation: FieldValidation,
     other_versions: &[&str],
 ) -> Result<Decoded, ApiError> {
@@ -83,8 +92,8 @@ fn misplaced_number(bytes: &Bytes, format: Format, address: &Address<'_>) -> Opt
 
 /// What an address takes.
 struct Address<'a> {
-    types: &'a Types,
-    kind_type: &'a KindType,
+    types: BodyTypes<'a>,
+    kind_type: &'a dyn KindType,
     validation: FieldValidation,
     other_versions: &'a [&'a str],
 }
@@ -100,14 +109,14 @@ impl Address<'_> {
     /// Reads a body that states to be of that kind and version.
     fn read(&self, bytes: &Bytes, format: Format, stated: Stated, content: Content<'_>) -> Result<Decoded, ApiError> {
         let (kind_type, kind) = (self.kind_type, self.kind_type.kind());
-        if kind_type.is_custom() {
+        if kind_type.conventions().states_identity {
             let unrecognised = |why: String| self.unrecognised(bytes, &why);
             return custom(content, bytes, format, kind_type, self.validation, unrecognised);
         }
-        let (group, version) = kind_type.group_version();
+        let GroupVersion { group, version } = &kind_type.name().group_version;
         let mut stated = stated.or(group, version, kind);
         if stated.kind == kind && self.other_versions.contains(&stated.api_version().as_str()) {
-            (stated.group, stated.version) = (group.into(), version.into());
+            (stated.group, stated.version) = (group.clone(), version.clone());
         }
         let refuse = |why: String| {
             ApiError::bad_request(format!(
@@ -145,7 +154,7 @@ impl Address<'_> {
 ///
 /// # Errors
 /// 400 where it is something else, or does not fit the type.
-pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: &Types) -> Result<Value, ApiError> {
+pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: BodyTypes<'_>) -> Result<Value, ApiError> {
     let (stated, content) = open(bytes, format).map_err(ApiError::bad_request)?;
     let stated = stated.or(META_GROUP, "v1", DELETE_OPTIONS);
     let refuse = |why: String| Err(ApiError::bad_request(why));
@@ -160,10 +169,10 @@ pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: &Types) -> Re
             stated.unregistered()
         });
     }
-    let Some(kind_type) = types.kind("v1", DELETE_OPTIONS) else {
+    let Some(kind_type) = types.kinds.kind("v1", DELETE_OPTIONS) else {
         return Err(ApiError::internal("DeleteOptions have no type"));
     };
-    let read = read_as(content, types, &kind_type, Source::Json);
+    let read = read_as(content, types, kind_type.as_ref(), Source::Json);
     read.map(|typed| typed.object).map_err(ApiError::bad_request)
 }
 
@@ -183,12 +192,12 @@ enum Content<'b> {
 
 impl Content<'_> {
     /// The tree of an object of `kind_type`, and the keys that its text repeats.
-    fn tree(self, types: &Types, kind_type: &KindType) -> Result<Parsed, String> {
+    fn tree(self, types: BodyTypes<'_>, kind_type: &dyn KindType) -> Result<Parsed, String> {
         let message = match self {
             Self::Tree(parsed) => return Ok(parsed),
             Self::Message(message) => message,
         };
-        let messages = types.messages();
+        let messages = types.messages;
         let of = protobuf::type_of(messages.types(), kind_type.api_version(), kind_type.kind());
         let Some(of) = of else {
             return Err(format!("{} has no protobuf form", kind_type.kind()));
@@ -255,22 +264,22 @@ enum Reading {
 fn read_as_stated(
     content: Content<'_>,
     stated: &Stated,
-    types: &Types,
-    kind_type: &KindType,
+    types: BodyTypes<'_>,
+    kind_type: &dyn KindType,
     source: Source<'_>,
 ) -> Result<Reading, String> {
     if stated.is(kind_type) {
         return Ok(Reading::Own(read_as(content, types, kind_type, source)?));
     }
-    let findings = match stated.find(types).ok_or_else(|| stated.unregistered())? {
-        Known::Type(other) => read_as(content, types, &other, source)?.findings,
+    let findings = match stated.find(types.kinds).ok_or_else(|| stated.unregistered())? {
+        Known::Type(other) => read_as(content, types, other.as_ref(), source)?.findings,
         Known::Internal => unknown_fields(&content, source),
         Known::Other => Vec::new(),
     };
     if stated.converts_to(kind_type) {
         return Ok(Reading::Other(findings));
     }
-    let (group, _) = kind_type.group_version();
+    let group = &kind_type.name().group_version.group;
     Err(stated.unconvertible(group, kind_type.kind()))
 }
 
@@ -285,8 +294,8 @@ fn unknown_fields(content: &Content<'_>, source: Source<'_>) -> Vec<String> {
 
 fn read_as(
     content: Content<'_>,
-    types: &Types,
-    kind_type: &KindType,
+    types: BodyTypes<'_>,
+    kind_type: &dyn KindType,
     source: Source<'_>,
 ) -> Result<TypedObject, String> {
     let Parsed { mut value, findings } = content.tree(types, kind_type)?;
@@ -307,7 +316,7 @@ fn custom(
     content: Content<'_>,
     bytes: &[u8],
     format: Format,
-    kind_type: &KindType,
+    kind_type: &dyn KindType,
     validation: FieldValidation,
     unrecognised: impl Fn(String) -> ApiError,
 ) -> Result<Decoded, ApiError> {
@@ -332,7 +341,7 @@ fn custom(
     }
     let findings = findings.iter().map(ToString::to_string).collect();
     let refuse = |why: String| {
-        let (kind, version) = (kind_type.kind(), kind_type.version());
+        let (kind, version) = (kind_type.kind(), &kind_type.name().group_version.version);
         ApiError::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
         ))
@@ -363,7 +372,7 @@ pub(super) fn typed(
     object: &Value,
     mut findings: Vec<String>,
     source: Source<'_>,
-    kind_type: &KindType,
+    kind_type: &dyn KindType,
 ) -> Result<TypedObject, String> {
     let mut typed = match source {
         Source::Tree => kind_type.decode_tree(object)?,
@@ -509,15 +518,15 @@ pub(super) enum Patched {
 pub(super) fn patched(
     object: &Value,
     findings: Vec<String>,
-    types: &Types,
-    kind_type: &KindType,
+    types: BodyTypes<'_>,
+    kind_type: &dyn KindType,
 ) -> Result<Patched, String> {
     let stated = Stated::of(object)?;
-    if kind_type.is_custom() {
+    if kind_type.conventions().states_identity {
         check_kind_of_custom(&stated, kind_type)?;
         return typed(object, findings, Source::Json, kind_type).map(Patched::Own);
     }
-    let (group, _) = kind_type.group_version();
+    let group = &kind_type.name().group_version.group;
     let stated = stated.or(group, INTERNAL, kind_type.kind());
     if stated.version.is_empty() {
         return Err(format!(
@@ -539,7 +548,7 @@ pub(super) fn patched(
     }
 }
 
-fn check_kind_of_custom(stated: &Stated, kind_type: &KindType) -> Result<(), String> {
+fn check_kind_of_custom(stated: &Stated, kind_type: &dyn KindType) -> Result<(), String> {
     if stated.is(kind_type) {
         return Ok(());
     }
@@ -562,22 +571,26 @@ pub(super) enum Unconvertible {
 ///
 /// # Errors
 /// Why not, in the words of the reference.
-pub(super) fn check_converted(object: &Value, types: &Types, kind_type: &KindType) -> Result<(), Unconvertible> {
+pub(super) fn check_converted(
+    object: &Value,
+    types: &KindTypes,
+    kind_type: &dyn KindType,
+) -> Result<(), Unconvertible> {
     let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));
     let expected = kind_type.api_version();
-    if api_version == expected && (kind_type.is_custom() || kind == kind_type.kind()) {
+    if api_version == expected && (kind_type.conventions().states_identity || kind == kind_type.kind()) {
         return Ok(());
     }
-    let (group, _) = kind_type.group_version();
+    let group = &kind_type.name().group_version.group;
     let stated = Stated::new(api_version, kind).unwrap_or_default();
-    Err(if !kind_type.is_custom() {
+    Err(if !kind_type.conventions().states_identity {
         if types.knows(api_version, kind) {
             Unconvertible::Other(stated.unconvertible(group, kind_type.kind()))
         } else {
             Unconvertible::Unknown(stated.unregistered())
         }
-    } else if stated.group == group {
+    } else if stated.group == *group {
         Unconvertible::Other(format!(
             "request to convert CR from an invalid group/version: {api_version}"
         ))

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use holdfast_gotext::quote::quote;
+use holdfast_resource::{GroupVersion, KindType, KindTypes};
 use holdfast_value::{SmolStr, Value};
-
-use super::typing::{KindType, Types};
 
 /// The version that stands for the reference's own form of an object, which has no names in JSON.
 pub(super) const INTERNAL: &str = "__internal";
@@ -64,9 +63,9 @@ impl Stated {
     }
 
     /// Whether this is kind and version of `kind_type`.
-    pub(super) fn is(&self, kind_type: &KindType) -> bool {
-        let (group, version) = kind_type.group_version();
-        self.kind == kind_type.kind() && self.version == version && self.group == group
+    pub(super) fn is(&self, kind_type: &dyn KindType) -> bool {
+        let GroupVersion { group, version } = &kind_type.name().group_version;
+        self.kind == kind_type.kind() && self.version == *version && self.group == *group
     }
 
     /// The `apiVersion`.
@@ -106,15 +105,15 @@ impl Stated {
     }
 
     /// Whether the reference holds objects of this kind in one form with those of `kind_type`, whatever their versions.
-    pub(super) fn converts_to(&self, kind_type: &KindType) -> bool {
-        let (group, _) = kind_type.group_version();
+    pub(super) fn converts_to(&self, kind_type: &dyn KindType) -> bool {
+        let group = &kind_type.name().group_version.group;
         self.kind == kind_type.kind() && home(&self.group, &self.kind) == home(group, &self.kind)
     }
 
     /// What is known by this name.
-    pub(super) fn find(&self, types: &Types) -> Option<Known> {
+    pub(super) fn find(&self, types: &KindTypes) -> Option<Known> {
         if let Some(kind_type) = types.kind(&self.api_version(), &self.kind) {
-            return Some(Known::Type(kind_type));
+            return Some(Known::Type(Arc::clone(kind_type)));
         }
         if self.version == INTERNAL {
             return types.knows_in_group(&self.group, &self.kind).then_some(Known::Internal);
@@ -128,7 +127,7 @@ impl Stated {
 /// What the reference knows by a name.
 pub(super) enum Known {
     /// A type.
-    Type(Arc<KindType>),
+    Type(Arc<dyn KindType>),
     /// A kind in the reference's own form: none of the fields that JSON can have.
     Internal,
     /// A kind that is not served, or a list; of these nothing but the name is known.

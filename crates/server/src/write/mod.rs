@@ -22,7 +22,6 @@ mod policies;
 pub(crate) mod scale;
 pub(crate) mod tracking;
 mod turns;
-pub(crate) mod typing;
 mod webhook_answers;
 mod webhook_versions;
 mod webhooks;
@@ -41,7 +40,6 @@ pub(crate) use connect::connect;
 pub(crate) use pipeline::{check_namespace, check_place};
 pub use tracking::FieldManagers;
 pub use turns::Turns;
-pub use typing::Types;
 
 use crate::api::context::Context;
 use crate::http::ApiError;

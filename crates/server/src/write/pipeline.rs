@@ -6,13 +6,12 @@ use std::time::SystemTime;
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::{validate_metadata, validate_metadata_update};
 use holdfast_resource::{
-    FieldError, FieldPath, GroupKind, GroupVersion, Operation, Refusal, Resource, Verb, WriteContext,
+    FieldError, FieldPath, GroupKind, GroupVersion, KindType, Operation, Refusal, Resource, Verb, WriteContext,
 };
 use holdfast_value::{SmolStr, Value};
 
 use super::change::{Change, Next};
 use super::outcome::{Call, Outcome};
-use super::typing::KindType;
 use super::webhooks::{Asked, Given};
 use super::{Target, deletion, metadata, scale, tracking};
 use crate::api::context::Context;
@@ -87,7 +86,7 @@ impl<'a> Pipeline<'a> {
     ///
     /// # Errors
     /// 500 where there is none.
-    pub(super) fn kind_type(&self) -> Result<Arc<KindType>, ApiError> {
+    pub(super) fn kind_type(&self) -> Result<Arc<dyn KindType>, ApiError> {
         let Target {
             body_version,
             body_kind,
@@ -148,22 +147,21 @@ impl<'a> Pipeline<'a> {
         if !change.tracks() {
             tracking::update(self, Some(live), &mut object).await;
         }
-        if self.is_custom() {
+        if self.checks_as_sent() {
             return self.finish_update(object, entry, live, None, warnings).await;
         }
         let object = self.to_storage_version(object).await?;
         self.finish_update(object, entry, stored, None, warnings).await
     }
 
-    /// Whether the resource comes from a definition. Its objects are checked in the version of the request, and stored in
-    /// the storage version after that; built-in kinds are checked in their storage version.
-    pub(super) fn is_custom(&self) -> bool {
-        self.resource().definition.is_some()
+    /// Whether objects are checked in the version of the request, and stored in the storage version after that.
+    pub(super) fn checks_as_sent(&self) -> bool {
+        self.resource().conventions.checked_as_sent
     }
 
     /// A checked object in its storage version.
     async fn to_be_stored(&self, object: Value) -> Result<Value, ApiError> {
-        if self.is_custom() {
+        if self.checks_as_sent() {
             return self.to_storage_version(object).await;
         }
         Ok(object)
@@ -186,7 +184,7 @@ impl<'a> Pipeline<'a> {
         settled.map_err(|error| call.refused(error))?;
         let completes = deletion::completes(self.resource(), &object, stored);
         let object = self.to_be_stored(object).await?;
-        let unchanged = if self.is_custom() {
+        let unchanged = if self.checks_as_sent() {
             object == objects::tree(entry)
         } else {
             object == *stored
@@ -314,7 +312,7 @@ impl<'a> Pipeline<'a> {
     /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
     /// request is one to change the object, so that nobody has asked yet whether its user may create.
     async fn finish_create(&self, object: Value, by_update: bool) -> Result<Prepared, ApiError> {
-        let mut object = if self.is_custom() {
+        let mut object = if self.checks_as_sent() {
             object
         } else {
             self.to_storage_version(object).await?
@@ -441,7 +439,7 @@ impl<'a> Pipeline<'a> {
     fn refuse_unidentified(&self, name: &str, object: &Value) -> Result<(), ApiError> {
         let resource = self.resource();
         let found = object.str_at(&["kind"]).unwrap_or_default();
-        if resource.definition.is_none() || found == resource.kind {
+        if !resource.conventions.states_identity || found == resource.kind {
             return Ok(());
         }
         let why = format!("must be {}", resource.kind);
@@ -473,7 +471,7 @@ impl<'a> Pipeline<'a> {
     /// old, so that this asks nobody.
     pub(super) fn stored(&self, entry: &Entry) -> Value {
         let tree = objects::tree(entry);
-        if !self.is_custom() {
+        if !self.resource().conventions.form_changes {
             return tree;
         }
         let own = tree.str_at(&["apiVersion"]).unwrap_or_default();

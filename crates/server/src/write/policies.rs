@@ -9,12 +9,11 @@ use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::rounds::Rounds;
 use holdfast_admission::policies::validating::{self, Denial};
 use holdfast_merge::{Duplicates, Typed};
-use holdfast_resource::GroupVersionKind;
+use holdfast_resource::{GroupVersionKind, KindType};
 use holdfast_value::{SmolStr, Value};
 use http::StatusCode;
 
 use super::pipeline::Pipeline;
-use super::typing::KindType;
 use super::webhooks::Asked;
 use crate::http::ApiError;
 use crate::http::status::{Cause, Details};
@@ -134,7 +133,7 @@ impl Pipeline<'_> {
         }
     }
 
-    fn type_of(&self, kind: &GroupVersionKind) -> Option<Arc<KindType>> {
+    fn type_of(&self, kind: &GroupVersionKind) -> Option<Arc<dyn KindType>> {
         let version = kind.group_version.api_version();
         let types = self.context.field_managers.types();
         types.of_body(&self.target.shown.resource, &version, &kind.kind)
@@ -162,7 +161,7 @@ impl Shapes for Pipeline<'_> {
 
     fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
         match self.type_of(kind) {
-            Some(of) => Ok(of.filled_in(of.decode(&object)?.object)?),
+            Some(of) => Ok(of.fill_in(of.decode(&object)?.object)?),
             None => Ok(object),
         }
     }

@@ -76,7 +76,7 @@ pub(super) async fn update(
     let ownership = ownership(pipeline.resource(), &target.shown.api_version);
     let undecodable = |error: holdfast_ownership::DecodeError| ApiError::unclassified(error.to_string());
     let mut live = of(&parent, fields);
-    if pipeline.is_custom() && at(&parent, &fields.spec_replicas).is_none() {
+    if pipeline.resource().conventions.untyped_scale && at(&parent, &fields.spec_replicas).is_none() {
         live.set_at(&["spec", "replicas"], UNSET.into());
     }
     if let Some(entries) = ownership.to_scale(&parent).map_err(undecodable)? {
@@ -116,7 +116,7 @@ pub(super) async fn update(
         .to_owned();
     object.set_at(&["metadata", "resourceVersion"], version.into());
     ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
-    if pipeline.is_custom() {
+    if pipeline.checks_as_sent() {
         return pipeline
             .finish_update(
                 object,
@@ -161,7 +161,7 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), ApiEr
         .and_then(Value::as_i64)
         .unwrap_or_default();
     // Definitions have words of their own for this.
-    if replicas < 0 && resource.definition.is_none() {
+    if replicas < 0 && !resource.conventions.untyped_scale {
         let kind = GroupKind {
             group: SmolStr::new_static("autoscaling"),
             kind: SmolStr::new_static(KIND),

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
-use holdfast_resource::{ConversionWebhook, GroupResource, Resource};
+use holdfast_resource::{ConversionWebhook, GroupResource, KindTypes, Resource};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
 use super::Target;
 use super::pipeline::Pipeline;
-use super::typing::Types;
 use super::webhook_versions::WebhookVersions;
 use crate::api::context::Context;
 use crate::http::ApiError;
@@ -21,7 +20,7 @@ pub(super) use holdfast_ownership::{keep_times, manager_name};
 
 /// The field managers of all addresses that were written to; made when first needed.
 pub struct FieldManagers {
-    types: Arc<Types>,
+    types: Arc<KindTypes>,
     managers: RwLock<HashMap<GroupResource, OfResource>>,
 }
 
@@ -49,7 +48,7 @@ impl OfResource {
 
 impl FieldManagers {
     /// The field managers of kinds whose types are among `types`.
-    pub fn new(types: Arc<Types>) -> Self {
+    pub fn new(types: Arc<KindTypes>) -> Self {
         Self {
             types,
             managers: RwLock::default(),
@@ -62,15 +61,14 @@ impl FieldManagers {
     }
 
     /// The types.
-    pub fn types(&self) -> &Arc<Types> {
+    pub fn types(&self) -> &Arc<KindTypes> {
         &self.types
     }
 
     fn of(&self, target: &Target) -> Option<Arc<FieldManager>> {
         let shown = &target.shown;
         let resource = shown.resource.group_resource();
-        let definition = shown.resource.definition.as_ref();
-        let serial = definition.map_or(0, |definition| definition.serial);
+        let serial = shown.resource.serial();
         let address = Address {
             api_version: shown.api_version.clone(),
             subresource: target.subresource.clone(),
@@ -145,7 +143,7 @@ impl FieldManagers {
         let empty = of.map(|kind| kind.empty());
         let mut builder = FieldManager::builder(api_version.clone(), resource.kind.clone(), versions)
             .subresource(subresource.clone())
-            .empty_list_resets(resource.definition.is_none())
+            .empty_list_resets(resource.conventions.empty_list_resets)
             .reset_fields(reset);
         if let Some(empty) = empty {
             builder = builder.empty_object(empty);
@@ -157,7 +155,7 @@ impl FieldManagers {
 /// The versions of a resource, as its field managers see them.
 pub(super) struct ResourceVersions {
     resource: Arc<Resource>,
-    types: Arc<Types>,
+    types: Arc<KindTypes>,
 }
 
 impl Versions for ResourceVersions {
@@ -174,12 +172,8 @@ impl Versions for ResourceVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
         let converted = self.resource.convert_for_managers(object.clone(), api_version);
         let converted = converted.map_err(|error| error.to_string())?;
-        if self.resource.definition.is_some() {
-            return Ok(converted);
-        }
-        // The reference converts structs, which have all that is written out even when nobody sets it.
-        match self.types.kind(api_version, &self.resource.kind) {
-            Some(kind) => Ok(kind.decode_tree(&converted)?.object),
+        match self.types.of_body(&self.resource, api_version, &self.resource.kind) {
+            Some(of) => of.converted_for_managers(converted),
             None => Ok(converted),
         }
     }

@@ -9,13 +9,13 @@ use holdfast_admission::webhooks::matching::Invocation;
 use holdfast_admission::webhooks::review::Review;
 use holdfast_admission::webhooks::{Sort, Webhook};
 use holdfast_ownership::check_managed_fields;
+use holdfast_resource::KindType;
 use holdfast_resource::metadata::validate_managed_fields;
 use holdfast_value::{Value, json_patch};
 
 use super::decode::{self, Unconvertible};
 use super::outcome::Call;
 use super::pipeline::Pipeline;
-use super::typing::KindType;
 use super::webhooks::Asked;
 use crate::http::ApiError;
 use crate::http::status::Aggregate;
@@ -227,7 +227,8 @@ impl Pipeline<'_> {
             Some(kind_type) => {
                 let typed = kind_type.decode(&patched).map_err(Fault::failed)?;
                 let changed = typed.object != before;
-                let filled = kind_type.with_defaults(typed.object).map_err(Fault::Failed)?;
+                let filled = kind_type.fill_in(typed.object);
+                let filled = filled.map_err(|error| Fault::Failed(ApiError::too_large_because(error)))?;
                 (changed, filled)
             }
             None => (patched != before, patched),
@@ -238,9 +239,9 @@ impl Pipeline<'_> {
     }
 
     /// The type of what a webhook made of an object of `expected`, which may be another version of its kind.
-    fn patched_type(&self, patched: &mut Value, expected: Arc<KindType>) -> Result<Arc<KindType>, Fault> {
+    fn patched_type(&self, patched: &mut Value, expected: Arc<dyn KindType>) -> Result<Arc<dyn KindType>, Fault> {
         let types = self.context.field_managers.types();
-        if expected.is_custom() && patched.str_at(&["kind"]).unwrap_or_default().is_empty() {
+        if expected.conventions().states_identity && patched.str_at(&["kind"]).unwrap_or_default().is_empty() {
             return Err(Fault::failed(format_args!("Object 'Kind' is missing in '{patched}'")));
         }
         for (name, own) in [("apiVersion", expected.api_version()), ("kind", expected.kind())] {
@@ -259,7 +260,7 @@ impl Pipeline<'_> {
                 return Ok(other);
             }
         }
-        match decode::check_converted(patched, types, &expected) {
+        match decode::check_converted(patched, types, expected.as_ref()) {
             Ok(()) => Ok(expected),
             Err(Unconvertible::Unknown(why)) => Err(Fault::failed(why)),
             Err(Unconvertible::Other(why)) => Err(Fault::Failed(ApiError::unclassified(why))),

@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 use holdfast_admission::{AdmissionChain, AdmissionPlugin};
 use holdfast_authorization::{Authorizer, Chain};
 use holdfast_server::api::context::{Config, Context};
+use holdfast_server::http::Messages;
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::definitions::Definitions;
@@ -29,7 +30,7 @@ use holdfast_server::runtime::shutdown::ShutdownTrigger;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::body::{RequestBody, ResponseBody};
-use holdfast_server::write::{FieldManagers, Types};
+use holdfast_server::write::FieldManagers;
 use holdfast_store::HistoryLimits;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
@@ -103,8 +104,7 @@ impl Server {
         let kinds = holdfast_kinds::Config::default();
         let registry = holdfast_kinds::registry(&kinds).unwrap();
         let registry = Arc::new(ArcSwap::from_pointee(registry));
-        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load())
-            .with_unserved(holdfast_kinds::tables::unserved());
+        let types = Arc::clone(registry.load().types());
         let objects = Objects::new(Arc::clone(&registry));
         let config = holdfast_store::Config {
             history,
@@ -115,7 +115,8 @@ impl Server {
         let context = Arc::new(Context {
             registry: Arc::clone(&registry),
             store: Arc::clone(&store),
-            field_managers: FieldManagers::new(Arc::new(types)),
+            messages: Messages::new(Arc::clone(types.table())),
+            field_managers: FieldManagers::new(types),
             definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
             trees: Trees::default(),
             turns: Default::default(),

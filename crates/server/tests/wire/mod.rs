@@ -12,6 +12,7 @@ use bytes::Bytes;
 use holdfast_admission::AdmissionChain;
 use holdfast_authorization::{Authorizer, Chain};
 use holdfast_server::api::context::{Config, Context};
+use holdfast_server::http::Messages;
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::definitions::Definitions;
@@ -26,7 +27,7 @@ use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::wire::tls::TlsFiles;
-use holdfast_server::write::{FieldManagers, Types};
+use holdfast_server::write::FieldManagers;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
@@ -155,8 +156,7 @@ impl Server {
         let objects = Objects::new(Arc::clone(&registry));
         let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
         let trigger = ShutdownTrigger::new();
-        let types = Types::new(Arc::new(holdfast_kinds::tables::types().unwrap()), &registry.load())
-            .with_unserved(holdfast_kinds::tables::unserved());
+        let types = Arc::clone(registry.load().types());
         let (shutdown, ending) = (trigger.shutdown(), trigger.shutdown());
         let health = Health::new().with("shutdown", &[Endpoint::Readyz], move || {
             if ending.is_ready() {
@@ -170,7 +170,8 @@ impl Server {
             context: Arc::new(Context {
                 registry: Arc::clone(&registry),
                 store: Arc::clone(&store),
-                field_managers: FieldManagers::new(Arc::new(types)),
+                messages: Messages::new(Arc::clone(types.table())),
+                field_managers: FieldManagers::new(types),
                 definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
                 trees: Trees::default(),
                 turns: Default::default(),

@@ -25,7 +25,7 @@ fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::Grou
 /// Those of defined resources are told as they are listed.
 fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = verbs.iter().map(|verb| verb.name()).collect();
-    if resource.definition.is_none() {
+    if resource.conventions.sorted_discovery {
         names.sort_unstable();
     }
     names
@@ -53,7 +53,7 @@ fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
 /// The subresources of a resource in the order of discovery.
 fn subresources(served: &Served) -> Vec<&holdfast_resource::Subresource> {
     let mut subresources: Vec<_> = served.version().subresources.iter().collect();
-    if served.resource.definition.is_none() {
+    if served.resource.conventions.sorted_discovery {
         subresources.sort_by(|a, b| a.name.cmp(&b.name));
     }
     subresources

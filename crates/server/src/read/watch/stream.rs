@@ -59,7 +59,7 @@ impl WatchStream {
             Arc::clone(&self.framing.context.definitions),
             Arc::clone(&self.framing.shown.resource),
         );
-        let changed = resource.definition.is_some().then(|| {
+        let changed = resource.conventions.form_changes.then(|| {
             let changed = async move { definitions.changed(&resource).await };
             Box::pin(changed) as BoxFuture<'static, ()>
         });

@@ -1,0 +1,62 @@
+/// What clients are used to of a kind, where built-in kinds and those of definitions differ in the reference.
+///
+/// Each difference is a field; [`Conventions::BUILT_IN`] and [`Conventions::DEFINED`] are the two rows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Conventions {
+    /// An object states its kind and version itself: nothing is filled in from the address, and no other kind converts to
+    /// it.
+    pub states_identity: bool,
+    /// Objects are checked in the version of the request and stored in the storage version after that; else they are
+    /// checked in the storage version.
+    pub checked_as_sent: bool,
+    /// Objects in the store may lack the form that their version has by now.
+    pub form_changes: bool,
+    /// A field manager that sends an empty list for its fields starts over.
+    pub empty_list_resets: bool,
+    /// A PATCH may be a strategic merge patch.
+    pub strategic_merge: bool,
+    /// What a path means stands in a table of routes; else it follows from what the definition serves.
+    pub fixed_routes: bool,
+    /// Discovery lists verbs and subresources by the alphabet.
+    pub sorted_discovery: bool,
+    /// Items of lists bear their kind and version.
+    pub whole_items: bool,
+    /// A list says in each chunk whether more chunks follow.
+    pub chunks_tell_rest: bool,
+    /// The numbers of a Scale may be missing or be no numbers, and nothing converts the Scale.
+    pub untyped_scale: bool,
+    /// Field selectors take the older names of fields, and refuse others in the words of the kind.
+    pub named_selectors: bool,
+}
+
+impl Conventions {
+    /// Kinds of the built-in table.
+    pub const BUILT_IN: &'static Self = &Self {
+        states_identity: false,
+        checked_as_sent: false,
+        form_changes: false,
+        empty_list_resets: true,
+        strategic_merge: true,
+        fixed_routes: true,
+        sorted_discovery: true,
+        whole_items: false,
+        chunks_tell_rest: false,
+        untyped_scale: false,
+        named_selectors: true,
+    };
+
+    /// Kinds of definitions.
+    pub const DEFINED: &'static Self = &Self {
+        states_identity: true,
+        checked_as_sent: true,
+        form_changes: true,
+        empty_list_resets: false,
+        strategic_merge: false,
+        fixed_routes: false,
+        sorted_discovery: false,
+        whole_items: true,
+        chunks_tell_rest: true,
+        untyped_scale: true,
+        named_selectors: false,
+    };
+}

@@ -1,0 +1,155 @@
+//! The type of a kind: one set of questions for kinds of the built-in table and kinds of definitions alike.
+//!
+//! A [`KindType`] hangs on each version of a resource. Two sorts of types answer it: [`TableType`] by the table of built-in
+//! types, and [`CustomSchema`](crate::structural::CustomSchema) by the structural schema of a definition. Where the two
+//! differ in what clients are used to, [`Conventions`] names the difference.
+
+mod conventions;
+mod index;
+mod table;
+
+use std::sync::Arc;
+
+use holdfast_cel::DeclType;
+use holdfast_merge::{Schema, TypeRef};
+use holdfast_value::{Error, SmolStr, Value};
+use smol_str::format_smolstr;
+
+pub use conventions::Conventions;
+pub use index::KindTypes;
+pub use table::{TableType, TableTypes};
+
+use crate::schema::FloatAmount;
+use crate::{GroupVersion, GroupVersionKind, PatchError};
+
+/// The type of the objects of one kind in one version.
+pub trait KindType: Send + Sync {
+    /// What the type is called.
+    fn name(&self) -> &KindName;
+
+    /// The kind.
+    fn kind(&self) -> &str {
+        &self.name().kind
+    }
+
+    /// The `apiVersion`.
+    fn api_version(&self) -> &str {
+        &self.name().api_version
+    }
+
+    /// How clients are used to objects of the type.
+    fn conventions(&self) -> &'static Conventions;
+
+    /// Brings a decoded body into the form that is served: numbers, quantities and times as they are written, empty values
+    /// left out or filled in, fields that the type does not know left out and reported.
+    ///
+    /// # Errors
+    /// Why the object does not fit its type, in the words of the reference's decoder.
+    fn decode(&self, object: &Value) -> Result<TypedObject, String>;
+
+    /// As [`KindType::decode`], where the reference makes its struct of a tree and not of JSON.
+    ///
+    /// # Errors
+    /// Why the object does not fit its type, in the words that the reference has for that.
+    fn decode_tree(&self, object: &Value) -> Result<TypedObject, String>;
+
+    /// What an object holds that says nothing.
+    fn empty(&self) -> Value;
+
+    /// Fills in the defaults of what the object leaves out. Every step that makes something of an object ends here, so its
+    /// size is checked here.
+    ///
+    /// # Errors
+    /// [`Error::Overgrown`] where the object has become too large.
+    fn fill_in(&self, object: Value) -> Result<Value, Error>;
+
+    /// As [`KindType::fill_in`], for what an apply makes.
+    ///
+    /// # Errors
+    /// Those of [`KindType::fill_in`].
+    fn fill_in_applied(&self, object: Value) -> Result<Value, Error> {
+        self.fill_in(object)
+    }
+
+    /// An object that was converted to this version so that field managers can look for what they own in it.
+    ///
+    /// # Errors
+    /// Why the object does not fit its type.
+    fn converted_for_managers(&self, object: Value) -> Result<Value, String>;
+
+    /// How objects merge in structured merges; `None` where nobody can say.
+    fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)>;
+
+    /// Carries out a strategic merge patch.
+    ///
+    /// # Errors
+    /// Why the patch cannot be carried out. Types without strategic merge refuse every patch.
+    fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, PatchError>;
+
+    /// What the reference shows of a strategic merge patch after it was carried out on `live`.
+    fn consumed_patch(&self, patch: &Value, live: &Value) -> Value;
+
+    /// How expressions see objects of the type; `None` where they see them as data without a type.
+    fn decl_type(&self) -> Option<Arc<DeclType>>;
+
+    /// The definition name of the type in OpenAPI documents.
+    fn published_name(&self) -> SmolStr;
+
+    /// The JSON schema that OpenAPI documents give of the type; `None` where it stands among the built-in types, which have
+    /// theirs from the table.
+    fn published_schema(&self) -> Option<Value>;
+}
+
+/// What a type is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindName {
+    /// The kind.
+    pub kind: SmolStr,
+    /// The group and the version.
+    pub group_version: GroupVersion,
+    /// The `apiVersion`.
+    pub api_version: SmolStr,
+}
+
+impl KindName {
+    /// The name of `kind` in a version.
+    pub fn new(group_version: GroupVersion, kind: SmolStr) -> Self {
+        Self {
+            kind,
+            api_version: group_version.api_version(),
+            group_version,
+        }
+    }
+
+    /// Group, version and kind.
+    pub fn group_version_kind(&self) -> GroupVersionKind {
+        GroupVersionKind {
+            group_version: self.group_version.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+
+    /// The kind in the words of messages: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
+    pub fn described(&self) -> String {
+        let slash = if self.api_version.contains('/') { "" } else { "/" };
+        format!("{slash}{}, Kind={}", self.api_version, self.kind)
+    }
+
+    /// The definition name that follows from group, version and kind: `com.example.v1.Widget` for `Widget` in
+    /// `example.com/v1`.
+    pub fn definition_name(&self) -> SmolStr {
+        let GroupVersion { group, version } = &self.group_version;
+        let group: Vec<&str> = group.rsplit('.').collect();
+        format_smolstr!("{}.{version}.{}", group.join("."), self.kind)
+    }
+}
+
+/// A tree in the form of its type.
+pub struct TypedObject {
+    /// The object.
+    pub object: Value,
+    /// Fields that the type does not know, in the words of warnings.
+    pub findings: Vec<String>,
+    /// Amounts that were read from floats.
+    pub floats: Vec<FloatAmount>,
+}

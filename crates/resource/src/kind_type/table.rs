@@ -1,0 +1,139 @@
+use std::sync::{Arc, OnceLock};
+
+use holdfast_cel::DeclType;
+use holdfast_merge::{Schema, TypeRef};
+use holdfast_value::{Error, Growth, SmolStr, Value};
+
+use super::{Conventions, KindName, KindType, TypedObject};
+use crate::schema::{self, DecodeError, Decoded, TypeId, TypeTable};
+use crate::{GroupVersionKind, PatchError, Strategy, TablePatchType, consumed_patch, strategic_merge};
+
+/// The table of built-in types, with how values of each type merge.
+pub struct TableTypes {
+    table: Arc<TypeTable>,
+    /// Made when an object is first merged.
+    merge: OnceLock<Arc<Schema>>,
+}
+
+impl TableTypes {
+    /// The types of `table`.
+    pub fn new(table: Arc<TypeTable>) -> Arc<Self> {
+        Arc::new(Self {
+            table,
+            merge: OnceLock::new(),
+        })
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<TypeTable> {
+        &self.table
+    }
+
+    /// How values of all types merge.
+    fn merge(&self) -> &Arc<Schema> {
+        self.merge.get_or_init(|| Arc::new(schema::merge_schema(&self.table)))
+    }
+}
+
+/// The type of a built-in kind, by the table of types.
+pub struct TableType {
+    name: KindName,
+    types: Arc<TableTypes>,
+    id: TypeId,
+    merge: OnceLock<Option<TypeRef>>,
+    /// Knows the defaults that depend on other fields; `None` for kinds of subresources.
+    strategy: Option<Arc<dyn Strategy>>,
+}
+
+impl TableType {
+    /// The type of `kind`; `None` where the table has none.
+    pub fn new(types: &Arc<TableTypes>, kind: GroupVersionKind, strategy: Option<Arc<dyn Strategy>>) -> Option<Self> {
+        Some(Self {
+            id: types.table.id_of_kind(&kind)?,
+            name: KindName::new(kind.group_version, kind.kind),
+            types: Arc::clone(types),
+            merge: OnceLock::new(),
+            strategy,
+        })
+    }
+
+    fn table(&self) -> &TypeTable {
+        &self.types.table
+    }
+
+    fn patch_type(&self) -> TablePatchType<'_> {
+        TablePatchType::new(self.table(), self.id)
+    }
+}
+
+fn typed(decoded: Result<Decoded, DecodeError>) -> Result<TypedObject, String> {
+    let decoded = decoded.map_err(|error| error.to_string())?;
+    Ok(TypedObject {
+        object: decoded.value,
+        findings: decoded.unknown.iter().map(ToString::to_string).collect(),
+        floats: decoded.floats,
+    })
+}
+
+impl KindType for TableType {
+    fn name(&self) -> &KindName {
+        &self.name
+    }
+
+    fn conventions(&self) -> &'static Conventions {
+        Conventions::BUILT_IN
+    }
+
+    fn decode(&self, object: &Value) -> Result<TypedObject, String> {
+        typed(schema::decode(self.table(), self.id, object))
+    }
+
+    fn decode_tree(&self, object: &Value) -> Result<TypedObject, String> {
+        typed(schema::decode_tree(self.table(), self.id, object))
+    }
+
+    fn empty(&self) -> Value {
+        self.table().get(self.id).zero()
+    }
+
+    fn fill_in(&self, object: Value) -> Result<Value, Error> {
+        let filled = schema::with_defaults(self.table(), self.id, &object, &mut Growth::default())?;
+        let mut object = filled.unwrap_or(object);
+        if let Some(strategy) = &self.strategy {
+            strategy.default_fields(&self.name.group_version.version, &mut object);
+        }
+        Growth::default().draw_value(&object)?;
+        Ok(object)
+    }
+
+    /// The reference converts structs, which have all that is written even when nobody sets it.
+    fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
+        Ok(self.decode_tree(&object)?.object)
+    }
+
+    fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
+        let schema = self.types.merge();
+        let of = self.merge.get_or_init(|| schema.named(&self.table().get(self.id).name));
+        Some((Arc::clone(schema), (*of)?))
+    }
+
+    fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, PatchError> {
+        strategic_merge(live, patch, &self.patch_type())
+    }
+
+    fn consumed_patch(&self, patch: &Value, live: &Value) -> Value {
+        consumed_patch(patch, live, &self.patch_type())
+    }
+
+    fn decl_type(&self) -> Option<Arc<DeclType>> {
+        schema::decl_type(self.table(), self.id)
+    }
+
+    fn published_name(&self) -> SmolStr {
+        self.table().get(self.id).name.clone()
+    }
+
+    fn published_schema(&self) -> Option<Value> {
+        None
+    }
+}
