@@ -42,7 +42,7 @@ impl DynamicPlugin {
     }
 }
 
-/// Admission plugins in their order. Each is asked about the writes alone that it has to do with.
+/// Admission plugins in their order. Each is called for the writes alone that concern it.
 pub struct AdmissionChain {
     plugins: Vec<Box<dyn AdmissionPlugin>>,
     dynamic: Vec<DynamicPlugin>,

@@ -71,12 +71,12 @@ pub trait AdmissionPlugin: Send + Sync {
     /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
     fn name(&self) -> &'static str;
 
-    /// The writes that the plugin is asked about.
+    /// The writes that concern the plugin.
     fn interests(&self) -> &[Interest] {
         &[Interest::EVERYTHING]
     }
 
-    /// Whether the plugin is asked about a write.
+    /// Whether a write concerns the plugin.
     fn concerns(&self, context: &WriteContext<'_>, resource: &Resource) -> bool {
         self.interests()
             .iter()

@@ -13,7 +13,7 @@ pub enum Verdict {
     Allow,
     /// It may not be done, whatever other authorizers say.
     Deny,
-    /// Others may say. Where nobody allows it, it may not be done.
+    /// Other authorizers decide. Where none allows it, it may not be done.
     NoOpinion,
 }
 

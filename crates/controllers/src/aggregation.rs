@@ -1,7 +1,7 @@
 //! Aggregated cluster roles have the rules of the roles that they select by label
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>).
 //!
-//! The rules are applied, as in the reference, so that they are owned by this controller and nobody else.
+//! The rules are applied, as in the reference, so that this controller alone owns them.
 
 use std::sync::Arc;
 

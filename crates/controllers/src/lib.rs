@@ -48,12 +48,12 @@ struct Controller {
     check: &'static str,
     /// Whether `*` stands for it too.
     by_default: bool,
-    run: fn(Client, &Surroundings) -> BoxFuture<'static, ()>,
+    run: fn(Client, &ControllerContext) -> BoxFuture<'static, ()>,
 }
 
 /// What controllers must be told that the API does not tell.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct ControllerContext {
     /// The authorities that vouch for the server's certificate (PEM).
     pub root_ca: Arc<str>,
 }
@@ -185,7 +185,7 @@ impl Selection {
     pub fn run(
         &self,
         service: &Arc<Service>,
-        surroundings: &Surroundings,
+        surroundings: &ControllerContext,
         election: Option<Election>,
     ) -> Option<JoinHandle<()>> {
         for controller in &ESSENTIAL {

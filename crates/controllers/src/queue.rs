@@ -17,7 +17,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(300);
 
 /// The items that a controller has yet to work on.
 pub(crate) struct Queue<T> {
-    items: HashMap<T, Place>,
+    items: HashMap<T, ItemState>,
     ready: VecDeque<T>,
     /// By the time at which it is their turn; the number tells items of one instant apart.
     waiting: BTreeMap<(Instant, u64), T>,
@@ -27,7 +27,7 @@ pub(crate) struct Queue<T> {
 
 /// Where an item stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ItemState {
     Ready,
     Waiting(Instant, u64),
     Running { again: bool },
@@ -49,36 +49,37 @@ impl<T: Clone + Eq + Hash> Queue<T> {
     /// Wants `item` to be worked on as soon as may be.
     pub(crate) fn push(&mut self, item: T) {
         match self.items.get(&item).copied() {
-            Some(Place::Ready) => return,
-            Some(Place::Running { .. }) => {
-                self.items.insert(item, Place::Running { again: true });
+            Some(ItemState::Ready) => return,
+            Some(ItemState::Running { .. }) => {
+                self.items.insert(item, ItemState::Running { again: true });
                 return;
             }
-            Some(Place::Waiting(at, number)) => {
+            Some(ItemState::Waiting(at, number)) => {
                 self.waiting.remove(&(at, number));
             }
             None => {}
         }
-        self.items.insert(item.clone(), Place::Ready);
+        self.items.insert(item.clone(), ItemState::Ready);
         self.ready.push_back(item);
     }
 
     /// Wants `item` to be worked on at `at`, unless it is sooner anyway.
     pub(crate) fn push_at(&mut self, item: T, at: Instant) {
         match self.items.get(&item).copied() {
-            Some(Place::Ready) => return,
-            Some(Place::Running { .. }) => {
-                self.items.insert(item, Place::Running { again: true });
+            Some(ItemState::Ready) => return,
+            Some(ItemState::Running { .. }) => {
+                self.items.insert(item, ItemState::Running { again: true });
                 return;
             }
-            Some(Place::Waiting(sooner, _)) if sooner <= at => return,
-            Some(Place::Waiting(later, number)) => {
+            Some(ItemState::Waiting(sooner, _)) if sooner <= at => return,
+            Some(ItemState::Waiting(later, number)) => {
                 self.waiting.remove(&(later, number));
             }
             None => {}
         }
         self.next_number += 1;
-        self.items.insert(item.clone(), Place::Waiting(at, self.next_number));
+        self.items
+            .insert(item.clone(), ItemState::Waiting(at, self.next_number));
         self.waiting.insert((at, self.next_number), item);
     }
 
@@ -88,14 +89,14 @@ impl<T: Clone + Eq + Hash> Queue<T> {
             self.ready.push_back(first.remove());
         }
         let item = self.ready.pop_front()?;
-        self.items.insert(item.clone(), Place::Running { again: false });
+        self.items.insert(item.clone(), ItemState::Running { again: false });
         Some(item)
     }
 
     /// The item was worked on.
     pub(crate) fn done(&mut self, item: T) {
         self.failures.remove(&item);
-        if self.items.remove(&item) == Some(Place::Running { again: true }) {
+        if self.items.remove(&item) == Some(ItemState::Running { again: true }) {
             self.push(item);
         }
     }

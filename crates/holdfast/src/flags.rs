@@ -70,7 +70,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     pub(crate) secure_port: u16,
 
-    /// The address that clients are told of, where it is not the one to listen on
+    /// The address for clients, where it is not the one to listen on
     #[arg(long, value_name = "IP")]
     pub(crate) advertise_address: Option<IpAddr>,
 
@@ -102,7 +102,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "URL")]
     pub(crate) service_account_jwks_uri: Option<String>,
 
-    /// For whom the tokens are good that this server takes; the issuer, where nothing is said
+    /// The audiences of tokens that this server takes; by default the issuer
     #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
 

@@ -41,7 +41,7 @@ pub(crate) struct Pair {
 /// The certificates of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Pki {
-    /// The authority that vouches for the others.
+    /// The CA that signs the others.
     pub(crate) authority: Pair,
     /// What the server shows to clients.
     pub(crate) server: Pair,

@@ -159,7 +159,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     }
 
     // Nobody waits for controllers, so they begin when all else is done.
-    let surroundings = holdfast_controllers::Surroundings {
+    let surroundings = holdfast_controllers::ControllerContext {
         root_ca: root_ca(flags, &pki)?,
     };
     let released = controllers.run(&service, &surroundings, election);
@@ -236,7 +236,7 @@ fn hostname() -> String {
     read.trim().to_owned()
 }
 
-/// The certificate of the flags, or that of the data directory; clients are trusted whom either authority vouches for.
+/// The certificate of the flags, or that of the data directory; clients are trusted if either CA signed their certificate.
 fn tls_files(flags: &Serve, pki: &Pki) -> TlsFiles {
     let own = pki.server.clone();
     let server = match (&flags.tls_cert_file, &flags.tls_private_key_file) {

@@ -13,7 +13,7 @@ pub struct Blame {
     pub path: Path,
     /// What the field holds: a scalar, or a list or map without content.
     pub value: Value,
-    /// Who owns it, itself or with all that it is in. Empty where nobody does.
+    /// Who owns it, itself or with all that it is in. Empty where none does.
     pub owners: Vec<Owner>,
 }
 
@@ -32,7 +32,7 @@ pub struct Owner {
 
 /// Tells for each field of `object` who owns it, by the object's own `managedFields` (which are left out themselves) and
 /// without a schema: what is owned as a whole and what item by item shows in what is owned. Where the entries cannot be
-/// read, nobody owns anything.
+/// read, nothing has an owner.
 pub fn blame(object: &Value) -> Vec<Blame> {
     let managed = Managed::decode(object, Source::Request).unwrap_or_default();
     let mut owners = Vec::with_capacity(managed.0.len());
@@ -45,7 +45,7 @@ pub fn blame(object: &Value) -> Vec<Blame> {
         });
         owners.push(Owner::from(record.entry));
     }
-    let mut walk = Walk {
+    let mut walk = BlameVisitor {
         owners,
         path: Path::new(),
         blames: Vec::new(),
@@ -76,13 +76,13 @@ struct Claim {
     whole: bool,
 }
 
-struct Walk {
+struct BlameVisitor {
     owners: Vec<Owner>,
     path: Path,
     blames: Vec<Blame>,
 }
 
-impl Walk {
+impl BlameVisitor {
     fn value(&mut self, value: &Value, claims: &[Claim]) {
         match value {
             Value::Map(map) if !map.is_empty() => {

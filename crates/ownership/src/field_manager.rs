@@ -18,7 +18,7 @@ use crate::managed::{self, Managed, Record};
 use crate::timestamp::Timestamp;
 use crate::versions::{VersionConverter, Versions};
 
-/// The manager of what stood in an object before its first apply, where nobody kept track.
+/// The manager of what stood in an object before its first apply, where no manager was recorded.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// The manager of a write that does not name one.
@@ -117,7 +117,7 @@ impl FieldManagerBuilder {
     }
 }
 
-/// What identifies an object and what only the server sets: owned by nobody.
+/// What identifies an object and what only the server sets: without an owner.
 fn unowned_metadata() -> Set {
     const FIELDS: [&str; 9] = [
         "name",
@@ -225,7 +225,7 @@ impl FieldManager {
 
     /// Records in `new` who changed what when it took the place of the live object (`None` where it is new itself) by a write
     /// that is no apply. `managedFields` sent with `new` count, unless they cannot be read or come through a subresource.
-    /// Never fails: where ownership cannot be told, because `new` does not fit its type, nobody owns anything any more.
+    /// Never fails: where ownership cannot be told, because `new` does not fit its type, nothing has an owner any more.
     pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: SystemTime) -> Value {
         let live = live.unwrap_or(&self.empty);
         let managed = self.managed_before_update(live, &new);

@@ -15,7 +15,7 @@ pub enum Finding {
         /// Keys joined by dots, indices in brackets, from the root.
         path: String,
     },
-    /// A field that nobody knows, by its path.
+    /// An unknown field, by its path.
     UnknownField {
         /// Keys joined by dots, indices in brackets, from the root.
         path: String,

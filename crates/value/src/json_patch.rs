@@ -178,12 +178,12 @@ struct Target<'a> {
 }
 
 /// A path taken apart: the tokens to the container, and the one within.
-struct Place {
+struct PathTarget {
     parents: Vec<String>,
     last: String,
 }
 
-impl Place {
+impl PathTarget {
     /// `None` for a path without a slash, which the reference cannot follow.
     fn of(path: &str) -> Option<Self> {
         let mut tokens: Vec<String> = path
@@ -279,18 +279,18 @@ impl Target<'_> {
     }
 
     /// The place that `path` names, if its container is there.
-    fn place(&self, path: &str, refusal: impl Fn() -> String) -> Result<Place, Failure> {
-        let place = Place::of(path).filter(|place| self.container(place).is_some());
+    fn place(&self, path: &str, refusal: impl Fn() -> String) -> Result<PathTarget, Failure> {
+        let place = PathTarget::of(path).filter(|place| self.container(place).is_some());
         place.ok_or_else(|| missing(&refusal()))
     }
 
-    fn destination(&self, kind: &str, path: &str) -> Result<Place, Failure> {
+    fn destination(&self, kind: &str, path: &str) -> Result<PathTarget, Failure> {
         self.place(path, || {
             format!("{kind} operation does not apply: doc is missing destination path: {path}")
         })
     }
 
-    fn container(&self, place: &Place) -> Option<View<'_>> {
+    fn container(&self, place: &PathTarget) -> Option<View<'_>> {
         let container = place.parents.iter().try_fold(self.document.view(), |node, token| {
             node.member(token).or_else(|| {
                 let length = node.items()?;
@@ -301,7 +301,7 @@ impl Target<'_> {
     }
 
     /// The value at the place; a missing key is `null`.
-    fn get(&self, place: &Place) -> Result<View<'_>, Failure> {
+    fn get(&self, place: &PathTarget) -> Result<View<'_>, Failure> {
         let missing = || missing(&format!("doc is missing key: {}", place.last));
         let container = self.container(place).ok_or_else(missing)?;
         match container.items() {
@@ -311,7 +311,7 @@ impl Target<'_> {
     }
 
     /// The container of the place for change. It and the containers on the way are opened.
-    fn container_mut(&mut self, place: &Place) -> Result<&mut Node, Failure> {
+    fn container_mut(&mut self, place: &PathTarget) -> Result<&mut Node, Failure> {
         let found = place
             .parents
             .iter()
@@ -326,7 +326,7 @@ impl Target<'_> {
         found.ok_or_else(|| missing(&format!("doc is missing key: {}", place.last)))
     }
 
-    fn add(&mut self, place: &Place, value: Node) -> Result<(), Failure> {
+    fn add(&mut self, place: &PathTarget, value: Node) -> Result<(), Failure> {
         match self.container_mut(place)? {
             Node::Map(members) => {
                 members.insert(SmolStr::new(&place.last), value);
@@ -345,7 +345,7 @@ impl Target<'_> {
         }
     }
 
-    fn set(&mut self, place: &Place, value: Node) -> Result<(), Failure> {
+    fn set(&mut self, place: &PathTarget, value: Node) -> Result<(), Failure> {
         let none = || missing(&format!("doc is missing key: {}", place.last));
         match self.container_mut(place)? {
             Node::Map(members) => {
@@ -361,7 +361,7 @@ impl Target<'_> {
         }
     }
 
-    fn remove(&mut self, place: &Place) -> Result<Node, Failure> {
+    fn remove(&mut self, place: &PathTarget) -> Result<Node, Failure> {
         let none = || missing(&format!("doc is missing key: {}", place.last));
         match self.container_mut(place)? {
             Node::Map(members) => members
@@ -389,16 +389,16 @@ impl Target<'_> {
     }
 
     /// Makes sure that the document stays within the depth with `value` at `place`.
-    fn grow(&mut self, place: &Place, value: &Value) -> Result<(), Failure> {
+    fn grow(&mut self, place: &PathTarget, value: &Value) -> Result<(), Failure> {
         self.grow_to(place.depth() + value.depth(), place, View::Value(value))
     }
 
     /// The same for a value that has stood at `from`, which bounds its depth.
-    fn grow_within(&mut self, from: &Place, place: &Place, value: View<'_>) -> Result<(), Failure> {
+    fn grow_within(&mut self, from: &PathTarget, place: &PathTarget, value: View<'_>) -> Result<(), Failure> {
         self.grow_to(place.depth() + self.depth.saturating_sub(from.depth()), place, value)
     }
 
-    fn grow_to(&mut self, depth: usize, place: &Place, value: View<'_>) -> Result<(), Failure> {
+    fn grow_to(&mut self, depth: usize, place: &PathTarget, value: View<'_>) -> Result<(), Failure> {
         let limit = self.bounds.max_depth;
         self.depth = self.depth.max(depth);
         if self.depth > limit && self.measurements_left > 0 {

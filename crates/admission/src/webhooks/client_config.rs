@@ -12,7 +12,7 @@ use holdfast_value::SmolStr;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// How a webhook is reached and whom its certificate must come from.
+/// How a webhook is reached, and which CA must have signed its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
     /// Where it is.

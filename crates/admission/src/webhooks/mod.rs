@@ -68,7 +68,7 @@ pub struct Webhook {
     pub fails_open: bool,
     /// How long it may take.
     pub timeout: Duration,
-    /// Whether it is asked again when others changed the object after it.
+    /// Whether it is called again when others changed the object after it.
     pub reinvoked: bool,
     /// The version of the reviews that it takes.
     pub review_version: ReviewVersion,

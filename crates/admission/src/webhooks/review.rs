@@ -35,7 +35,7 @@ impl ReviewVersion {
     }
 }
 
-/// What a webhook is asked about.
+/// The write that a webhook reviews.
 #[derive(Clone, Copy)]
 pub struct Review<'a> {
     /// What names this question.

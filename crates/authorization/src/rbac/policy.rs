@@ -2,7 +2,7 @@
 //!
 //! The policy follows the objects of the four kinds as they are stored: their strategies tell it of each change.
 //! It holds rules ready to be compared, and grants by the user or group that has them, so that a question looks at the
-//! roles of the asker alone. Those who ask take a snapshot and wait for nobody; those who change it make the next one.
+//! roles of its user alone. A request takes a snapshot and never waits; a change makes the next snapshot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use imbl::{HashMap, OrdMap};
 
 use super::rule::allows;
 
-/// Roles and bindings, by what is asked of them.
+/// Roles and bindings, by what requests look for.
 #[derive(Default)]
 pub struct Policy(ArcSwap<State>);
 
@@ -179,7 +179,7 @@ impl State {
     fn add_binding(&mut self, namespace: &str, name: &str, grants: &[(Subject, Grant)]) {
         for (subject, grant) in grants {
             self.change_grants(namespace, subject, |grants| {
-                // A subject that is named twice is told of by its first place.
+                // A subject that is named twice is reported by its first place.
                 grants.entry(SmolStr::new(name)).or_insert_with(|| grant.clone());
             });
         }

@@ -185,7 +185,7 @@ fn settle<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted>
     changed | judge_approval(definition, now)
 }
 
-/// Whether nobody could be called in the name of what the definition's webhook is to be trusted by.
+/// Whether no webhook can be called with the CA bundle of the definition.
 fn has_unfit_authorities(definition: &Value) -> bool {
     let bundle = definition.str_at(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
     bundle.is_some_and(|bundle| authorities_fault(bundle).is_some())
@@ -362,7 +362,7 @@ mod tests {
             let mut other = definition(plural, kind, short);
             settle(&mut other, others.iter(), "1");
             let found = told(&other, "NamesAccepted");
-            // The list kind follows the kind, and the last conflict is told.
+            // The list kind follows the kind, and the last conflict is reported.
             let found = found.replace("ListKindConflict: \"WidgetList\"", "KindConflict: \"Widget\"");
             assert_eq!(found, format!("False {conflict}"), "{plural} {kind} {short}");
             assert_eq!(

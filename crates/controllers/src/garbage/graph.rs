@@ -1,7 +1,7 @@
-//! Who depends on whom, as far as somebody does: a state machine without I/O.
+//! Who depends on whom, as far as any object does: a state machine without I/O.
 //!
 //! Only objects that have owner references are in the graph, and the owners that these name, by uid. An object without
-//! owners that nobody depends on costs nothing, whatever their number.
+//! owners and dependents costs nothing, whatever their number.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::uid::Uid;
 
 /// Where an object is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct ObjectRef {
     /// Its resource. Shared, as thousands of objects have the same.
     pub(super) resource: Arc<GroupResource>,
     /// Its namespace; empty for cluster-scoped resources.
@@ -38,10 +38,10 @@ pub(super) struct Seen {
     /// Its uid.
     pub(super) uid: Uid,
     /// Where it is.
-    pub(super) place: Place,
+    pub(super) place: ObjectRef,
     /// Its owner references.
     pub(super) owners: Vec<SeenOwner>,
-    /// What is asked of the collector where it is to go.
+    /// What its finalizers ask of the collector where it is to go.
     pub(super) dying: Option<Dying>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct SeenOwner {
     /// The uid of the owner.
     pub(super) uid: Uid,
     /// Where the owner should be; `None` where no such kind is served, or it cannot own this object.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ObjectRef>,
     /// Whether the owner is to wait for this object (`blockOwnerDeletion`).
     pub(super) blocks: bool,
 }
@@ -70,11 +70,11 @@ pub(super) enum Task {
 pub(super) struct Graph {
     dependents: HashMap<Uid, Dependent>,
     owners: HashMap<Uid, Owner>,
-    dying: HashMap<Uid, (Place, Dying)>,
+    dying: HashMap<Uid, (ObjectRef, Dying)>,
 }
 
 struct Dependent {
-    place: Place,
+    place: ObjectRef,
     references: SmallVec<[Reference; 1]>,
 }
 
@@ -88,7 +88,7 @@ struct Reference {
 
 struct Owner {
     /// Where the first reference said that it is.
-    place: Option<Place>,
+    place: Option<ObjectRef>,
     /// Whether it was seen there and has not gone since.
     present: bool,
     dependents: HashSet<Uid>,
@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// Takes note of an object as it is now. `exists` tells whether the object of that uid is at that place.
-    pub(super) fn see(&mut self, seen: Seen, exists: &mut dyn FnMut(&Place, &Uid) -> bool) -> Vec<Task> {
+    pub(super) fn see(&mut self, seen: Seen, exists: &mut dyn FnMut(&ObjectRef, &Uid) -> bool) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.see_end(&seen, &mut tasks);
         let before = self.dependents.remove(&seen.uid);
@@ -150,7 +150,7 @@ impl Graph {
     }
 
     /// Where the dependent of this uid is, if one of its owners may be gone.
-    pub(super) fn doubtful(&self, uid: &Uid) -> Option<&Place> {
+    pub(super) fn doubtful(&self, uid: &Uid) -> Option<&ObjectRef> {
         let dependent = self.dependents.get(uid)?;
         let sound = |reference: &Reference| {
             let owner = self.owners.get(&reference.owner);
@@ -174,7 +174,7 @@ impl Graph {
     }
 
     /// What an object that is to go waits for, and where it is.
-    pub(super) fn dying(&self, uid: &Uid) -> Option<&(Place, Dying)> {
+    pub(super) fn dying(&self, uid: &Uid) -> Option<&(ObjectRef, Dying)> {
         self.dying.get(uid)
     }
 
@@ -184,7 +184,7 @@ impl Graph {
     }
 
     /// Where the dependents of an object are that know where it is.
-    pub(super) fn dependents_of(&self, uid: &Uid) -> Vec<(Uid, Place)> {
+    pub(super) fn dependents_of(&self, uid: &Uid) -> Vec<(Uid, ObjectRef)> {
         let dependents = self.owners.get(uid).into_iter().flat_map(|owner| &owner.dependents);
         dependents
             .filter_map(|dependent| {
@@ -218,7 +218,7 @@ impl Graph {
         &mut self,
         seen: SeenOwner,
         dependent: &Uid,
-        exists: &mut dyn FnMut(&Place, &Uid) -> bool,
+        exists: &mut dyn FnMut(&ObjectRef, &Uid) -> bool,
     ) -> (Reference, bool) {
         let owner = self.owners.entry(seen.uid.clone()).or_insert_with(|| Owner {
             place: seen.place.clone(),
@@ -278,7 +278,7 @@ impl Graph {
 }
 
 impl Reference {
-    /// Whether the owner waits for it. A reference that does not know where its owner is holds nobody.
+    /// Whether the owner waits for it. A reference that does not know where its owner is blocks none.
     fn counts(&self) -> bool {
         self.blocks && !self.apart
     }
@@ -288,12 +288,12 @@ impl Reference {
 mod tests {
     use super::*;
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> ObjectRef {
         let resource = GroupResource {
             group: "".into(),
             resource: "configmaps".into(),
         };
-        Place {
+        ObjectRef {
             resource: Arc::new(resource),
             namespace: "n".into(),
             name: name.into(),
@@ -384,14 +384,14 @@ mod tests {
         other.owners[0].place = Some(place("misplaced"));
         assert_eq!(see(&mut graph, other, ALL), [check("other")]);
         assert!(graph.doubtful(&uid("other")).is_some());
-        assert!(!graph.is_blocked(&uid("owner")), "it holds nobody");
+        assert!(!graph.is_blocked(&uid("owner")), "it blocks none");
         assert_eq!(graph.dependents_of(&uid("owner")), [(uid("child"), place("child"))]);
     }
 
     #[test]
     fn who_misplaces_an_owner_first_does_not_mislead_the_others() {
         let mut graph = Graph::default();
-        let there = &mut |at: &Place, _: &Uid| *at == place("owner");
+        let there = &mut |at: &ObjectRef, _: &Uid| *at == place("owner");
         let mut wrong = seen("wrong", &["!owner"]);
         wrong.owners[0].place = Some(place("misplaced"));
         assert_eq!(graph.see(wrong, there), [check("wrong")]);

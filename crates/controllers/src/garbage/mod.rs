@@ -2,17 +2,17 @@
 //! asked (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/>).
 //!
 //! All changes of all resources are followed, but an object that has no owner and is not about to go is not even parsed:
-//! a search of its bytes tells. What is known is the graph of who depends on whom (`graph.rs`); each verdict
-//! (`verdict.rs`) is made on the objects as they are at that moment, and carried out on the condition that they have not
+//! a search of its bytes tells. What is known is the graph of who depends on whom (`graph.rs`); each decision
+//! (`decision.rs`) is made on the objects as they are at that moment, and carried out on the condition that they have not
 //! changed meanwhile.
 
+mod collector;
+mod decision;
 mod graph;
-mod judge;
 mod owners;
 mod recent;
 mod report;
 mod uid;
-mod verdict;
 
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects};
 use holdfast_value::Value;
@@ -20,11 +20,11 @@ use memchr::memmem::Finder;
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use graph::{Dying, Graph, Place, Seen, SeenOwner, Task};
-use judge::Judge;
+use collector::Collector;
+use decision::{FOREGROUND, ORPHAN, finalizers};
+use graph::{Dying, Graph, ObjectRef, Seen, SeenOwner, Task};
 use owners::Looks;
 use uid::Uid;
-use verdict::{FOREGROUND, ORPHAN, finalizers};
 
 /// The name of this controller.
 pub(crate) const NAME: &str = "garbage-collector-controller";
@@ -33,7 +33,7 @@ pub(crate) const NAME: &str = "garbage-collector-controller";
 pub(crate) async fn run(client: Client) {
     let controller = GarbageCollector {
         client: client.clone(),
-        judge: Judge::new(client.clone()),
+        collector: Collector::new(client.clone()),
         graph: Graph::default(),
         owned: Finder::new("\"ownerReferences\":["),
         ending: Finder::new("\"deletionTimestamp\":\""),
@@ -43,7 +43,7 @@ pub(crate) async fn run(client: Client) {
 
 struct GarbageCollector {
     client: Client,
-    judge: Judge,
+    collector: Collector,
     graph: Graph,
     /// Finds what objects with owners hold. Text within a string cannot look so, as its quotes are escaped.
     owned: Finder<'static>,
@@ -66,8 +66,8 @@ impl GarbageCollector {
             return;
         };
         let tree = object.tree();
-        let place = Place {
-            resource: self.judge.shared(resource.group_resource()),
+        let place = ObjectRef {
+            resource: self.collector.shared(resource.group_resource()),
             namespace: object.namespace(&resource).into(),
             name: object.name().into(),
         };
@@ -76,7 +76,7 @@ impl GarbageCollector {
         let owners: Vec<SeenOwner> = references
             .map(|reference| SeenOwner {
                 uid: Uid::new(reference.str_at(&["uid"]).unwrap_or_default()),
-                place: self.judge.place_of_owner(reference, &place),
+                place: self.collector.place_of_owner(reference, &place),
                 blocks: reference.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true),
             })
             .collect();
@@ -86,9 +86,9 @@ impl GarbageCollector {
             owners,
             dying: dying(&tree),
         };
-        let (judge, mut looks) = (&self.judge, Looks::default());
+        let (collector, mut looks) = (&self.collector, Looks::default());
         let tasks = self.graph.see(seen, &mut |place, uid| {
-            let occupant = looks.occupant(place, || judge.occupant(place));
+            let occupant = looks.occupant(place, || collector.occupant(place));
             occupant.is_some_and(|occupant| occupant.uid == *uid)
         });
         tasks.into_iter().for_each(|task| queue.push(task));
@@ -97,14 +97,14 @@ impl GarbageCollector {
     /// Judges a dependent.
     fn check(&self, uid: &Uid) -> Option<Work<()>> {
         let place = self.graph.doubtful(uid)?.clone();
-        let found = self.judge.get(&place)?;
+        let found = self.collector.get(&place)?;
         let (tree, resource) = (found.object.tree(), found.resource);
         // What is on its way out is not judged; in the foreground it ends in its own time.
         if uid_of(&tree) != *uid || is_ending(&tree) {
             return None;
         }
         let (owns, circle) = (self.graph.is_owner(uid), self.graph.is_in_circle(uid));
-        self.judge.work(&resource, &place, tree, owns, circle)
+        self.collector.work(&resource, &place, tree, owns, circle)
     }
 
     /// Does what an object waits for that is to go.
@@ -117,16 +117,16 @@ impl GarbageCollector {
             Dying::Foreground => Vec::new(),
             Dying::Orphan => self.graph.dependents_of(uid),
         };
-        let (judge, uid) = (self.judge.clone(), uid.clone());
+        let (collector, uid) = (self.collector.clone(), uid.clone());
         Some(Box::pin(async move {
             for (dependent, at) in forgetful {
-                judge.forget(&dependent, &at, &uid).await?;
+                collector.forget(&dependent, &at, &uid).await?;
             }
             let finalizer = match dying {
                 Dying::Foreground => FOREGROUND,
                 Dying::Orphan => ORPHAN,
             };
-            judge.release(&uid, &place, finalizer).await
+            collector.release(&uid, &place, finalizer).await
         }))
     }
 }
@@ -180,7 +180,7 @@ fn is_ending(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// What the collector is asked to do before the object goes.
+/// What the collector does before the object goes.
 fn dying(object: &Value) -> Option<Dying> {
-    is_ending(object).then(|| verdict::dying(finalizers(object))).flatten()
+    is_ending(object).then(|| decision::dying(finalizers(object))).flatten()
 }

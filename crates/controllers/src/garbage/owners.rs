@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::graph::{Dying, Place};
+use super::decision::OwnerState;
+use super::graph::{Dying, ObjectRef};
 use super::recent::Recent;
 use super::uid::Uid;
-use super::verdict::Standing;
 
 /// How many absent owners are remembered.
 const REMEMBERED: usize = 1 << 14;
 
 /// The owners that are known to be absent.
 #[derive(Clone, Debug)]
-pub(super) struct AbsentOwners(Arc<Mutex<Recent<(Uid, Place)>>>);
+pub(super) struct AbsentOwners(Arc<Mutex<Recent<(Uid, ObjectRef)>>>);
 
 impl Default for AbsentOwners {
     fn default() -> Self {
@@ -30,17 +30,17 @@ impl Default for AbsentOwners {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Occupant {
     pub(super) uid: Uid,
-    /// What is asked of the collector where it is to go.
+    /// What its finalizers ask of the collector where it is to go.
     pub(super) dying: Option<Dying>,
 }
 
 /// The places that were looked at for one dependent.
 #[derive(Debug, Default)]
-pub(super) struct Looks(HashMap<Place, Option<Occupant>>);
+pub(super) struct Looks(HashMap<ObjectRef, Option<Occupant>>);
 
 impl Looks {
     /// What is at a place, looked at once.
-    pub(super) fn occupant(&mut self, place: &Place, look: impl FnOnce() -> Option<Occupant>) -> Option<&Occupant> {
+    pub(super) fn occupant(&mut self, place: &ObjectRef, look: impl FnOnce() -> Option<Occupant>) -> Option<&Occupant> {
         self.0.entry(place.clone()).or_insert_with(look).as_ref()
     }
 }
@@ -50,22 +50,22 @@ impl AbsentOwners {
     pub(super) fn standing(
         &self,
         uid: Uid,
-        place: Place,
+        place: ObjectRef,
         looks: &mut Looks,
         look: impl FnOnce() -> Option<Occupant>,
-    ) -> Standing {
+    ) -> OwnerState {
         let owner = (uid, place);
         if self.0.lock().get(&owner).is_some() {
-            return Standing::Absent;
+            return OwnerState::Dangling;
         }
         let occupant = looks.occupant(&owner.1, look);
         match occupant.filter(|occupant| occupant.uid == owner.0) {
             None => {
                 self.0.lock().insert(owner, ());
-                Standing::Absent
+                OwnerState::Dangling
             }
-            Some(occupant) if occupant.dying == Some(Dying::Foreground) => Standing::Waiting,
-            Some(_) => Standing::Solid,
+            Some(occupant) if occupant.dying == Some(Dying::Foreground) => OwnerState::Waiting,
+            Some(_) => OwnerState::Solid,
         }
     }
 }
@@ -78,12 +78,12 @@ mod tests {
 
     use super::*;
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> ObjectRef {
         let resource = GroupResource {
             group: "".into(),
             resource: "configmaps".into(),
         };
-        Place {
+        ObjectRef {
             resource: Arc::new(resource),
             namespace: "n".into(),
             name: name.into(),
@@ -93,19 +93,19 @@ mod tests {
     #[test]
     fn a_place_is_looked_at_once_for_a_dependent_and_not_again_for_owners_that_are_absent() {
         let (absent, looked) = (AbsentOwners::default(), Cell::new(0));
-        let judge = |looks: &mut Looks| {
+        let collector = |looks: &mut Looks| {
             for n in 0..10_000 {
                 let standing = absent.standing(Uid::new(&n.to_string()), place("taken"), looks, || {
                     looked.set(looked.get() + 1);
                     let uid = Uid::new("7");
                     Some(Occupant { uid, dying: None })
                 });
-                assert_eq!(standing == Standing::Solid, n == 7);
+                assert_eq!(standing == OwnerState::Solid, n == 7);
             }
         };
-        judge(&mut Looks::default());
+        collector(&mut Looks::default());
         assert_eq!(looked.get(), 1);
-        judge(&mut Looks::default());
+        collector(&mut Looks::default());
         assert_eq!(looked.get(), 2, "only who is there is looked at again");
     }
 
@@ -120,7 +120,7 @@ mod tests {
                     looked.set(looked.get() + 1);
                     None
                 });
-                assert_eq!(standing, Standing::Absent);
+                assert_eq!(standing, OwnerState::Dangling);
             }
         }
         assert_eq!(looked.get(), 10_000);

@@ -11,7 +11,7 @@ use memchr::memmem;
 use parking_lot::Mutex;
 use smol_str::SmolStr;
 
-use super::graph::Place;
+use super::graph::ObjectRef;
 use super::recent::Recent;
 use super::uid::Uid;
 use super::uid_of;
@@ -54,7 +54,7 @@ impl Report {
     }
 
     /// Tells, by events, which of the owners that are not where they should be are in another namespace.
-    pub(super) async fn tell(&self, dependent: &Value, place: &Place, missing: Vec<Missing<'_>>) {
+    pub(super) async fn tell(&self, dependent: &Value, place: &ObjectRef, missing: Vec<Missing<'_>>) {
         let missing: Vec<Missing<'_>> = missing.into_iter().filter(|(_, owner)| owner.namespaced()).collect();
         self.look_into(&missing).await;
         let misplaced = self.misplaced(&uid_of(dependent), place, &missing);
@@ -64,7 +64,7 @@ impl Report {
     }
 
     /// The references of which is to be told.
-    fn misplaced<'a>(&self, dependent: &Uid, place: &Place, missing: &[Missing<'a>]) -> Vec<&'a Value> {
+    fn misplaced<'a>(&self, dependent: &Uid, place: &ObjectRef, missing: &[Missing<'a>]) -> Vec<&'a Value> {
         let mut known = self.known.lock();
         let mut misplaced = Vec::new();
         for (reference, _) in missing {
@@ -123,7 +123,7 @@ impl Report {
         }
     }
 
-    /// Sends an event. It is told for the benefit of people, and nothing waits for it.
+    /// Sends an event. People read it; nothing waits for it.
     async fn send(&self, event: &Value) {
         let namespace = event.str_at(&["metadata", "namespace"]).unwrap_or_default();
         let path = format!("/api/v1/namespaces/{namespace}/events");
@@ -161,7 +161,7 @@ impl Search {
     }
 }
 
-fn event(dependent: &Value, place: &Place, reference: &Value, now: &str) -> Value {
+fn event(dependent: &Value, place: &ObjectRef, reference: &Value, now: &str) -> Value {
     let text = |object: &Value, keys: &[&str]| object.str_at(keys).unwrap_or_default().to_owned();
     let message = format!(
         "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace \"{}\"",

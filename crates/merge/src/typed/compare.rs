@@ -72,7 +72,7 @@ impl Typed {
     /// If the types differ, or either value does not fit the type.
     pub fn compare(&self, newer: &Typed) -> Result<Comparison, ValidationErrors> {
         self.require_type_of(newer)?;
-        let mut walk = Walk {
+        let mut comparer = Comparer {
             schema: &self.schema,
             added: SetWalk::new(&self.schema, Ownership::Whole),
             removed: SetWalk::new(&self.schema, Ownership::Whole),
@@ -80,19 +80,19 @@ impl Typed {
             errors: Errors::default(),
             valid: self.checked.min(newer.checked) >= Checked::Valid,
         };
-        if !(walk.valid && identical(&self.value, &newer.value)) {
-            walk.node(self.type_ref, &self.value, &newer.value);
+        if !(comparer.valid && identical(&self.value, &newer.value)) {
+            comparer.node(self.type_ref, &self.value, &newer.value);
         }
-        walk.errors.result().map(|()| Comparison {
-            added: walk.added.builder.finish(),
-            modified: walk.modified.finish(),
-            removed: walk.removed.builder.finish(),
+        comparer.errors.result().map(|()| Comparison {
+            added: comparer.added.builder.finish(),
+            modified: comparer.modified.finish(),
+            removed: comparer.removed.builder.finish(),
         })
     }
 }
 
 /// Both values have every node that is walked here; what one alone has goes to [`SetWalk`].
-struct Walk<'a> {
+struct Comparer<'a> {
     schema: &'a Schema,
     added: SetWalk<'a>,
     removed: SetWalk<'a>,
@@ -109,7 +109,7 @@ enum Side {
     Newer,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Comparer<'a> {
     /// Adds what differs below a node, and says whether the node is itself modified.
     fn node(&mut self, type_ref: TypeRef, older: &Value, newer: &Value) -> bool {
         let of = self.schema.resolve(type_ref);
@@ -258,7 +258,7 @@ impl<'a> Walk<'a> {
 
     /// Adds what differs at a step that both values have.
     fn both(&mut self, element: impl Fn() -> PathElement, type_ref: TypeRef, older: &Value, newer: &Value) {
-        // A look ahead costs less than to walk on with three sets open, and most parts of most objects are the same.
+        // A look ahead costs less than to go on with three sets open, and most parts of most objects are the same.
         if self.valid && identical(older, newer) {
             return;
         }
@@ -276,12 +276,12 @@ impl<'a> Walk<'a> {
 
     /// Adds a step that one value alone has, with all below it.
     fn one(&mut self, side: Side, element: PathElement, type_ref: TypeRef, value: &Value) {
-        let walk = match side {
+        let comparer = match side {
             Side::Older => &mut self.removed,
             Side::Newer => &mut self.added,
         };
-        walk.child(element, type_ref, value, true);
-        self.errors.0.append(&mut walk.errors.0);
+        comparer.child(element, type_ref, value, true);
+        self.errors.0.append(&mut comparer.errors.0);
     }
 }
 

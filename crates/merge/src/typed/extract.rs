@@ -27,8 +27,8 @@ impl Typed {
             KeyFields::AsNamed => items.clone(),
             KeyFields::Appended => self.with_key_fields(items),
         };
-        let walk = Walk { schema: &self.schema };
-        let value = walk.node(self.type_ref, &self.value, with_keys.level());
+        let extractor = Extractor { schema: &self.schema };
+        let value = extractor.node(self.type_ref, &self.value, with_keys.level());
         self.with_value(value, self.checked)
     }
 
@@ -53,11 +53,11 @@ impl Typed {
     }
 }
 
-struct Walk<'a> {
+struct Extractor<'a> {
     schema: &'a Schema,
 }
 
-impl Walk<'_> {
+impl Extractor<'_> {
     fn node(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
         let of = self.schema.resolve(type_ref);
         if of.missing {

@@ -18,14 +18,14 @@ impl Typed {
     /// If the types differ, the configuration has two items of one name, or either side does not fit the type.
     pub fn merge(&self, config: &Typed) -> Result<Typed, ValidationErrors> {
         self.require_type_of(config)?;
-        let mut walk = Walk {
+        let mut merger = Merger {
             schema: &self.schema,
             live_is_valid: self.checked >= Checked::Valid,
             config_is_unique: config.checked == Checked::Unique,
             errors: Errors::default(),
         };
-        let merged = walk.node(self.type_ref, Some(&self.value), Some(&config.value));
-        walk.errors.result()?;
+        let merged = merger.node(self.type_ref, Some(&self.value), Some(&config.value));
+        merger.errors.result()?;
         let checked = match (self.checked, config.checked) {
             (Checked::No, _) | (_, Checked::No) => Checked::No,
             // Duplicates of the live value stay where the configuration does not name them.
@@ -35,7 +35,7 @@ impl Typed {
     }
 }
 
-struct Walk<'a> {
+struct Merger<'a> {
     schema: &'a Schema,
     /// Whether a live subtree merged with nothing is itself.
     live_is_valid: bool,
@@ -44,7 +44,7 @@ struct Walk<'a> {
     errors: Errors,
 }
 
-impl Walk<'_> {
+impl Merger<'_> {
     /// Merges two nodes of which one may be absent. `None` where nothing remains.
     fn node(&mut self, type_ref: TypeRef, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
         match (live, config) {

@@ -13,21 +13,21 @@ impl Typed {
     /// # Errors
     /// If the schema has no usable type for a part of the set.
     pub fn reconcile_field_set_with_schema(&self, set: &Set) -> Result<Option<Set>, ValidationErrors> {
-        let mut walk = Walk {
+        let mut reconciler = Reconciler {
             schema: &self.schema,
             path: Path::new(),
             atomic: None,
             errors: Errors::default(),
         };
-        walk.node(self.type_ref, set.level(), false);
-        walk.errors.result()?;
-        Ok(walk
+        reconciler.node(self.type_ref, set.level(), false);
+        reconciler.errors.result()?;
+        Ok(reconciler
             .atomic
             .map(|atomic| set.recursive_difference(&atomic).union(&atomic)))
     }
 }
 
-struct Walk<'a> {
+struct Reconciler<'a> {
     schema: &'a Schema,
     path: Path,
     /// The paths that have become atomic.
@@ -35,7 +35,7 @@ struct Walk<'a> {
     errors: Errors,
 }
 
-impl Walk<'_> {
+impl Reconciler<'_> {
     /// Looks at a node and what the set has below it; `bare` says that the set has the node itself and nothing below.
     fn node(&mut self, type_ref: TypeRef, below: Level<'_>, bare: bool) {
         let of = self.schema.resolve(type_ref);

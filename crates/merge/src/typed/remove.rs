@@ -26,21 +26,21 @@ impl Typed {
 
     /// As [`Typed::remove_items`], with a say in what is left of a container that loses everything.
     pub(crate) fn remove_items_leaving(&self, items: &Set, emptied: Emptied) -> Typed {
-        let walk = Walk {
+        let remover = Remover {
             schema: &self.schema,
             emptied,
         };
-        let value = walk.node(self.type_ref, &self.value, items.level());
+        let value = remover.node(self.type_ref, &self.value, items.level());
         self.with_value(value, self.checked)
     }
 }
 
-struct Walk<'a> {
+struct Remover<'a> {
     schema: &'a Schema,
     emptied: Emptied,
 }
 
-impl Walk<'_> {
+impl Remover<'_> {
     fn node(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
         let of = self.schema.resolve(type_ref);
         if of.missing {

@@ -24,25 +24,25 @@ impl Typed {
     /// # Errors
     /// Everything that does not fit.
     pub fn validate(&self, duplicates: Duplicates) -> Result<(), ValidationErrors> {
-        let mut walk = Walk {
+        let mut validator = Validator {
             schema: &self.schema,
             duplicates,
             errors: Errors::default(),
             depth: 0,
         };
-        walk.node(self.type_ref, &self.value);
-        walk.errors.result()
+        validator.node(self.type_ref, &self.value);
+        validator.errors.result()
     }
 }
 
-struct Walk<'a> {
+struct Validator<'a> {
     schema: &'a Schema,
     duplicates: Duplicates,
     errors: Errors,
     depth: usize,
 }
 
-impl Walk<'_> {
+impl Validator<'_> {
     fn node(&mut self, type_ref: TypeRef, value: &Value) {
         let of = self.schema.resolve(type_ref);
         if of.missing {
@@ -50,7 +50,7 @@ impl Walk<'_> {
         }
         match (first_kind(deduce(of, value)), &of.map, &of.scalar, &of.list) {
             (Some(Kind::Map), Some(map), ..) => match value {
-                Value::Map(entries) => self.descend(|walk| walk.map(map, entries)),
+                Value::Map(entries) => self.descend(|validator| validator.map(map, entries)),
                 Value::Null => {}
                 _ => self.unexpected("map", value),
             },
@@ -60,7 +60,7 @@ impl Walk<'_> {
                 }
             }
             (Some(Kind::List), _, _, Some(list)) => match value {
-                Value::List(items) => self.descend(|walk| walk.list(list, items)),
+                Value::List(items) => self.descend(|validator| validator.list(list, items)),
                 Value::Null => {}
                 _ => self.unexpected("list", value),
             },
@@ -68,12 +68,12 @@ impl Walk<'_> {
         }
     }
 
-    fn descend(&mut self, walk: impl FnOnce(&mut Self)) {
+    fn descend(&mut self, visit: impl FnOnce(&mut Self)) {
         if self.depth >= MAX_DEPTH {
             return self.errors.push(ValidationError::new("nested too deeply"));
         }
         self.depth += 1;
-        walk(self);
+        visit(self);
         self.depth -= 1;
     }
 

@@ -7,13 +7,13 @@ use super::graph::Dying;
 
 /// What became of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum OwnerState {
     /// It is there, and is to stay for all that is known.
     Solid,
     /// It is to go, and waits for its dependents.
     Waiting,
     /// It is gone, or never was.
-    Absent,
+    Dangling,
     /// No such kind is served, at least for now.
     Unknown,
     /// It is in a namespace, and the dependent is in none. That is not allowed, and nothing follows from it.
@@ -22,7 +22,7 @@ pub(super) enum Standing {
 
 /// What is to become of a dependent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     /// It stays.
     Keep,
     /// It stays for now; it may be possible to tell later.
@@ -38,34 +38,34 @@ pub(super) enum Verdict {
     },
 }
 
-/// The verdict on a dependent whose owners stand so, in the order of its references. `owns` says that it has dependents
+/// Decides on a dependent whose owners are in these states, in the order of its references. `owns` says that it has dependents
 /// itself, `circle` that one of these waits for its own dependents.
 #[expect(clippy::indexing_slicing, reason = "a number below the number of owners")]
-pub(super) fn verdict(owners: &[Standing], finalizers: &[&str], owns: bool, circle: bool) -> Verdict {
-    // The first owner that cannot be judged decides.
+pub(super) fn decision(owners: &[OwnerState], finalizers: &[&str], owns: bool, circle: bool) -> Decision {
+    // The first owner that whose state is unknown decides.
     match owners
         .iter()
-        .find(|owner| matches!(owner, Standing::Unknown | Standing::Invalid))
+        .find(|owner| matches!(owner, OwnerState::Unknown | OwnerState::Invalid))
     {
-        Some(Standing::Unknown) => return Verdict::Later,
-        Some(_) => return Verdict::Keep,
+        Some(OwnerState::Unknown) => return Decision::Later,
+        Some(_) => return Decision::Keep,
         None => {}
     }
     if owners.is_empty() {
-        return Verdict::Keep;
+        return Decision::Keep;
     }
-    if owners.contains(&Standing::Solid) {
-        let gone = (0..owners.len()).filter(|at| owners[*at] != Standing::Solid);
+    if owners.contains(&OwnerState::Solid) {
+        let gone = (0..owners.len()).filter(|at| owners[*at] != OwnerState::Solid);
         let gone: Vec<usize> = gone.collect();
         return if gone.is_empty() {
-            Verdict::Keep
+            Decision::Keep
         } else {
-            Verdict::Detach(gone)
+            Decision::Detach(gone)
         };
     }
-    if owners.contains(&Standing::Waiting) && owns {
+    if owners.contains(&OwnerState::Waiting) && owns {
         // Whoever waits for this one is to wait for those behind it as well.
-        return Verdict::Delete {
+        return Decision::Delete {
             policy: "Foreground",
             unblock: circle,
         };
@@ -75,7 +75,7 @@ pub(super) fn verdict(owners: &[Standing], finalizers: &[&str], owns: bool, circ
         Some(Dying::Foreground) => "Foreground",
         None => "Background",
     };
-    Verdict::Delete { policy, unblock: false }
+    Decision::Delete { policy, unblock: false }
 }
 
 /// What finalizers ask of the collector.
@@ -101,49 +101,49 @@ pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{Absent, Invalid, Solid, Unknown, Waiting};
+    use super::OwnerState::{Dangling, Invalid, Solid, Unknown, Waiting};
     use super::*;
 
-    fn of(owners: &[Standing]) -> Verdict {
-        verdict(owners, &[], false, false)
+    fn of(owners: &[OwnerState]) -> Decision {
+        decision(owners, &[], false, false)
     }
 
-    fn delete(policy: &'static str) -> Verdict {
-        Verdict::Delete { policy, unblock: false }
+    fn delete(policy: &'static str) -> Decision {
+        Decision::Delete { policy, unblock: false }
     }
 
     #[test]
     fn one_solid_owner_keeps_a_dependent_and_the_others_are_forgotten() {
-        assert_eq!(of(&[Solid, Solid]), Verdict::Keep);
-        assert_eq!(of(&[Absent, Solid, Waiting]), Verdict::Detach(vec![0, 2]));
+        assert_eq!(of(&[Solid, Solid]), Decision::Keep);
+        assert_eq!(of(&[Dangling, Solid, Waiting]), Decision::Detach(vec![0, 2]));
     }
 
     #[test]
     fn without_an_owner_a_dependent_goes_as_its_finalizers_say() {
-        assert_eq!(of(&[Absent, Absent]), delete("Background"));
-        assert_eq!(of(&[Absent, Waiting]), delete("Background"));
-        assert_eq!(verdict(&[Absent], &["a/b", "orphan"], true, false), delete("Orphan"));
+        assert_eq!(of(&[Dangling, Dangling]), delete("Background"));
+        assert_eq!(of(&[Dangling, Waiting]), delete("Background"));
+        assert_eq!(decision(&[Dangling], &["a/b", "orphan"], true, false), delete("Orphan"));
         assert_eq!(
-            verdict(&[Absent], &["foregroundDeletion"], false, false),
+            decision(&[Dangling], &["foregroundDeletion"], false, false),
             delete("Foreground")
         );
     }
 
     #[test]
     fn who_is_waited_for_waits_for_its_own_dependents() {
-        assert_eq!(verdict(&[Waiting], &[], true, false), delete("Foreground"));
-        let in_circle = Verdict::Delete {
+        assert_eq!(decision(&[Waiting], &[], true, false), delete("Foreground"));
+        let in_circle = Decision::Delete {
             policy: "Foreground",
             unblock: true,
         };
-        assert_eq!(verdict(&[Waiting], &[], true, true), in_circle);
+        assert_eq!(decision(&[Waiting], &[], true, true), in_circle);
     }
 
     #[test]
     fn nothing_is_deleted_for_owners_that_cannot_be_judged() {
-        assert_eq!(of(&[Absent, Unknown]), Verdict::Later);
-        assert_eq!(of(&[Invalid, Unknown]), Verdict::Keep);
-        assert_eq!(of(&[Absent, Invalid]), Verdict::Keep);
-        assert_eq!(of(&[]), Verdict::Keep);
+        assert_eq!(of(&[Dangling, Unknown]), Decision::Later);
+        assert_eq!(of(&[Invalid, Unknown]), Decision::Keep);
+        assert_eq!(of(&[Dangling, Invalid]), Decision::Keep);
+        assert_eq!(of(&[]), Decision::Keep);
     }
 }

@@ -9,11 +9,11 @@ use holdfast_server::operations::loopback::{Client, Object, RequestError, path_o
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
-use super::graph::Place;
+use super::decision::{Decision, OwnerState, decision, finalizers};
+use super::graph::ObjectRef;
 use super::owners::{AbsentOwners, Looks, Occupant};
 use super::report::Report;
 use super::uid::Uid;
-use super::verdict::{Standing, Verdict, finalizers, verdict};
 use super::{dying, uid_of};
 use crate::reconcile::Work;
 
@@ -22,7 +22,7 @@ const RUN: usize = 256;
 
 /// What knows the objects and can change them.
 #[derive(Clone)]
-pub(super) struct Judge {
+pub(super) struct Collector {
     client: Client,
     /// The names of resources that are shared among places.
     resources: Arc<Mutex<HashSet<Arc<GroupResource>>>>,
@@ -36,7 +36,7 @@ pub(super) struct Found {
     pub(super) resource: Arc<Resource>,
 }
 
-impl Judge {
+impl Collector {
     pub(super) fn new(client: Client) -> Self {
         Self {
             report: Report::new(client.clone()),
@@ -58,7 +58,7 @@ impl Judge {
     }
 
     /// The object at a place.
-    pub(super) fn get(&self, place: &Place) -> Option<Found> {
+    pub(super) fn get(&self, place: &ObjectRef) -> Option<Found> {
         let resource = self.client.registry().resource(&place.resource).cloned()?;
         let object = self.client.get(&resource, &place.namespace, &place.name)?;
         Some(Found { object, resource })
@@ -66,12 +66,12 @@ impl Judge {
 
     /// Where the owner is that a reference of the object at `dependent` names: in the same namespace, or in none. `None`
     /// where no such kind is served, and where an object outside of namespaces names an owner in one.
-    pub(super) fn place_of_owner(&self, reference: &Value, dependent: &Place) -> Option<Place> {
+    pub(super) fn place_of_owner(&self, reference: &Value, dependent: &ObjectRef) -> Option<ObjectRef> {
         let resource = self.resource_of_owner(reference)?;
         if resource.namespaced() && dependent.namespace.is_empty() {
             return None;
         }
-        Some(Place {
+        Some(ObjectRef {
             resource: self.shared(resource.group_resource()),
             namespace: if resource.namespaced() {
                 dependent.namespace.clone()
@@ -97,7 +97,7 @@ impl Judge {
     pub(super) fn work(
         &self,
         resource: &Resource,
-        place: &Place,
+        place: &ObjectRef,
         tree: Value,
         owns: bool,
         circle: bool,
@@ -107,21 +107,21 @@ impl Judge {
             .and_then(Value::as_list)?
             .to_vec();
         let path = path_of(resource, &place.namespace, &place.name)?;
-        let (judge, place) = (self.clone(), place.clone());
+        let (collector, place) = (self.clone(), place.clone());
         Some(Box::pin(async move {
-            let standings = judge.standings(&references, &place).await;
-            judge.report_misplaced(&tree, &place, &references, &standings).await;
-            let verdict = verdict(&standings, &finalizers(&tree).collect::<Vec<_>>(), owns, circle);
-            act_on(judge.client, path, tree, references, verdict).await
+            let states = collector.states(&references, &place).await;
+            collector.report_misplaced(&tree, &place, &references, &states).await;
+            let decision = decision(&states, &finalizers(&tree).collect::<Vec<_>>(), owns, circle);
+            act_on(collector.client, path, tree, references, decision).await
         }))
     }
 
     /// What became of the owners that a dependent names. Other dependents have turns meanwhile.
-    async fn standings(&self, references: &[Value], dependent: &Place) -> Vec<Standing> {
+    async fn states(&self, references: &[Value], dependent: &ObjectRef) -> Vec<OwnerState> {
         let mut looks = Looks::default();
-        let mut standings = Vec::with_capacity(references.len());
+        let mut states = Vec::with_capacity(references.len());
         for run in references.chunks(RUN) {
-            standings.extend(
+            states.extend(
                 run.iter()
                     .map(|reference| self.standing(reference, dependent, &mut looks)),
             );
@@ -129,14 +129,14 @@ impl Judge {
                 tokio::task::yield_now().await;
             }
         }
-        standings
+        states
     }
 
-    fn standing(&self, reference: &Value, dependent: &Place, looks: &mut Looks) -> Standing {
+    fn standing(&self, reference: &Value, dependent: &ObjectRef, looks: &mut Looks) -> OwnerState {
         let Some(place) = self.place_of_owner(reference, dependent) else {
             return match self.resource_of_owner(reference) {
-                Some(_) => Standing::Invalid,
-                None => Standing::Unknown,
+                Some(_) => OwnerState::Invalid,
+                None => OwnerState::Unknown,
             };
         };
         let uid = Uid::new(reference.str_at(&["uid"]).unwrap_or_default());
@@ -145,7 +145,7 @@ impl Judge {
     }
 
     /// What is at a place.
-    pub(super) fn occupant(&self, place: &Place) -> Option<Occupant> {
+    pub(super) fn occupant(&self, place: &ObjectRef) -> Option<Occupant> {
         let tree = self.get(place)?.object.tree();
         Some(Occupant {
             uid: uid_of(&tree),
@@ -154,17 +154,17 @@ impl Judge {
     }
 
     /// Tells of owners that are not where they should be, if they are somewhere else.
-    async fn report_misplaced(&self, tree: &Value, place: &Place, references: &[Value], standings: &[Standing]) {
+    async fn report_misplaced(&self, tree: &Value, place: &ObjectRef, references: &[Value], states: &[OwnerState]) {
         let missing = references
             .iter()
-            .zip(standings)
-            .filter(|(_, standing)| matches!(standing, Standing::Absent | Standing::Invalid))
+            .zip(states)
+            .filter(|(_, standing)| matches!(standing, OwnerState::Dangling | OwnerState::Invalid))
             .filter_map(|(reference, _)| Some((reference, self.resource_of_owner(reference)?)));
         self.report.tell(tree, place, missing.collect()).await;
     }
 
     /// Takes the references to `owner` away from a dependent.
-    pub(super) async fn forget(&self, dependent: &Uid, place: &Place, owner: &Uid) -> Result<(), RequestError> {
+    pub(super) async fn forget(&self, dependent: &Uid, place: &ObjectRef, owner: &Uid) -> Result<(), RequestError> {
         let Some(Found { object, resource }) = self.get(place) else {
             return Ok(());
         };
@@ -184,7 +184,7 @@ impl Judge {
     }
 
     /// Takes a finalizer away, with which the object goes unless somebody else holds it.
-    pub(super) async fn release(&self, uid: &Uid, place: &Place, finalizer: &str) -> Result<(), RequestError> {
+    pub(super) async fn release(&self, uid: &Uid, place: &ObjectRef, finalizer: &str) -> Result<(), RequestError> {
         let Some(Found { object, resource }) = self.get(place) else {
             return Ok(());
         };
@@ -200,22 +200,22 @@ impl Judge {
     }
 }
 
-/// Carries a verdict out.
+/// Carries a decision out.
 async fn act_on(
     client: Client,
     path: String,
     tree: Value,
     references: Vec<Value>,
-    verdict: Verdict,
+    decision: Decision,
 ) -> Result<(), RequestError> {
-    match verdict {
-        Verdict::Keep => Ok(()),
-        Verdict::Later => Err(RequestError {
+    match decision {
+        Decision::Keep => Ok(()),
+        Decision::Later => Err(RequestError {
             code: 404,
             reason: Default::default(),
             message: format!("no such kind is served as that of an owner of {path}"),
         }),
-        Verdict::Detach(gone) => {
+        Decision::Detach(gone) => {
             let gone: HashSet<usize> = gone.into_iter().collect();
             let kept = references.into_iter().enumerate();
             let kept = kept
@@ -223,7 +223,7 @@ async fn act_on(
                 .map(|(_, reference)| reference);
             patch(&client, &path, &tree, "ownerReferences", kept.collect()).await
         }
-        Verdict::Delete { policy, unblock } => {
+        Decision::Delete { policy, unblock } => {
             if unblock {
                 let mut references = references;
                 for reference in &mut references {
