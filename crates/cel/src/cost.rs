@@ -472,7 +472,8 @@ impl Estimator<'_> {
                 let size = self.size_or_unknown(target);
                 let start = literal_size(start).unwrap_or(0);
                 let end = literal_size(end).unwrap_or(size.max);
-                list_call(1.0, Range::fixed(end.saturating_sub(start)))
+                // The reference reckons without a sign here, so that an end before the start is far behind it.
+                list_call(1.0, Range::fixed(end.wrapping_sub(start)))
             }
             (Cost::Range, None, [count]) => list_call(1.0, Range::fixed(literal_size(count).unwrap_or(u64::MAX))),
             (Cost::Reverse, Some(target), _) => list_call(1.0, self.size_or_unknown(target)),

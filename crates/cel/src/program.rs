@@ -385,6 +385,12 @@ impl Planner<'_> {
                 }
             }
         }
+        if matches!(name, "find" | "findAll")
+            && let Some((CelValue::String(pattern), _)) = args.get(1).and_then(known)
+            && let Err(why) = Pattern::compile(pattern)
+        {
+            self.failure.get_or_insert(why);
+        }
         if CONVERSIONS.contains(&name)
             && let [arg] = args.as_slice()
             && let Some((value, made_for)) = known(arg)

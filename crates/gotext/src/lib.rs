@@ -9,3 +9,4 @@ pub mod duration;
 pub mod number;
 pub mod quote;
 pub mod time;
+pub mod url;

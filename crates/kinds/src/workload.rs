@@ -2,7 +2,7 @@
 
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Field, WriteContext};
+use holdfast_resource::{Field, FieldError, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::pod_spec::{Template, drop_disabled, template_warnings, validate_template_of_replicas};
@@ -30,6 +30,21 @@ impl SelectorRules<'_> {
             },
         }
     }
+}
+
+/// That a way of rolling out has a type that there is not. The reference reports all of it, by the names of its source.
+pub(crate) fn unsupported_strategy(strategy: &Field<'_, '_>, types: &[&str]) -> FieldError {
+    let rolling = strategy.child("rollingUpdate");
+    let part = |name: &str| rolling.child(name).value().cloned().unwrap_or(Value::Int(0));
+    let shown = if rolling.is_set() {
+        let (unavailable, surge) = (part("maxUnavailable"), part("maxSurge"));
+        format!(r#"{{"MaxUnavailable":{unavailable},"MaxSurge":{surge}}}"#)
+    } else {
+        "null".to_owned()
+    };
+    let named = Value::from(strategy.child("type").text());
+    let shown = format!(r#"{{"Type":{named},"RollingUpdate":{shown}}}"#);
+    FieldError::not_supported_shown(&strategy.path(), &shown, types)
 }
 
 /// Checks `selector` and `template` of a workload's spec.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use holdfast_gotext::number::general;
 use holdfast_gotext::quote::quote;
 use holdfast_value::Value;
 
@@ -150,7 +151,7 @@ impl FieldError {
         let mut detail = String::from("supported values: ");
         for (at, name) in supported.iter().enumerate() {
             let separator = if at == 0 { "" } else { ", " };
-            let _ = write!(detail, "{separator}\"{name}\"");
+            let _ = write!(detail, "{separator}{}", quote(name));
         }
         Self {
             kind: FieldErrorKind::NotSupported,
@@ -158,6 +159,13 @@ impl FieldError {
             value: Some(value.into()),
             detail,
         }
+    }
+
+    /// The same; `shown` is what the field holds, for values whose members have an order.
+    pub fn not_supported_shown(field: &FieldPath, shown: &str, supported: &[&str]) -> Self {
+        let mut error = Self::not_supported(field, Value::Null, supported);
+        (error.value, error.detail) = (None, format!("{shown}: {}", error.detail));
+        error
     }
 
     /// An item stands in a list for the second time.
@@ -245,6 +253,9 @@ impl FieldError {
             Some(Value::String(text)) => {
                 let _ = write!(message, ": {}", quote(text));
             }
+            Some(Value::Float(number)) => {
+                let _ = write!(message, ": {}", general(*number));
+            }
             Some(value) => {
                 let _ = write!(message, ": {value}");
             }
@@ -290,6 +301,14 @@ mod tests {
             (
                 FieldError::not_supported(&field, "x", &["A", "B"]),
                 r#"spec.type: Unsupported value: "x": supported values: "A", "B""#,
+            ),
+            (
+                FieldError::not_supported(&field, Value::Null, &[r#"{"a":1}"#]),
+                r#"spec.type: Unsupported value: null: supported values: "{\"a\":1}""#,
+            ),
+            (
+                FieldError::invalid(&field, Value::Float(-1e11), "odd"),
+                "spec.type: Invalid value: -1e+11: odd",
             ),
             (
                 FieldError::invalid(&field, "<a>", "odd"),

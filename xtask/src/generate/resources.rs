@@ -8,20 +8,21 @@ use serde_json::Value;
 use super::facts::{Facts, texts};
 
 /// What names the objects of a resource may have, where that is not a DNS subdomain.
-const NAME_RULES: [(&str, &str); 13] = [
+const NAME_RULES: [(&str, &str); 14] = [
     ("/namespaces", "label"),
     ("/services", "label"),
     ("apps/statefulsets", "label"),
     ("/events", "path-segment"),
+    ("apiextensions.k8s.io/customresourcedefinitions", "own"),
     ("apiregistration.k8s.io/apiservices", "own"),
     ("certificates.k8s.io/certificatesigningrequests", "path-segment"),
     ("networking.k8s.io/ipaddresses", "own"),
     ("resource.k8s.io/deviceclasses", "long-name"),
     ("policy/poddisruptionbudgets", "path-segment"),
-    ("rbac.authorization.k8s.io/roles", "path-segment"),
-    ("rbac.authorization.k8s.io/rolebindings", "path-segment"),
-    ("rbac.authorization.k8s.io/clusterroles", "path-segment"),
-    ("rbac.authorization.k8s.io/clusterrolebindings", "path-segment"),
+    ("rbac.authorization.k8s.io/roles", "own"),
+    ("rbac.authorization.k8s.io/rolebindings", "own"),
+    ("rbac.authorization.k8s.io/clusterroles", "own"),
+    ("rbac.authorization.k8s.io/clusterrolebindings", "own"),
 ];
 
 /// When `metadata.generation` grows: the words of the facts, and how the table says it.

@@ -276,13 +276,8 @@ fn flatten_into(flat: &mut Vec<CelValue>, list: &ListValue, depth: i64) -> Outco
 
 fn range(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     let count = int(args.first())?;
-    if count < 0 {
-        return Err(EvaluationError::failed(format!(
-            "lists.range: size must be non-negative, got {count}"
-        )));
-    }
     // What cannot be paid for is not made.
-    if count as u64 > context.allowance {
+    if u64::try_from(count).is_ok_and(|count| count > context.allowance) {
         return Err(EvaluationError::CostLimitExceeded);
     }
     Ok(CelValue::list((0..count).map(CelValue::Int).collect()))

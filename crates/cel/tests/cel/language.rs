@@ -120,6 +120,10 @@ fn errors_are_told_in_the_words_of_cel_go() {
             "program instantiation failed: error parsing regexp: missing closing ]: `[`",
         ),
         (
+            "'a'.findAll(')', 1) == []",
+            "program instantiation failed: error parsing regexp: unexpected ): `)`",
+        ),
+        (
             "{1: 1}[dyn(b'')]",
             "program instantiation failed: invalid qualifier type: types.Bytes",
         ),

@@ -45,7 +45,7 @@ fn lists_have_the_functions_of_kubernetes_and_of_cel() {
         "[2, 1].min() == 1 && ['a', 'b'].max() == 'b' && [1, 2, 1].indexOf(1) == 0 && [1, 2, 1].lastIndexOf(1) == 2",
         "[1, 2, 3].slice(1, 2) == [2] && [[1], [2, 3]].flatten() == [1, 2, 3] && [[dyn(1), dyn([2])]].flatten(1) == [dyn(1), dyn([2])]",
         "[3, 1, 2].sort() == [1, 2, 3] && ['b', 'a'].sort() == ['a', 'b'] && [1, 1, 2].distinct() == [1, 2]",
-        "[1, 2].reverse() == [2, 1] && lists.range(3) == [0, 1, 2]",
+        "[1, 2].reverse() == [2, 1] && lists.range(3) == [0, 1, 2] && lists.range(-1) == []",
         "sets.contains([1, 2], [2]) && !sets.contains([1], [2]) && sets.equivalent([1, 2, 1], [2, 1])",
         "sets.intersects([1], [1, 2]) && !sets.intersects([1], [])",
     ]);

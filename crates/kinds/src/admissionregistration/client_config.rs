@@ -1,6 +1,6 @@
 //! How a webhook is reached: by URL or by service.
 
-use holdfast_gotext::quote::quote;
+use holdfast_gotext::url;
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::dns_subdomain;
 
@@ -18,65 +18,31 @@ pub(crate) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_url(url: &Field<'_, '_>, errors: &mut Errors) {
-    let parts = match UrlParts::of(url.text()) {
-        Ok(parts) => parts,
+/// `ValidateWebhookURL`
+fn validate_url(field: &Field<'_, '_>, errors: &mut Errors) {
+    let url = match url::parse(field.text()) {
+        Ok(url) => url,
         Err(why) => {
-            let detail = format!("url must be a valid URL: parse {}: {why}; {FORM}", quote(url.text()));
-            errors.push(url.required(detail));
+            errors.push(field.required(format!("url must be a valid URL: {why}; {FORM}")));
             return;
         }
     };
-    if parts.scheme != "https" {
+    if url.scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme; {FORM}");
-        errors.push(url.invalid_as(parts.scheme, detail));
+        errors.push(field.invalid_as(url.scheme, detail));
     }
-    if parts.host.is_empty() {
-        errors.push(url.invalid_as("", format!("host must be specified; {FORM}")));
+    if url.host.is_empty() {
+        errors.push(field.invalid_as("", format!("host must be specified; {FORM}")));
+    }
+    if let Some(user) = url.user {
+        errors.push(field.invalid_as(user, "user information is not permitted in the URL"));
     }
     let refused = [
-        (parts.user, "user information is not permitted in the URL"),
-        (parts.fragment, "fragments are not permitted in the URL"),
-        (parts.query, "query parameters are not permitted in the URL"),
+        (url.fragment, "fragments are not permitted in the URL"),
+        (url.query, "query parameters are not permitted in the URL"),
     ];
     for (part, detail) in refused.into_iter().filter(|(part, _)| !part.is_empty()) {
-        errors.push(url.invalid_as(part, detail));
-    }
-}
-
-/// The parts of a URL that are checked; those that are missing are empty.
-#[derive(Default)]
-struct UrlParts<'a> {
-    scheme: &'a str,
-    user: &'a str,
-    host: &'a str,
-    query: &'a str,
-    fragment: &'a str,
-}
-
-impl<'a> UrlParts<'a> {
-    /// The parts of `text`, or why Go does not take it for a URL.
-    fn of(text: &'a str) -> Result<Self, String> {
-        if text.bytes().any(|byte| byte.is_ascii_control()) {
-            return Err("net/url: invalid control character in URL".to_owned());
-        }
-        let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (scheme, rest) = rest.split_once(':').unwrap_or(("", rest));
-        let authority = rest
-            .strip_prefix("//")
-            .map_or("", |rest| rest.split('/').next().unwrap_or_default());
-        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-        if let Some(bad) = host.chars().find(|letter| " \\^`{|}".contains(*letter)) {
-            return Err(format!("invalid character {} in host name", quote(&bad.to_string())));
-        }
-        Ok(Self {
-            scheme,
-            user,
-            host,
-            query,
-            fragment,
-        })
+        errors.push(field.invalid_as(part, detail));
     }
 }
 

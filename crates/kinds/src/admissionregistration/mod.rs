@@ -3,6 +3,7 @@
 
 pub(crate) mod client_config;
 mod followed_kind;
+mod json_path;
 mod mutating_policy;
 mod policy;
 mod rules;

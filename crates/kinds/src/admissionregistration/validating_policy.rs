@@ -9,7 +9,9 @@ use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
+use super::json_path;
 use super::policy::{check_parameter_kind, check_reference, report_fault, validate_binding, validate_policy};
+use crate::validation::conditions::validate_conditions;
 use crate::validation::{Errors, set_one_of};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -131,19 +133,25 @@ fn validate_actions(actions: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// `validateValidatingAdmissionPolicyStatus`
 fn validate_status(object: &Value) -> Errors {
     let mut errors = Errors::new();
     let root = Field::root(object);
     let status = root.child("status");
     let checking = status.child("typeChecking");
     for warning in checking.child("expressionWarnings").items() {
-        for field in ["warning", "fieldRef"] {
-            let text = warning.child(field);
-            if text.text().trim().is_empty() {
-                errors.push(text.required(""));
-            }
+        let (text, place) = (warning.child("warning"), warning.child("fieldRef"));
+        if text.text().is_empty() {
+            errors.push(text.required(""));
+        }
+        let path = place.text().trim();
+        if path.is_empty() {
+            errors.push(place.required(""));
+        } else if let Some(why) = json_path::fault(path) {
+            errors.push(place.invalid_as(path, format!("invalid JSONPath: {why}")));
         }
     }
+    validate_conditions(&status.child("conditions"), &mut errors);
     errors
 }
 
@@ -248,6 +256,26 @@ mod tests {
             errors("matchConstraints: {", "matchConstraints: {matchPolicy: Odd, "),
             [
                 "spec.matchConstraints.matchPolicy: Unsupported value: \"Odd\": supported values: \"Equivalent\", \"Exact\""
+            ]
+        );
+    }
+
+    #[test]
+    fn a_status_tells_of_types_by_path_and_of_conditions() {
+        let with = |status: &str| FINE.replace("spec: {", &format!("status: {status}, spec: {{"));
+        let errors = |status: &str| Harness::new().subresource_errors(Some("status"), FINE, &with(status));
+        let fine = "{typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: w}]}, \
+                     conditions: [{type: A, status: 'True', reason: R, lastTransitionTime: '2020-01-01T00:00:00Z'}]}";
+        assert_eq!(errors(fine), Vec::<String>::new());
+        assert_eq!(
+            errors(
+                "{typeChecking: {expressionWarnings: [{fieldRef: ' -a '}]}, conditions: [{type: A, status: odd, reason: R}]}"
+            ),
+            [
+                "status.typeChecking.expressionWarnings[0].warning: Required value",
+                "status.typeChecking.expressionWarnings[0].fieldRef: Invalid value: \"-a\": invalid JSONPath: cannot parse number -",
+                "status.conditions[0].status: Unsupported value: \"odd\": supported values: \"False\", \"True\", \"Unknown\"",
+                "status.conditions[0].lastTransitionTime: Required value",
             ]
         );
     }

@@ -82,8 +82,8 @@ fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {
     for selector in ["namespaceSelector", "objectSelector"] {
         validate_label_selector(&webhook.child(selector), errors);
     }
-    client_config::validate(&webhook.child("clientConfig"), errors);
     set_one_of(&webhook.child("reinvocationPolicy"), &["IfNeeded", "Never"], errors);
+    client_config::validate(&webhook.child("clientConfig"), errors);
     let conditions = webhook.child("matchConditions");
     if !conditions.is_empty() {
         let nothing = Value::empty_map();
@@ -156,6 +156,16 @@ mod tests {
             [
                 "webhooks[0].clientConfig.url: Required value: url must be a valid URL: parse \"https://a b\": invalid character \" \" in host name; desired format: https://host[/path]"
             ]
+        );
+        assert_eq!(
+            errors("https://example.com/x", "://"),
+            [
+                "webhooks[0].clientConfig.url: Required value: url must be a valid URL: parse \"://\": missing protocol scheme; desired format: https://host[/path]"
+            ]
+        );
+        assert_eq!(
+            errors("https://example.com/x", "HTTPS://Example.com/x"),
+            Vec::<String>::new()
         );
         assert_eq!(
             errors("url: 'https://example.com/x'", "service: {name: s, port: 443}"),

@@ -14,6 +14,7 @@ use crate::kind::{Kind, kind};
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "customresourcedefinitions" => kind(customresourcedefinition::CustomResourceDefinition)
+            .named_by(validation::name_faults)
             .defines()
             .deletion(DeletionRules {
                 held: Some(customresourcedefinition::holds_deletion),

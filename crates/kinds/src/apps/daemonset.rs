@@ -9,8 +9,8 @@ use crate::core::pod_spec::{default_template, validate_restarting, validate_sele
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{
-    collisions_only_grow, drop_disabled_in_template, immutable_selector, selects_everything, validate_counts,
-    workload_warnings,
+    collisions_only_grow, drop_disabled_in_template, immutable_selector, selects_everything, unsupported_strategy,
+    validate_counts, workload_warnings,
 };
 
 /// Counts the changes of the template, as a field of an older API did.
@@ -126,10 +126,7 @@ fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
         "OnDelete" => {}
         "RollingUpdate" if !rolling.is_set() => errors.push(rolling.required("")),
         "RollingUpdate" => validate_rolling_update(&rolling, errors),
-        odd => {
-            let types = ["RollingUpdate", "OnDelete"];
-            errors.push(FieldError::not_supported(&strategy.child("type").path(), odd, &types));
-        }
+        _ => errors.push(unsupported_strategy(strategy, &["RollingUpdate", "OnDelete"])),
     }
 }
 

@@ -8,8 +8,8 @@ use crate::core::pod_spec::default_template;
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
-    SelectorRules, at_most_count, collisions_only_grow, drop_disabled_in_template, immutable_selector, validate_counts,
-    validate_selector_and_template, workload_warnings,
+    SelectorRules, at_most_count, collisions_only_grow, drop_disabled_in_template, immutable_selector,
+    unsupported_strategy, validate_counts, validate_selector_and_template, workload_warnings,
 };
 
 /// What only Deployments do.
@@ -97,12 +97,7 @@ fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
                 errors.push(rolling.required("this should be defaulted and never be nil"));
             }
         }
-        // The reference reports the strategy rather than its type.
-        odd => errors.push(FieldError::not_supported(
-            &strategy.path(),
-            odd,
-            &["Recreate", "RollingUpdate"],
-        )),
+        _ => errors.push(unsupported_strategy(strategy, &["Recreate", "RollingUpdate"])),
     }
 }
 
@@ -210,6 +205,10 @@ spec:
             (
                 "strategy: {type: Recreate, rollingUpdate: {maxSurge: 1}}",
                 "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+            ),
+            (
+                "strategy: {type: odd, rollingUpdate: {maxSurge: 1}}",
+                "spec.strategy: Unsupported value: {\"Type\":\"odd\",\"RollingUpdate\":{\"MaxUnavailable\":0,\"MaxSurge\":1}}: supported values: \"Recreate\", \"RollingUpdate\"",
             ),
             (
                 "strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}",

@@ -9,7 +9,7 @@ use holdfast_resource::selector::{FieldSelector, LabelSelector};
 use holdfast_resource::{Field, FieldError, Refusal, Review, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};
 
-use crate::validation::Errors;
+use crate::validation::{Errors, report};
 
 /// Whom a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +236,9 @@ fn selector_faults(selector: &Field<'_, '_>, of_labels: bool, errors: &mut Error
         }
         if of_labels {
             validate_label_name(&key, errors);
+            for value in values.items() {
+                report(&value, label_value(value.text()), errors);
+            }
         } else if key.text().is_empty() {
             errors.push(key.required("must be specified"));
         }
@@ -353,6 +356,13 @@ mod tests {
             [
                 "spec.resourceAttributes.labelSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
             ]
+        );
+        let told = ask("labelSelector: {requirements: [{key: a, operator: In, values: [b, a b]}]}").unwrap_err();
+        assert_eq!(told.len(), 1);
+        assert!(
+            told[0].starts_with(
+                r#"spec.resourceAttributes.labelSelector.requirements[0].values[1]: Invalid value: "a b""#
+            )
         );
         assert_eq!(
             ask("labelSelector: {rawSelector: a, requirements: [{key: a, operator: Exists}]}").unwrap_err(),

@@ -220,14 +220,8 @@ fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
     if factor.is_some_and(|factor| !factor.is_at_least(1)) {
         errors.push(ratio.invalid_as(ratio.text(), format!("ratio {} is less than 1", ratio.text())));
     }
-    if let (Some(factor), Some(below), Some(above)) = (factor, below, above)
-        && let Some(highest) = above.ratio(below)
-        && factor
-            .ratio(Quantity::of_units(1))
-            .is_some_and(|factor| factor > highest)
-    {
-        let text = ratio.text();
-        errors.push(ratio.invalid_as(text, format!("ratio {text} is greater than max/min = {highest:.6}")));
+    if ratio.is_set() && least.is_set() && most.is_set() {
+        validate_ratio(&ratio, &least, &most, errors);
     }
     if !may_overcommit(name) && by_limit.is_some() && by_request.is_some() && by_limit != by_request {
         errors.push(request.invalid_as(
@@ -238,6 +232,43 @@ fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
                 request.text()
             ),
         ));
+    }
+}
+
+/// The most of the least may not be less than the ratio says. The reference counts in thousandths as long as whole numbers of
+/// 64 bits hold them, and else in units, of which it keeps what these bits hold.
+fn validate_ratio(ratio: &Field<'_, '_>, least: &Field<'_, '_>, most: &Field<'_, '_>, errors: &mut Errors) {
+    const MOST_THOUSANDTHS: i64 = i64::MAX / 1000;
+    let amounts = [ratio, least, most].map(|field| (field.text(), quantity(field)));
+    let units = amounts.map(|(text, amount)| amount.map_or(0, |amount| held_units(text, amount)));
+    let [factor, below, above] = if units.iter().all(|units| *units < MOST_THOUSANDTHS) {
+        let held = |(text, amount): (&str, Quantity)| match held_units(text, amount) {
+            0 if amount.is_at_least(1) => 0.0,
+            _ => amount.thousandths() as f64,
+        };
+        let [factor, below, above] = amounts.map(|(text, amount)| amount.map_or(0.0, |amount| held((text, amount))));
+        [factor / 1000.0, below, above]
+    } else {
+        units.map(|units| units as f64)
+    };
+    let highest = above / below;
+    if factor > highest {
+        let text = ratio.text();
+        errors.push(ratio.invalid_as(text, format!("ratio {text} is greater than max/min = {highest:.6}")));
+    }
+}
+
+/// The whole units of an amount in 64 bits. Of more, the reference keeps nothing where it read the digits as a whole number of
+/// 64 bits, and else the lowest bits.
+fn held_units(text: &str, amount: Quantity) -> i64 {
+    const DIGITS: usize = 18;
+    let units = amount.whole_units();
+    let number = text.trim_start_matches(['+', '-', '0', '.']);
+    let digits = number.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.');
+    match i64::try_from(units) {
+        Ok(units) => units,
+        Err(_) if digits.filter(u8::is_ascii_digit).count() <= DIGITS => 0,
+        Err(_) => units as i64,
     }
 }
 
@@ -266,6 +297,26 @@ mod tests {
             errors,
             [r#"spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1"#]
         );
+        let ratio = |max: &str, ratio: &str| {
+            let item = format!(
+                "{{type: Container, max: {{cpu: '{max}'}}, min: {{cpu: 100m}}, maxLimitRequestRatio: {{cpu: '{ratio}'}}}}"
+            );
+            Harness::new().errors(&range(&item))
+        };
+        assert_eq!(ratio("1", "10"), Vec::<String>::new());
+        for (max, factor, told) in [
+            ("1", "10.5", "ratio 10500m is greater than max/min = 10.000000"),
+            (
+                "2",
+                "99999999999999999999",
+                "ratio 99999999999999999999 is greater than max/min = 2.000000",
+            ),
+            ("1e400", "10", "ratio 10 is greater than max/min = 0.000000"),
+        ] {
+            let errors = ratio(max, factor);
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(errors[0].ends_with(told), "{errors:?}");
+        }
         assert_eq!(
             Harness::new().errors(&range("{type: odd}")),
             [r#"spec.limits[0].type: Invalid value: "odd": must be a standard limit type or fully qualified"#]

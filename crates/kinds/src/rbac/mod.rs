@@ -11,6 +11,7 @@ mod role;
 use std::sync::Arc;
 
 use holdfast_resource::Scope;
+use holdfast_resource::metadata::formats::{Faults, path_segment};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
@@ -23,12 +24,13 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let binding = |scope| {
         let policy = policy();
         let binding = kind(binding::Binding { scope, policy });
-        binding.initial_objects().followed().cells(binding::CELLS).done()
+        let binding = binding.named_by(name_faults).initial_objects().followed();
+        binding.cells(binding::CELLS).done()
     };
     let role = |scope| {
         let policy = policy();
         let role = kind(role::Role { scope, policy });
-        role.initial_objects().followed().done()
+        role.named_by(name_faults).initial_objects().followed().done()
     };
     Some(match plural {
         "clusterrolebindings" => binding(Scope::Cluster),
@@ -37,6 +39,11 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "roles" => role(Scope::Namespaced),
         _ => return None,
     })
+}
+
+/// `ValidateRBACName`: the beginning of a name is asked for what the whole of it is.
+fn name_faults(_object: &holdfast_value::Value, name: &str) -> Faults {
+    path_segment(name)
 }
 
 /// The namespace and name of an object; the namespace is empty where it is in none.

@@ -253,6 +253,15 @@ mod tests {
                 )],
             ),
             (
+                r#"{"type":"object","format":"foo","default":1.5}"#,
+                vec![r#"s.properties[a].default: Invalid value: "float64":  in body must be of type foo: "float64""#],
+            ),
+            (r#"{"type":"object","format":"email","default":[1]}"#, vec![]),
+            (
+                r#"{"x-kubernetes-int-or-string":true,"format":"int32","default":1.5}"#,
+                vec![r#"s.properties[a].default: Invalid value: "float64":  in body must be of type int32: "float64""#],
+            ),
+            (
                 r#"{"type":"string","default":"long","maxLength":2,"x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#,
                 vec!["s.properties[a].default: Too long: may not be more than 2 bytes"],
             ),

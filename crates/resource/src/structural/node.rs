@@ -123,6 +123,9 @@ impl JsonType {
 pub struct Checks {
     /// The name of the form of texts and numbers; empty for none, and where no check is known for it.
     pub format: SmolStr,
+    /// The name of a form for which no check is known. The reference takes it off schemas of objects, but not off those by which
+    /// it checks defaults.
+    pub unknown_format: SmolStr,
     /// The least number.
     pub minimum: Option<Limit>,
     /// The greatest number.
@@ -305,12 +308,16 @@ impl Checks {
             let schemas = list(schema.get(name)).iter();
             schemas.map(|schema| Node::read_at(schema, depth + 1)).collect()
         };
+        let format = SmolStr::new(schema.str_at(&["format"]).unwrap_or_default());
+        let is_known = is_known_for(schema.str_at(&["type"]).unwrap_or_default(), &format);
+        let (format, unknown_format) = if is_known {
+            (format, SmolStr::default())
+        } else {
+            (SmolStr::default(), format)
+        };
         let checks = Self {
-            format: schema
-                .str_at(&["format"])
-                .filter(|name| is_known_for(schema.str_at(&["type"]).unwrap_or_default(), name))
-                .map(SmolStr::new)
-                .unwrap_or_default(),
+            format,
+            unknown_format,
             minimum: limit("minimum", "exclusiveMinimum"),
             maximum: limit("maximum", "exclusiveMaximum"),
             multiple_of: number("multipleOf"),
@@ -339,6 +346,7 @@ impl Checks {
 
     fn is_empty(&self) -> bool {
         self.format.is_empty()
+            && self.unknown_format.is_empty()
             && self.minimum.is_none()
             && self.maximum.is_none()
             && self.multiple_of.is_none()

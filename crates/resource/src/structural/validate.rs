@@ -1,5 +1,6 @@
 //! Checking values against a schema, in the order and the words of the reference (go-openapi).
 
+use holdfast_gotext::number::general;
 use holdfast_value::{List, Map, Value};
 
 use super::Node;
@@ -64,16 +65,14 @@ impl Validation<'_> {
         };
         let checks = node.checks.as_deref();
         if value.is_null() {
-            if !self.leaves_type_open(node) {
-                merge(self.null(node, place));
-            }
+            merge(self.null(node, place));
             if let Some(checks) = checks.filter(|checks| !checks.values.is_empty()) {
                 merge(self.listed(checks, value, place));
             }
             return outcome;
         }
-        let format = checks.map_or("", |checks| checks.format.as_str());
-        if !self.leaves_type_open(node) && (node.kind.is_some() || node.int_or_string || !format.is_empty()) {
+        let format = checks.map_or("", |checks| self.format_of(checks));
+        if node.kind.is_some() || self.int_or_string(node) || !format.is_empty() {
             merge(self.kind(node, format, value, place));
         }
         if let Some(checks) = checks {
@@ -104,43 +103,59 @@ impl Validation<'_> {
         outcome
     }
 
-    /// Whether any type will do.
-    fn leaves_type_open(&self, node: &Node) -> bool {
-        self.of_default && node.int_or_string
+    /// Whether a whole number or a text is asked for. Of defaults the reference does not ask it.
+    fn int_or_string(&self, node: &Node) -> bool {
+        node.int_or_string && !self.of_default
+    }
+
+    /// The form that is asked for.
+    fn format_of<'c>(&self, checks: &'c Checks) -> &'c str {
+        match checks.format.as_str() {
+            "" if self.of_default => &checks.unknown_format,
+            format => format,
+        }
+    }
+
+    fn type_names(&self, node: &Node) -> &'static str {
+        if self.int_or_string(node) {
+            return "integer,string";
+        }
+        node.kind.map(JsonType::name).unwrap_or_default()
     }
 
     fn null(&self, node: &Node, place: &Place<'_>) -> Outcome {
-        let types = type_names(node);
+        let types = self.type_names(node);
         if types.is_empty() || node.nullable {
             return Outcome::default();
         }
-        self.wrong_type(place, &types, "null")
+        self.wrong_type(place, types, "null")
     }
 
     /// Whether the value is of the type; numbers and texts are of the form that is named, in the reference's sense.
     fn kind(&self, node: &Node, format: &str, value: &Value, place: &Place<'_>) -> Outcome {
         let found = json_type(value);
-        let is = |of: JsonType| node.kind == Some(of) || node.int_or_string && of == JsonType::Integer;
+        let int_or_string = self.int_or_string(node);
+        let is = |of: JsonType| node.kind == Some(of) || int_or_string && of == JsonType::Integer;
         let of_type = node.kind == Some(found)
-            || node.int_or_string && matches!(found, JsonType::Integer | JsonType::String)
+            || int_or_string && matches!(found, JsonType::Integer | JsonType::String)
             || found == JsonType::Integer && is(JsonType::Number)
             || found == JsonType::Number && is(JsonType::Integer) && is_whole(value);
         let mut outcome = Outcome::default();
         outcome.count();
         let texts_or_lists = matches!(value, Value::String(_) | Value::List(_));
-        if !texts_or_lists && !format.is_empty() && !of_type {
-            let found = match found {
-                JsonType::Integer => "int64",
-                JsonType::Number => "float64",
-                _ => "",
-            };
-            return self.wrong_type(place, format, found);
+        let form = match found {
+            JsonType::Integer => "int64",
+            JsonType::Number => "float64",
+            _ => "",
+        };
+        if !texts_or_lists && !format.is_empty() && !of_type && form != format {
+            return self.wrong_type(place, format, form);
         }
         let numeric = is(JsonType::Number) || is(JsonType::Integer);
         if !numeric && !format.is_empty() && texts_or_lists || of_type {
             return outcome;
         }
-        self.wrong_type(place, &type_names(node), found.name())
+        self.wrong_type(place, self.type_names(node), found.name())
     }
 
     fn wrong_type(&self, place: &Place<'_>, expected: &str, found: &str) -> Outcome {
@@ -279,16 +294,28 @@ impl Validation<'_> {
 
     fn number(&self, node: &Node, checks: &Checks, value: &Value, place: &Place<'_>) -> Outcome {
         let mut outcome = Outcome::default();
-        if let Some(error) = out_of_range(node, &checks.format, value, place) {
+        let range = Range {
+            node,
+            format: &checks.format,
+            place,
+        };
+        if let Some(error) = range.fault("Checked", value) {
             outcome.merge(self.of_root(error));
         }
-        if let Some(of) = checks.multiple_of
-            && !is_multiple(value, of)
-        {
-            let of = shown_limit(value, of);
-            outcome.merge(self.invalid(place, value.clone(), format_args!("should be a multiple of {of}")));
+        // A bound that is none of the type's numbers is told of, and then compared as the float that it is.
+        let bound = |what: &str, bound: f64, outcome: &mut Outcome| match range.fault(what, &Value::Float(bound)) {
+            Some(error) => {
+                outcome.merge(self.of_root(error));
+                float(value).map_or(value.clone(), Value::Float)
+            }
+            None => value.clone(),
+        };
+        if let Some(of) = checks.multiple_of {
+            let value = bound("MultipleOf", of, &mut outcome);
+            outcome.merge(self.multiple(&value, of, place));
         }
         if let Some(Limit { value: most, exclusive }) = checks.maximum
+            && let value = &bound("Maximum boundary", most, &mut outcome)
             && exceeds(value, most, exclusive, |a, b| a > b, |a, b| a > b)
         {
             let words = if exclusive {
@@ -296,13 +323,14 @@ impl Validation<'_> {
             } else {
                 "less than or equal to"
             };
-            let most = shown_limit(value, most);
+            let most = shown(&shown_limit(value, most));
             outcome.merge(self.invalid(place, value.clone(), format_args!("should be {words} {most}")));
         }
         if let Some(Limit {
             value: least,
             exclusive,
         }) = checks.minimum
+            && let value = &bound("Minimum boundary", least, &mut outcome)
             && exceeds(value, least, exclusive, |a, b| a < b, |a, b| a < b)
         {
             let words = if exclusive {
@@ -310,11 +338,40 @@ impl Validation<'_> {
             } else {
                 "greater than or equal to"
             };
-            let least = shown_limit(value, least);
+            let least = shown(&shown_limit(value, least));
             outcome.merge(self.invalid(place, value.clone(), format_args!("should be {words} {least}")));
         }
         outcome.count();
         outcome
+    }
+
+    /// `MultipleOfNativeType`: whole numbers are compared with the whole part of the factor.
+    fn multiple(&self, value: &Value, of: f64, place: &Place<'_>) -> Outcome {
+        let of = shown_limit(value, of);
+        let factor = float(&of).unwrap_or_default();
+        if factor <= 0.0 {
+            let name = place.text();
+            let detail = format!("factor MultipleOf declared for {name} must be positive: {}", shown(&of));
+            return self.error(FieldErrorKind::Invalid, &name, Some(of), detail);
+        }
+        let fits = match (value, &of) {
+            (Value::Int(number), Value::Int(factor)) => number % factor == 0,
+            _ => float(value).is_none_or(|number| {
+                is_whole_number(if factor < 1.0 {
+                    1.0 / factor * number
+                } else {
+                    number / factor
+                })
+            }),
+        };
+        if fits {
+            return Outcome::default();
+        }
+        self.invalid(
+            place,
+            value.clone(),
+            format_args!("should be a multiple of {}", shown(&of)),
+        )
     }
 
     fn list(
@@ -359,7 +416,7 @@ impl Validation<'_> {
     }
 
     fn listed(&self, checks: &Checks, value: &Value, place: &Place<'_>) -> Outcome {
-        if checks.values.contains(value) {
+        if checks.values.iter().any(|listed| is_listed(value, listed)) {
             return Outcome::default();
         }
         let supported: Vec<String> = checks
@@ -445,39 +502,77 @@ fn json_type(value: &Value) -> JsonType {
     }
 }
 
-fn type_names(node: &Node) -> String {
-    if node.int_or_string {
-        return "integer,string".to_owned();
-    }
-    node.kind.map(JsonType::name).unwrap_or_default().to_owned()
-}
-
 fn is_whole(value: &Value) -> bool {
     match value {
-        Value::Float(number) => number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0,
-        Value::Int(_) | Value::UInt(_) => true,
+        Value::Float(number) => is_whole_number(*number),
+        Value::Int(_) => true,
+        // What does not fit 64 bits with a sign is a float that is too large.
         _ => false,
     }
 }
 
-/// What is said of a number that its type cannot hold.
-fn out_of_range(node: &Node, format: &str, value: &Value, place: &Place<'_>) -> Option<String> {
-    if node.kind != Some(JsonType::Integer) {
-        return None;
+/// Whether a float is a whole number that every reader of JSON keeps.
+fn is_whole_number(number: f64) -> bool {
+    number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0
+}
+
+/// Whether the value is one that `enum` lists. Numbers are brought to the type of the one listed, but not those within lists and
+/// maps; null is never listed.
+fn is_listed(value: &Value, listed: &Value) -> bool {
+    match (value, listed) {
+        (Value::Null, _) => false,
+        (Value::Float(number), Value::Int(listed)) => *number as i64 == *listed,
+        (Value::Int(number), Value::Float(listed)) => *number as f64 == *listed,
+        _ => is_alike(value, listed),
     }
-    let fits = match (value, format) {
-        (Value::Int(number), "int32") => i32::try_from(*number).is_ok(),
-        (Value::Int(_), _) => true,
-        (Value::Float(number), "int32") => is_whole(value) && number.abs() <= f64::from(i32::MAX),
-        (Value::Float(_), _) => is_whole(value),
-        _ => false,
-    };
-    let with = if format.is_empty() {
-        "(default format)".to_owned()
-    } else {
-        format!("with format {format}")
-    };
-    (!fits).then(|| format!("Checked value must be of type integer {with} in {}", place.text()))
+}
+
+/// Whether two values are the same and of the same types.
+fn is_alike(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Int(_), Value::Float(_)) | (Value::Float(_), Value::Int(_)) => false,
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_alike(a, b)),
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_alike(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+/// The numbers that a type and a form of a schema hold.
+struct Range<'a> {
+    node: &'a Node,
+    format: &'a str,
+    place: &'a Place<'a>,
+}
+
+impl Range<'_> {
+    /// `IsValueValidAgainstRange`: what is said of a number that is none of them; `what` says which it is.
+    fn fault(&self, what: &str, value: &Value) -> Option<String> {
+        let integer = self.node.kind == Some(JsonType::Integer);
+        let fits = match (value, self.format) {
+            (Value::Int(number), "int32") if integer => i32::try_from(*number).is_ok(),
+            (Value::Int(_), _) if integer => true,
+            (_, "int32") if integer => float(value)
+                .is_some_and(|number| number.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(&number)),
+            // The least number of 64 bits is beyond them in the fewest digits that tell it, which the reference reads again.
+            _ if integer => float(value).is_some_and(|number| number.fract() == 0.0 && number.abs() < 2f64.powi(63)),
+            (_, "float" | "float32") => float(value).is_some_and(|number| (number as f32).is_finite()),
+            _ => true,
+        };
+        if fits {
+            return None;
+        }
+        let of = self.node.kind.map(JsonType::name).unwrap_or_default();
+        let form = match self.format {
+            "" => "(default format)".to_owned(),
+            format => format!("with format {format}"),
+        };
+        Some(format!(
+            "{what} value must be of type {of} {form} in {}",
+            self.place.text()
+        ))
+    }
 }
 
 /// Whether a number is beyond a bound. The reference compares whole numbers with the whole part of the bound.
@@ -497,24 +592,19 @@ fn exceeds(
     }
 }
 
-fn is_multiple(value: &Value, of: f64) -> bool {
-    match value {
-        Value::Int(number) => {
-            let of = of as i64;
-            of == 0 || number.checked_rem(of).unwrap_or_default() == 0
-        }
-        other => float(other).is_none_or(|number| {
-            let times = if of < 1.0 { 1.0 / of * number } else { number / of };
-            times.fract() == 0.0
-        }),
-    }
-}
-
 /// A bound as the reference shows it beside a number.
 fn shown_limit(value: &Value, bound: f64) -> Value {
     match value {
         Value::Int(_) => Value::Int(bound as i64),
         _ => Value::Float(bound),
+    }
+}
+
+/// A number as Go's `%v` shows it.
+fn shown(number: &Value) -> String {
+    match number {
+        Value::Float(number) => general(*number),
+        other => other.to_string(),
     }
 }
 
@@ -627,6 +717,36 @@ mod tests {
                 "2.5",
                 "0.7",
                 "a: Invalid value: 0.7: a in body should be a multiple of 0.5",
+            ),
+            (
+                r#"{"type":"number","format":"float"}"#,
+                "3.4e38",
+                "-3.5e38",
+                r#"<nil>: Invalid value: "": Checked value must be of type number with format float in a"#,
+            ),
+            (
+                r#"{"enum":[{"a":1},2]}"#,
+                "2.5",
+                r#"{"a":1.0}"#,
+                r#"a: Unsupported value: {"a":1}: supported values: "{\"a\":1}", "2""#,
+            ),
+            (
+                r#"{"enum":["a",null],"nullable":true}"#,
+                r#""a""#,
+                "null",
+                r#"a: Unsupported value: null: supported values: "a", "null""#,
+            ),
+            (
+                r#"{"type":"number","multipleOf":0.1}"#,
+                "0.5",
+                "1",
+                "a: Invalid value: 0: factor MultipleOf declared for a must be positive: 0",
+            ),
+            (
+                r#"{"type":"number","minimum":-1e10}"#,
+                "1.5",
+                "-100000000000.0",
+                "a: Invalid value: -1e+11: a in body should be greater than or equal to -1e+10",
             ),
             (
                 r#"{"type":"integer","format":"int32"}"#,

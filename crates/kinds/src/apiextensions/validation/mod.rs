@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use holdfast_admission::webhooks::authorities_fault;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
-use holdfast_resource::structural::Node;
+use holdfast_resource::structural::{JsonType, Node, Notation};
 use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::Value;
 
@@ -31,9 +31,6 @@ const APPROVAL: &str = "api-approved.kubernetes.io";
 /// What is wrong with a definition that is to be created, or to take the place of `old`.
 pub(super) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
-    if old.is_none() {
-        name(definition, &mut errors);
-    }
     let null = Value::Null;
     let spec = definition.get("spec").unwrap_or(&null);
     validate_spec(spec, &Unchanged::of(old), &mut errors);
@@ -72,18 +69,15 @@ fn is_true(value: &Value, name: &str) -> bool {
     value.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-fn name(definition: &Value, errors: &mut Errors) {
-    let name = definition.str_at(&["metadata", "name"]).unwrap_or_default();
-    let part = |path: &[&str]| definition.str_at(path).unwrap_or_default().to_owned();
+/// What is wrong with the name of a definition: it tells what it defines.
+pub(super) fn name_faults(definition: &Value, name: &str) -> Faults {
+    let part = |path: &[&str]| definition.str_at(path).unwrap_or_default();
     let wanted = format!("{}.{}", part(&["spec", "names", "plural"]), part(&["spec", "group"]));
-    if !name.is_empty() && name != wanted {
-        let field = FieldPath::new("metadata.name");
-        errors.push(FieldError::invalid(
-            &field,
-            name,
-            "must be spec.names.plural+\".\"+spec.group",
-        ));
+    let mut faults = dns_subdomain(name);
+    if name != wanted {
+        faults.push("must be spec.names.plural+\".\"+spec.group".into());
     }
+    faults
 }
 
 fn joined(faults: &Faults) -> String {
@@ -176,7 +170,20 @@ impl Shared {
             columns(version, &root.child("additionalPrinterColumns"), errors);
         }
         if self.selectable == above {
-            selectable_fields(version, &root.child("selectableFields"), errors);
+            let schema = version
+                .at(&["schema", "openAPIV3Schema"])
+                .filter(|schema| !schema.is_null());
+            let refused = match above {
+                // What all versions select by stands above them, and so must their schema.
+                true if !self.schema => Some("may only be set when validations.schema is included"),
+                true => schema
+                    .is_none()
+                    .then_some("may only be set when validations.schema is included"),
+                false => schema
+                    .is_none()
+                    .then_some("may only be set when `version.schema.openAPIV3Schema` is not included"),
+            };
+            selectable_fields(version, refused, &root.child("selectableFields"), errors);
         }
     }
 }
@@ -429,24 +436,33 @@ fn columns(version: &Value, root: &FieldPath, errors: &mut Errors) {
     }
 }
 
-fn selectable_fields(version: &Value, root: &FieldPath, errors: &mut Errors) {
-    let null = Value::Null;
-    let schema = version.at(&["schema", "openAPIV3Schema"]).unwrap_or(&null);
-    let mut known: HashSet<&str> = HashSet::new();
-    for (at, selectable) in items(version, "selectableFields").iter().enumerate() {
+/// The fields that objects can be selected by, which `refused` says why there may be none of.
+fn selectable_fields(version: &Value, refused: Option<&str>, root: &FieldPath, errors: &mut Errors) {
+    let selectable = items(version, "selectableFields");
+    if selectable.is_empty() {
+        return;
+    }
+    if let Some(why) = refused {
+        errors.push(FieldError::invalid(root, "", why));
+        return;
+    }
+    let schema = Node::read(version.at(&["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null));
+    let mut known: HashSet<String> = HashSet::new();
+    for (at, selectable) in selectable.iter().enumerate() {
         let (field, path) = (root.index(at).child("jsonPath"), text(selectable, "jsonPath"));
         if path.is_empty() {
             errors.push(FieldError::required(&field, ""));
             continue;
         }
-        match schema::at_path(schema, path) {
+        match schema.at_path(path, Notation::Dotted) {
             Err(why) => errors.push(FieldError::invalid(&field, path, format!("is an invalid path: {why}"))),
-            Ok(found) => {
-                if !matches!(text(found, "type"), "string" | "boolean" | "integer") {
+            Ok((found, of)) => {
+                let kind = of.and_then(|of| of.kind);
+                if !matches!(kind, Some(JsonType::String | JsonType::Boolean | JsonType::Integer)) {
                     let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
                     errors.push(FieldError::invalid(&field, path, why));
                 }
-                if !known.insert(path) {
+                if !known.insert(found.as_str().to_owned()) {
                     errors.push(FieldError::duplicate(&field, path));
                 }
             }

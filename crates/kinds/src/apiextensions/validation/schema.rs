@@ -445,27 +445,6 @@ impl Walk<'_> {
     }
 }
 
-/// The schema of the field at a path such as `.spec.color`.
-///
-/// # Errors
-/// Why the path leads to none.
-pub(super) fn at_path<'v>(schema: &'v Value, path: &str) -> Result<&'v Value, String> {
-    let Some(names) = path.strip_prefix('.') else {
-        let first = path.split(['.', '[']).next().unwrap_or_default();
-        return Err(format!("expected [ or . but got: {first}"));
-    };
-    let mut found = schema;
-    for name in names.split('.') {
-        let (name, bracket) = name.split_once('[').map_or((name, false), |(name, _)| (name, true));
-        let next = found.at(&["properties", name]);
-        found = next.ok_or("does not refer to a valid field")?;
-        if bracket {
-            return Err("array notation is not allowed".to_owned());
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {

@@ -1,6 +1,6 @@
 use holdfast_value::{Limits, Value, json};
 
-use super::validate;
+use super::{name_faults, validate};
 
 const WIDGETS: &str = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
     "names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},"conversion":{"strategy":"None"},
@@ -29,6 +29,42 @@ fn told(path: &str, part: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_name_tells_what_is_defined() {
+    let widgets = value(WIDGETS);
+    assert!(name_faults(&widgets, "widgets.example.com").is_empty());
+    assert_eq!(
+        name_faults(&widgets, "others.example.com"),
+        [r#"must be spec.names.plural+"."+spec.group"#]
+    );
+    assert_eq!(name_faults(&widgets, "Widgets").len(), 2);
+}
+
+#[test]
+fn objects_are_selected_by_fields_of_the_schema_above() {
+    const SELECTABLE: &str = r#"[{"jsonPath":".spec.a"}]"#;
+    assert_eq!(told("version.selectableFields", SELECTABLE), Vec::<String>::new());
+    assert_eq!(
+        told("version.selectableFields", r#"[{"jsonPath":"."}]"#),
+        [r#"spec.selectableFields[0].jsonPath: Invalid value: ".": is an invalid path: unexpected end of JSON path"#]
+    );
+    let mut version = value(WIDGETS)
+        .at(&["spec", "versions"])
+        .and_then(Value::as_list)
+        .unwrap()[0]
+        .clone();
+    version.set_at(&["selectableFields"], value(SELECTABLE));
+    let mut other = version.clone();
+    other.set_at(&["name"], "v2".into());
+    other.set_at(&["storage"], false.into());
+    other.set_at(&["schema", "openAPIV3Schema", "description"], "other".into());
+    let versions = json::to_string(&Value::from(vec![version, other]));
+    assert_eq!(
+        told("spec.versions", &versions),
+        [r#"spec.selectableFields: Invalid value: "": may only be set when validations.schema is included"#]
+    );
+}
+
+#[test]
 fn a_sound_definition_has_no_errors() {
     assert!(validate(&value(WIDGETS), None).is_empty());
 }
@@ -37,11 +73,6 @@ fn a_sound_definition_has_no_errors() {
 fn each_part_is_refused_in_its_place_and_words() {
     const SCHEMA: &str = "version.schema.openAPIV3Schema.properties.spec";
     for (path, part, error) in [
-        (
-            "metadata.name",
-            r#""others.example.com""#,
-            r#"metadata.name: Invalid value: "others.example.com": must be spec.names.plural+"."+spec.group"#,
-        ),
         (
             "spec.scope",
             r#""Global""#,

@@ -1,7 +1,5 @@
 //! Resizing: a running Pod gets other amounts of processors and memory.
 
-use std::collections::HashMap;
-
 use holdfast_resource::Field;
 use holdfast_value::Value;
 
@@ -13,9 +11,19 @@ use crate::validation::{Errors, same};
 const RESIZED: [&str; 2] = ["resources", "resizePolicy"];
 const LISTS: [&str; 2] = ["initContainers", "containers"];
 
-/// Of a write to `resize` only the resources of the Pod and of its containers are taken: `dropNonResizeUpdates`. Containers
-/// that were not there stay, so that validation refuses them.
+/// Of a write to `resize` only the resources of the Pod and of its containers are taken: `dropNonResizeUpdates`. Where the
+/// containers are not the same ones, they stay as they were sent, so that validation refuses them.
 pub(super) fn only_resources(object: &mut Value, old: &Value) {
+    let containers = |pod: &Value, list: &str| -> Vec<Value> {
+        let found = pod.at(&["spec", list]).and_then(Value::as_list);
+        found.map(|found| found.to_vec()).unwrap_or_default()
+    };
+    if LISTS
+        .iter()
+        .any(|list| containers(object, list).len() != containers(old, list).len())
+    {
+        return;
+    }
     let wanted = object.clone();
     *object = old.clone();
     for part in ["resourceVersion", "managedFields"] {
@@ -26,26 +34,27 @@ pub(super) fn only_resources(object: &mut Value, old: &Value) {
     let Some(spec) = object.at_mut(&["spec"]) else { return };
     put(spec, "resources", wanted.at(&["spec", "resources"]).cloned());
     for list in LISTS {
-        let asked = wanted.at(&["spec", list]).and_then(Value::as_list);
-        let there = old.at(&["spec", list]).and_then(Value::as_list);
-        let by_name: HashMap<&str, &Value> = there
-            .into_iter()
-            .flat_map(|there| there.iter())
-            .filter_map(|container| Some((container.str_at(&["name"])?, container)))
-            .collect();
-        let resized = |container: &Value| match container.str_at(&["name"]).and_then(|name| by_name.get(name)) {
-            Some(before) => {
-                let mut resized = (*before).clone();
-                for part in RESIZED {
-                    put(&mut resized, part, container.get(part).cloned());
-                }
-                resized
-            }
-            None => container.clone(),
+        let (asked, there) = (containers(&wanted, list), containers(old, list));
+        let is_renamed = |(asked, there): (&Value, &Value)| asked.get("name") != there.get("name");
+        let merged = if asked.iter().zip(&there).any(is_renamed) {
+            asked
+        } else {
+            asked
+                .iter()
+                .zip(there)
+                .map(|(asked, there)| resized(asked, there))
+                .collect()
         };
-        let containers: Option<Vec<Value>> = asked.map(|asked| asked.iter().map(resized).collect());
-        put(spec, list, containers.map(Value::from));
+        put(spec, list, (!merged.is_empty()).then(|| Value::from(merged)));
     }
+}
+
+/// The container that is there, with what a resize takes of the one that is asked for.
+fn resized(asked: &Value, mut there: Value) -> Value {
+    for part in RESIZED {
+        put(&mut there, part, asked.get(part).cloned());
+    }
+    there
 }
 
 /// `ValidatePodResize`
@@ -59,13 +68,13 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
         *errors = vec![of_object("windows pods cannot be resized")];
         return;
     }
-    if !validate_same_containers(&spec, &old_spec, errors) {
-        return;
-    }
     let status = old.child("status");
     let before = status.child("qosClass").text();
     if !before.is_empty() && qos::class(&spec) != before {
         errors.push(spec.invalid_as(before, "Pod QOS Class may not change as a result of resizing"));
+    }
+    if !validate_same_containers(&spec, &old_spec, errors) {
+        return;
     }
     if !node_resizes(&status) {
         errors.push(spec.forbidden("Pod running on node without support for resize"));
@@ -85,7 +94,11 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
     for list in ["containers", "initContainers"] {
         let (containers, others) = (spec.child(list), old_spec.child(list));
         for (container, before) in containers.items().zip(others.items()) {
-            if !only_processors_and_memory(&container.child("resources"), &before.child("resources")) {
+            let same_policy = same(
+                container.child("resizePolicy").value(),
+                before.child("resizePolicy").value(),
+            );
+            if !same_policy || !only_processors_and_memory(&container.child("resources"), &before.child("resources")) {
                 errors.push(spec.forbidden("only cpu and memory resources are mutable"));
             }
         }
@@ -189,6 +202,18 @@ mod tests {
         assert_eq!(
             errors("requests: {cpu: 1}", "requests: {cpu: 1, ephemeral-storage: 1Gi}"),
             ["spec: Forbidden: only cpu and memory resources are mutable"]
+        );
+        let policy = "requests: {cpu: 1}}, resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}], securityContext: {";
+        assert_eq!(
+            errors("requests: {cpu: 1}", policy),
+            ["spec: Forbidden: only cpu and memory resources are mutable"]
+        );
+        assert_eq!(
+            errors(
+                "requests: {cpu: 1}",
+                "requests: {cpu: 1}}}, {name: d, image: i, resources: {requests: {cpu: 1}"
+            ),
+            ["spec.containers: Forbidden: containers may not be added or removed on resize"]
         );
         assert_eq!(
             errors("requests: {cpu: 1, memory: 1Gi}", "requests: {cpu: 1}"),

@@ -4,17 +4,35 @@ use super::super::Node;
 use super::super::node::Additional;
 use crate::FieldPath;
 
+/// How a path may name fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notation {
+    /// `.a`, and `['a']` for names that are no words.
+    Bracketed,
+    /// `.a` alone.
+    Dotted,
+}
+
 impl Node {
     /// The field below values of this schema that a rule names by `path`; the path of errors is relative to the value.
     ///
     /// # Errors
     /// Why the path leads to none.
     pub fn field_path(&self, path: &str) -> Result<FieldPath, String> {
+        self.at_path(path, Notation::Bracketed).map(|(path, _)| path)
+    }
+
+    /// The field that `path` leads to, and its schema, if it has one.
+    ///
+    /// # Errors
+    /// Why the path leads to none.
+    pub fn at_path(&self, path: &str, notation: Notation) -> Result<(FieldPath, Option<&Node>), String> {
         let mut tokens = Tokens(path);
         let (mut node, mut found) = (Some(self), FieldPath::default());
         while let Some(token) = tokens.next() {
             let name = match token {
                 "." => tokens.expect()?.to_owned(),
+                "[" if notation == Notation::Dotted => return Err("array notation is not allowed".to_owned()),
                 "[" => {
                     let quoted = tokens.expect()?;
                     let inner = quoted.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
@@ -36,7 +54,7 @@ impl Node {
                 Additional::Unsaid => return Err(missing()),
             };
         }
-        Ok(found)
+        Ok((found, node))
     }
 }
 
@@ -96,6 +114,7 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
+    use crate::structural::JsonType;
 
     #[test]
     fn a_path_leads_through_properties_and_maps() {
@@ -121,5 +140,8 @@ mod tests {
             let result = node.field_path(path).map(|path| path.as_str().to_owned());
             assert_eq!(result.as_deref().map_err(String::as_str), found, "{path}");
         }
+        let dotted = |path: &str| node.at_path(path, Notation::Dotted);
+        assert_eq!(dotted(".m['k']").unwrap_err(), "array notation is not allowed");
+        assert_eq!(dotted(".o.x").unwrap().1.unwrap().kind, Some(JsonType::Integer));
     }
 }

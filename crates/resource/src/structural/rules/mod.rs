@@ -14,5 +14,6 @@ mod run;
 mod tests;
 
 pub use compile::{CompiledRule, RuleEnvironment, Rules};
+pub use field_path::Notation;
 pub use rule::Rule;
 pub use run::{Findings, RuleBudget};
