@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use holdfast_gotext::duration;
+use holdfast_gotext::quantity::{self, Quantity};
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::jsonpath::JsonPath;
-use holdfast_resource::schema::quantity::{self, Quantity};
 
 // Amounts, durations and times are read from their own text as the same.
 libfuzzer_sys::fuzz_target!(|text: &str| {

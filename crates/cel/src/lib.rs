@@ -11,7 +11,6 @@
 //! `UTC` and offsets are known.
 
 mod activation;
-mod amount;
 mod checker;
 mod composition;
 mod cost;
@@ -39,13 +38,13 @@ mod validators;
 mod value;
 
 pub use activation::{Activation, Budget};
-pub use amount::Quantity;
 pub use composition::{Composition, CompositionBuilder};
 pub use cost::Range as CostRange;
 pub use declaration::{DeclField, DeclType, ListType};
 pub use environment::Environment;
 pub use error::{CompileError, EvaluationError};
 pub use escaping::{escape, is_reserved};
+pub use holdfast_gotext::quantity::ExactQuantity;
 pub use library::authorizer::{Authorizer, AuthorizerValue, Decision, Question, ResourceSubject, Subject};
 pub use library::format::Format;
 pub use library::ip::Cidr;

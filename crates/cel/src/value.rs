@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_gotext::quantity::ExactQuantity;
 use holdfast_value::{Growth, List, Map, Value};
 use smol_str::SmolStr;
 
-use crate::amount::Quantity;
 use crate::declaration::{DeclKind, DeclType};
 use crate::error::EvaluationError;
 use crate::library::authorizer::AuthorizerValue;
@@ -65,7 +65,7 @@ pub enum CelValue {
     /// A range of IP addresses.
     Cidr(Cidr),
     /// A quantity such as `100m`.
-    Quantity(Arc<Quantity>),
+    Quantity(Arc<ExactQuantity>),
     /// A semantic version.
     Semver(Arc<Version>),
     /// A named format.
@@ -200,9 +200,11 @@ impl CelValue {
                 Timestamp::parse(text)
                     .ok_or_else(|| EvaluationError::failed(format!("Invalid date-time formatted string {text}")))?,
             ),
-            (DeclKind::Quantity, Value::String(text)) => {
-                CelValue::Quantity(Quantity::parse(text).map_err(EvaluationError::failed)?.into())
-            }
+            (DeclKind::Quantity, Value::String(text)) => CelValue::Quantity(
+                ExactQuantity::parse(text)
+                    .map_err(|error| EvaluationError::failed(error.to_string()))?
+                    .into(),
+            ),
             (DeclKind::Object(_) | DeclKind::Map(_) | DeclKind::Opaque, _) => return expected("a map"),
             (DeclKind::List { .. }, _) => return expected("an array"),
             (DeclKind::Int, _) => return expected("int"),

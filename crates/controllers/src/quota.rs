@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_kinds::quota::{self, Amounts, Counted, Measure};
+use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::Resource;
-use holdfast_resource::schema::quantity::Quantity;
+use holdfast_resource::quota::{self, Amounts, Counted};
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ impl Quotas {
         let matters = match &previous {
             _ if change.is_removal() => true,
             None => true,
-            Some(previous) => counted.measure() != Measure::Number && self.differ(&counted, previous, &object),
+            Some(previous) => counted.beyond_number().is_some() && self.differ(&counted, previous, &object),
         };
         if !matters {
             return;

@@ -7,6 +7,7 @@
 pub mod calendar;
 pub mod duration;
 pub mod number;
+pub mod quantity;
 pub mod quote;
 pub mod time;
 pub mod url;

@@ -90,6 +90,10 @@ impl openapi::Descriptions for Descriptions {
         let place = fields.binary_search_by(|(known, _)| known.as_str().cmp(field)).ok()?;
         Some(fields[place].1.as_str()).filter(|words| !words.is_empty())
     }
+
+    fn of_any_kind(&self) -> (&str, &str) {
+        ("io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.PodList")
+    }
 }
 
 /// Words as they were before the build script escaped `\` and line breaks.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use holdfast_resource::metadata::formats::Faults;
+use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic, InitialObjects,
-    Resource, Responder, Review, RowRules, Strategy, SubresourceAction,
+    Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -137,6 +138,30 @@ impl<S: Strategy + 'static> Kind<S> {
     /// Every answer about the kind carries this warning.
     pub(crate) fn deprecated(mut self, warning: &'static str) -> Self {
         self.deprecation = Some(warning);
+        self
+    }
+
+    /// Quotas count its objects by their plural name alone, too.
+    pub(crate) fn counted_by_plural(mut self) -> Self {
+        self.capabilities.quota.plain_name = true;
+        self
+    }
+
+    /// Its objects take more of quotas than their number.
+    pub(crate) fn takes_of_quotas(mut self, usage: impl QuotaUsage + 'static) -> Self {
+        self.capabilities.quota.usage = Some(Arc::new(usage));
+        self
+    }
+
+    /// Quotas do not count its objects.
+    pub(crate) fn exempt_from_quotas(mut self) -> Self {
+        self.capabilities.quota.exempt = true;
+        self
+    }
+
+    /// The refusal of a selector by an unknown field is worded otherwise.
+    pub(crate) fn selector_words(mut self, words: SelectorWords) -> Self {
+        self.capabilities.selector_words = words;
         self
     }
 

@@ -37,7 +37,7 @@ mod networking;
 mod node;
 mod pod_resources;
 mod policy;
-pub mod quota;
+mod quota;
 mod rbac;
 mod resource;
 mod scheduling;

@@ -1,26 +1,7 @@
 //! What a Pod asks for in all, as limit ranges and quotas count it.
 
 use holdfast_resource::Field;
-
-use crate::quota::Amounts;
-use crate::validation::resources::quantity;
-
-/// The amounts in a list of resources; what is no quantity is left out.
-pub(crate) fn amounts(list: &Field<'_, '_>) -> Amounts {
-    let entries = list.entries();
-    entries
-        .filter_map(|(name, field)| Some((name.to_owned(), quantity(&field)?)))
-        .collect()
-}
-
-/// Adds `more` to `to`.
-pub(crate) fn add(to: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        to.entry(name.clone())
-            .and_modify(|sum| *sum = sum.plus(*amount))
-            .or_insert(*amount);
-    }
-}
+use holdfast_resource::quota::{Amounts, add, amounts};
 
 /// The `part` (`requests` or `limits`) that the containers of a Pod come to at once: those that run side by side, or an
 /// init container with the sidecars that were started before it, whichever is more.

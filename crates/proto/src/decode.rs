@@ -2,8 +2,8 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_gotext::quantity::Quantity;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::schema::quantity::Quantity;
 use holdfast_resource::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind};
 use holdfast_value::{Entry, Limits, Map, SmolStr, Value, json};
 

@@ -1,4 +1,4 @@
-use holdfast_resource::schema::quantity::QuantityError;
+use holdfast_gotext::quantity::QuantityError;
 use holdfast_value::SmolStr;
 
 /// Why bytes are no object; as far as clients see them, in the words of the reference.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use holdfast_value::Value;
 
 use crate::metadata::formats::Faults;
+use crate::quota::QuotaRules;
 use crate::schema::TypeTable;
 use crate::{ComputedObjects, Connecter, ConversionError, Resource, Review, SubresourceAction};
 
@@ -27,6 +28,10 @@ pub struct Capabilities {
     pub name_faults: Option<fn(&Value, &str) -> Faults>,
     /// How deletion differs from that of other kinds.
     pub deletion: DeletionRules,
+    /// How quotas count the objects.
+    pub quota: QuotaRules,
+    /// How a refusal of a selector by an unknown field is worded.
+    pub selector_words: SelectorWords,
     /// How the rows of tables differ from those of other kinds.
     pub rows: RowRules,
     /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. Nobody owns
@@ -172,6 +177,20 @@ impl DeletionRules {
             None => requested.unwrap_or_default(),
         }
     }
+}
+
+/// How the refusal of a selector by a field that the kind does not know is worded. The reference writes it anew for each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SelectorWords {
+    /// As kinds with fields of their own do, or else those without, by which the kind is.
+    #[default]
+    Usual,
+    /// As kinds without fields of their own, although the kind has some.
+    Plain,
+    /// With the kind.
+    NamesKind,
+    /// With the version and the kind.
+    NamesVersion,
 }
 
 /// How the rows of tables of a kind differ from those of other kinds.

@@ -21,6 +21,7 @@ pub mod metadata;
 mod names;
 mod nested;
 pub mod openapi;
+pub mod quota;
 mod registry;
 mod resource;
 mod responder;
@@ -35,6 +36,7 @@ pub mod version_order;
 
 pub use capability::{
     Capabilities, Converts, Defines, DefiningObject, DeletionRules, Followed, InitialObjects, Responder, RowRules,
+    SelectorWords,
 };
 pub use check::{Check, NoRules, Part, Rules};
 pub use conversion::{ConversionError, ConversionWebhook};

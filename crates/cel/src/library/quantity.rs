@@ -7,7 +7,8 @@
 
 use std::cmp::Ordering;
 
-use crate::amount::Quantity;
+use holdfast_gotext::quantity::ExactQuantity;
+
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Cost, Function};
 use crate::value::{CelValue, Outcome};
@@ -17,7 +18,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "quantity",
         call: |_, args| {
             let text = args[0].as_str().ok_or(NoSuchOverload)?;
-            let quantity = Quantity::parse(text).map_err(EvaluationError::failed)?;
+            let quantity = ExactQuantity::parse(text).map_err(|error| EvaluationError::failed(error.to_string()))?;
             Ok(CelValue::Quantity(quantity.into()))
         },
         cost: Cost::Traverse,
@@ -27,7 +28,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "isQuantity",
         call: |_, args| {
             Ok(CelValue::Bool(
-                Quantity::parse(args[0].as_str().ok_or(NoSuchOverload)?).is_ok(),
+                ExactQuantity::parse(args[0].as_str().ok_or(NoSuchOverload)?).is_ok(),
             ))
         },
         cost: Cost::Traverse,
@@ -83,19 +84,19 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "add",
-        call: |_, args| sum(args, Quantity::plus),
+        call: |_, args| sum(args, ExactQuantity::plus),
         cost: Cost::Fixed(1),
         signatures: &["quantity.(quantity) quantity", "quantity.(int) quantity"],
     },
     Function {
         name: "sub",
-        call: |_, args| sum(args, Quantity::minus),
+        call: |_, args| sum(args, ExactQuantity::minus),
         cost: Cost::Fixed(1),
         signatures: &["quantity.(quantity) quantity", "quantity.(int) quantity"],
     },
 ];
 
-fn quantity(value: &CelValue) -> Outcome<&Quantity> {
+fn quantity(value: &CelValue) -> Outcome<&ExactQuantity> {
     match value {
         CelValue::Quantity(quantity) => Ok(quantity),
         _ => Err(NoSuchOverload),
@@ -110,11 +111,11 @@ fn order(args: &[CelValue]) -> Outcome<Ordering> {
     }
 }
 
-fn sum(args: &[CelValue], of: fn(&Quantity, &Quantity) -> Quantity) -> Outcome {
+fn sum(args: &[CelValue], of: fn(&ExactQuantity, &ExactQuantity) -> ExactQuantity) -> Outcome {
     let a = quantity(&args[0])?;
     let sum = match &args[1] {
         CelValue::Quantity(b) => of(a, b),
-        CelValue::Int(number) => of(a, &Quantity::from(*number)),
+        CelValue::Int(number) => of(a, &ExactQuantity::from(*number)),
         _ => return Err(NoSuchOverload),
     };
     Ok(CelValue::Quantity(sum.into()))

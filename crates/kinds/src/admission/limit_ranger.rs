@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::schema::quantity::Quantity;
+use holdfast_gotext::quantity::Quantity;
+use holdfast_resource::quota::{Amounts, amounts};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
 use super::group_resource;
-use crate::pod_resources::{amounts, of_containers};
-use crate::quota::Amounts;
+use crate::pod_resources::of_containers;
 
 /// Fills in what containers leave out and refuses what does not keep to the limits of the namespace.
 #[derive(Default)]

@@ -115,10 +115,26 @@ fn group_resource(group: &'static str, resource: &'static str) -> GroupResource 
     }
 }
 
-/// The node that a running Pod which is to change is on.
-fn node_of_update(context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal> {
-    let node = context.lookup.get(&group_resource("", "nodes"), "", name);
-    node.ok_or_else(|| Refusal::forbidden(format!("node {name:?} not found")))
+/// A change of a Pod that is on a node.
+struct PodUpdate<'a> {
+    pod: &'a Value,
+    old: &'a Value,
+    node: &'a str,
+}
+
+impl<'a> PodUpdate<'a> {
+    /// The change that a write makes; `None` where the Pod is on no node.
+    fn of(object: Option<&'a Value>, old: Option<&'a Value>) -> Option<Self> {
+        let (pod, old) = (object?, old?);
+        let node = pod.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty())?;
+        Some(Self { pod, old, node })
+    }
+
+    /// The node that the Pod is on.
+    fn node(&self, context: &WriteContext<'_>) -> Result<Value, Refusal> {
+        let node = context.lookup.get(&group_resource("", "nodes"), "", self.node);
+        node.ok_or_else(|| Refusal::forbidden(format!("node {:?} not found", self.node)))
+    }
 }
 
 /// The class that an annotation marks as the default: the newest, and of those made at once the first by name.

@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Interest};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-use super::node_of_update;
+use super::PodUpdate;
 use crate::validation::resources::quantity;
 use crate::validation::same;
 
@@ -41,20 +41,16 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let (Some(pod), Some(old)) = (object, old) else {
+        let Some(update) = PodUpdate::of(object, old) else {
             return Ok(());
         };
-        let name = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-        if name.is_empty() {
-            return Ok(());
-        }
-        let (before, after) = (Field::root(old), Field::root(pod));
+        let (before, after) = (Field::root(update.old), Field::root(update.pod));
         let needed = FEATURES.iter().filter(|(_, needs)| needs(&before, &after));
         let needed: Vec<&str> = needed.map(|(feature, _)| *feature).collect();
         if needed.is_empty() {
             return Ok(());
         }
-        let node = node_of_update(context, name)?;
+        let node = update.node(context)?;
         let declared = Field::placed(node.at(&["status", "declaredFeatures"]), "");
         let declares = |feature: &&str| declared.items().any(|one| one.text() == *feature);
         let missing: Vec<&str> = needed.into_iter().filter(|feature| !declares(feature)).collect();
@@ -62,8 +58,9 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
             return Ok(());
         }
         Err(Refusal::forbidden(format!(
-            "pod update requires features {} which are not available on node {name:?}",
-            missing.join(", ")
+            "pod update requires features {} which are not available on node {:?}",
+            missing.join(", "),
+            update.node
         )))
     }
 }

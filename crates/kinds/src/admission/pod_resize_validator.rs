@@ -1,11 +1,11 @@
 use holdfast_admission::AdmissionPlugin;
 use holdfast_admission::Interest;
+use holdfast_resource::quota::Amounts;
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-use super::node_of_update;
+use super::PodUpdate;
 use crate::pod_resources::of_pod;
-use crate::quota::Amounts;
 use crate::validation::resources::quantity;
 use crate::validation::same;
 
@@ -33,14 +33,14 @@ impl AdmissionPlugin for PodResizeValidator {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let (Some(pod), Some(old)) = (object, old) else {
+        let Some(update) = PodUpdate::of(object, old) else {
             return Ok(());
         };
-        let name = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-        if name.is_empty() || same(pod.get("spec"), old.get("spec")) {
+        let PodUpdate { pod, node: name, .. } = update;
+        if same(pod.get("spec"), update.old.get("spec")) {
             return Ok(());
         }
-        let node = node_of_update(context, name)?;
+        let node = update.node(context)?;
         let system = node.str_at(&["metadata", "labels", "kubernetes.io/os"]);
         if let Some(system) = system.filter(|system| *system != "linux") {
             return Err(refused(

@@ -4,29 +4,17 @@
 //! stored or neither is, so that of two writes that run for the last place one finds it taken. What is given back is counted
 //! by the controller of quotas.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Charge, Interest};
+use holdfast_resource::quota::{Amounts, Counted, amounts};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
-use crate::pod_resources::amounts;
-use crate::quota::{Amounts, Counted, Measure, named_as_in_quotas};
 
 /// Refuses what would take more than a quota of the namespace allows.
 pub(super) struct ResourceQuota;
-
-/// What each container must state where a quota counts it.
-const DEMANDED: [&str; 6] = [
-    "cpu",
-    "memory",
-    "requests.cpu",
-    "requests.memory",
-    "limits.cpu",
-    "limits.memory",
-];
 
 impl AdmissionPlugin for ResourceQuota {
     fn name(&self) -> &'static str {
@@ -50,7 +38,7 @@ impl AdmissionPlugin for ResourceQuota {
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
-        let Some(counted) = Counted::of(resource).filter(|counted| takes(context, counted.measure())) else {
+        let Some(counted) = Counted::of(resource).filter(|counted| takes(context, counted)) else {
             return Ok(Vec::new());
         };
         let of = group_resource("", "resourcequotas");
@@ -88,11 +76,13 @@ impl AdmissionPlugin for ResourceQuota {
 }
 
 /// Whether a write can take anything. What updates of other kinds change is not counted.
-fn takes(context: &WriteContext<'_>, measure: Measure) -> bool {
-    match (context.operation, context.subresource) {
-        (Operation::Create, None) => true,
-        (Operation::Update, None) => matches!(measure, Measure::Service | Measure::Claim | Measure::DeviceClaim),
-        (Operation::Update, Some("resize")) => measure == Measure::Pod,
+fn takes(context: &WriteContext<'_>, counted: &Counted<'_>) -> bool {
+    let subresource = context.subresource.unwrap_or_default();
+    match context.operation {
+        Operation::Create => subresource.is_empty(),
+        Operation::Update => counted
+            .beyond_number()
+            .is_some_and(|usage| usage.changed_by() == subresource),
         _ => false,
     }
 }
@@ -115,9 +105,8 @@ fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<
         .filter(|name| counted.takes(name))
         .collect();
     let name = quota.str_at(&["metadata", "name"]).unwrap_or_default();
-    if counted.measure() == Measure::Pod
-        && let Some(missing) = missing(&taken, object)
-    {
+    let usage = counted.beyond_number();
+    if let Some(missing) = usage.and_then(|usage| usage.unstated(&taken, object)) {
         return Err(Refusal::forbidden(format!(
             "failed quota: {name}: must specify {missing}"
         )));
@@ -130,40 +119,6 @@ fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<
         )));
     }
     Ok(())
-}
-
-/// What containers do not state and the quota counts, with the names of the containers, in words.
-fn missing(counted: &[&str], pod: &Value) -> Option<String> {
-    let root = Field::root(pod);
-    let spec = root.child("spec");
-    let stated = |resources: &Field<'_, '_>| {
-        let (requests, limits) = (resources.child("requests"), resources.child("limits"));
-        named_as_in_quotas(&amounts(&requests), &amounts(&limits))
-    };
-    let by_pod = stated(&spec.child("resources"));
-    let mut missing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for list in ["containers", "initContainers"] {
-        for container in spec.child(list).items() {
-            let stated = stated(&container.child("resources"));
-            for name in counted.iter().filter(|name| DEMANDED.contains(name)) {
-                if !stated.contains_key(*name) && !by_pod.contains_key(*name) {
-                    missing
-                        .entry(name)
-                        .or_default()
-                        .push(container.child("name").text().to_owned());
-                }
-            }
-        }
-    }
-    let texts: Vec<String> = missing
-        .into_iter()
-        .map(|(name, mut containers)| {
-            containers.sort();
-            containers.dedup();
-            format!("{name} for: {}", containers.join(","))
-        })
-        .collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// What is taken now beyond what was taken before; what is given back is for the controller to count.

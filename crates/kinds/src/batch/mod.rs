@@ -4,7 +4,7 @@ mod cronjob;
 mod job;
 mod schedule;
 
-use holdfast_resource::DeletionRules;
+use holdfast_resource::{DeletionRules, SelectorWords};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
@@ -20,6 +20,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 warning: Some(job::DELETION_WARNING),
                 ..DeletionRules::default()
             })
+            .selector_words(SelectorWords::NamesKind)
             .done(),
         _ => return None,
     })

@@ -26,6 +26,7 @@ pub(crate) fn events(of_own_group: bool) -> Kind {
             of_stored_version: true,
             ..RowRules::default()
         })
+        .exempt_from_quotas()
         .done()
 }
 

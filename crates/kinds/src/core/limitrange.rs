@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 
+use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::schema::quantity::Quantity;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 

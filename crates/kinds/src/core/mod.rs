@@ -20,11 +20,12 @@ mod serviceaccount;
 mod token_request;
 pub(crate) mod volume_sources;
 
-use holdfast_resource::{ConnectParameter, DeletionRules, GroupResource, ParameterForm, RowRules};
+use holdfast_resource::{ConnectParameter, DeletionRules, GroupResource, ParameterForm, RowRules, SelectorWords};
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
 use crate::kind::{self, Kind, kind};
+use crate::quota;
 
 /// A resource of this group, or a subresource as messages name it.
 const fn of_core(resource: &'static str) -> GroupResource {
@@ -58,8 +59,9 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .computed(componentstatus::ComponentStatus)
             .cells(componentstatus::CELLS)
             .deprecated("v1 ComponentStatus is deprecated in v1.19+")
+            .selector_words(SelectorWords::Plain)
             .done(),
-        "configmaps" => kind(configmap::ConfigMap).done(),
+        "configmaps" => kind(configmap::ConfigMap).counted_by_plural().done(),
         "endpoints" => {
             let server = config().server();
             kind(endpoints::Endpoints { server })
@@ -85,6 +87,8 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim)
             .cells(persistentvolumeclaim::CELLS)
+            .counted_by_plural()
+            .takes_of_quotas(quota::Claims)
             .done(),
         "persistentvolumes" => kind(persistentvolume::PersistentVolume)
             .cells(persistentvolume::CELLS)
@@ -102,11 +106,18 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 conditions: Some(pod::row_conditions),
                 ..RowRules::default()
             })
+            .counted_by_plural()
+            .takes_of_quotas(quota::Pods)
             .done(),
         "podtemplates" => kind(podtemplate::PodTemplate { config: config() }).done(),
-        "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() }).done(),
-        "resourcequotas" => kind(resourcequota::ResourceQuota).cells(resourcequota::CELLS).done(),
-        "secrets" => kind(secret::Secret).done(),
+        "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() })
+            .counted_by_plural()
+            .done(),
+        "resourcequotas" => kind(resourcequota::ResourceQuota)
+            .cells(resourcequota::CELLS)
+            .counted_by_plural()
+            .done(),
+        "secrets" => kind(secret::Secret).counted_by_plural().done(),
         "serviceaccounts" => kind(serviceaccount::ServiceAccount)
             .review("token", token_request::TokenRequest)
             .done(),
@@ -115,6 +126,8 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .followed()
             .connects("proxy", service::Proxy)
             .cells(service::CELLS)
+            .counted_by_plural()
+            .takes_of_quotas(quota::Services)
             .done(),
         _ => return None,
     })

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::schema::quantity::Quantity;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Value, json};

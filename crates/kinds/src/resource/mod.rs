@@ -15,8 +15,11 @@ mod selectors;
 
 pub(crate) use names::validate_driver as validate_driver_name;
 
+use holdfast_resource::SelectorWords;
+
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::quota;
 
 /// What a taint does with claims that do not tolerate it.
 const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
@@ -25,9 +28,14 @@ const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "deviceclasses" => kind(deviceclass::DeviceClass).done(),
-        "resourceclaims" => kind(resourceclaim::ResourceClaim).cells(resourceclaim::CELLS).done(),
+        "resourceclaims" => kind(resourceclaim::ResourceClaim)
+            .cells(resourceclaim::CELLS)
+            .takes_of_quotas(quota::DeviceClaims)
+            .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate).done(),
-        "resourceslices" => kind(resourceslice::ResourceSlice).done(),
+        "resourceslices" => kind(resourceslice::ResourceSlice)
+            .selector_words(SelectorWords::NamesVersion)
+            .done(),
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! How much of a capacity that requests share each may ask for.
 
+use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::Field;
-use holdfast_resource::schema::quantity::Quantity;
 
 use super::names::validate_set;
 use crate::validation::Errors;

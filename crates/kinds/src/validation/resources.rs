@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::metadata::formats::{dns_label, qualified_name};
-use holdfast_resource::schema::quantity::Quantity;
+pub(crate) use holdfast_resource::quota::quantity;
 use holdfast_resource::{Field, FieldError};
 
 use super::{Errors, report};
@@ -48,15 +49,6 @@ const WHOLE: [&str; 9] = [
     "services.nodeports",
     "services.loadbalancers",
 ];
-
-/// The quantity at a field, if a well-formed one is there.
-pub(crate) fn quantity(field: &Field<'_, '_>) -> Option<Quantity> {
-    match field.value()? {
-        holdfast_value::Value::String(text) => Quantity::parse(text).ok(),
-        holdfast_value::Value::Int(number) => Quantity::parse(&number.to_string()).ok(),
-        _ => None,
-    }
-}
 
 /// Whether a quantity below zero stands here.
 pub(crate) fn is_negative(field: &Field<'_, '_>) -> bool {

@@ -8,9 +8,6 @@ use crate::{GroupVersion, GroupVersionKind, KindName, Registry, Served};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// Kinds whose fields say in words what every object and every list has.
-const WORDS: (&str, &str) = ("io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.PodList");
-
 const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// Whether a schema has the mark.
@@ -63,7 +60,7 @@ impl Writer<'_> {
             if root.get("type").is_none() {
                 root.set_at(&["type"], "object".into());
             }
-            self.add_identity(&mut root, WORDS.0, "ObjectMeta");
+            self.add_identity(&mut root, self.descriptions.of_any_kind().0, "ObjectMeta");
             root
         };
         let fields = selectable.iter();
@@ -99,7 +96,7 @@ impl Writer<'_> {
             ("required", texts(["items"])),
             ("properties", object([("items", items)])),
         ]);
-        self.add_identity(&mut schema, WORDS.1, "ListMeta");
+        self.add_identity(&mut schema, self.descriptions.of_any_kind().1, "ListMeta");
         mark(&mut schema, &version.group_version, &version.list_kind);
         let list = KindName::new(version.group_version.clone(), version.list_kind.clone());
         (list.definition_name(), schema)
@@ -109,7 +106,7 @@ impl Writer<'_> {
     fn add_identity(&self, schema: &mut Value, described: &str, metadata: &str) {
         for field in ["apiVersion", "kind"] {
             let mut of = object([("type", Value::from("string"))]);
-            if let Some(words) = self.descriptions.of_field(WORDS.0, field) {
+            if let Some(words) = self.descriptions.of_field(self.descriptions.of_any_kind().0, field) {
                 of.set_at(&["description"], words.into());
             }
             schema.set_at(&["properties", field], of);
@@ -157,7 +154,7 @@ impl Writer<'_> {
         }
         let mut out = Value::Map(out);
         if flag("x-kubernetes-embedded-resource") && !opaque {
-            self.add_identity(&mut out, WORDS.0, "ObjectMeta");
+            self.add_identity(&mut out, self.descriptions.of_any_kind().0, "ObjectMeta");
         }
         out
     }

@@ -21,6 +21,8 @@ pub trait Descriptions {
     fn of_type(&self, name: &str) -> Option<&str>;
     /// What the field of the type means.
     fn of_field(&self, name: &str, field: &str) -> Option<&str>;
+    /// A type of objects and one of lists whose words for what all objects and all lists have hold for any kind.
+    fn of_any_kind(&self) -> (&str, &str);
 }
 
 /// No words at all.
@@ -33,6 +35,10 @@ impl Descriptions for NoDescriptions {
 
     fn of_field(&self, _: &str, _: &str) -> Option<&str> {
         None
+    }
+
+    fn of_any_kind(&self) -> (&str, &str) {
+        ("", "")
     }
 }
 

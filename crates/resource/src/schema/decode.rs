@@ -11,9 +11,9 @@ use holdfast_value::{List, Map, Value, pointer};
 use smol_str::format_smolstr;
 
 use crate::schema::base64;
-use crate::schema::quantity::{QuantityError, text_of, up_to_thousandths};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
+use holdfast_gotext::quantity::{QuantityError, text_of, up_to_thousandths};
 
 /// An object in the form of its type.
 #[derive(Clone, Debug)]

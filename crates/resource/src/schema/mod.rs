@@ -14,7 +14,6 @@ mod defaults;
 mod field;
 mod marks;
 mod merge;
-pub mod quantity;
 mod rebuild;
 mod table;
 #[cfg(test)]

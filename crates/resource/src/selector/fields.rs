@@ -4,7 +4,7 @@ use holdfast_value::{SmolStr, Value};
 use smol_str::ToSmolStr;
 
 use super::SelectorError;
-use crate::{Resource, ResourceVersion};
+use crate::{Resource, ResourceVersion, SelectorWords};
 
 /// Requirements on fields of an object, all of which must hold. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,43 +163,25 @@ fn text_at(object: &Value, path: &str) -> Option<SmolStr> {
 
 fn unknown_field(resource: &Resource, version: &ResourceVersion, field: &str) -> String {
     let selectors = &resource.rules.field_selectors;
-    // The reference's kinds with fields of their own word this differently from those without, and some have words of
-    // their own.
-    let words = WORDS_OF_KINDS.iter().find(|(group, kind, _)| {
-        resource.conventions.named_selectors && *group == resource.group && *kind == resource.kind
-    });
-    match words.map(|(.., words)| words) {
-        Some(Words::NamesKind) => format!("field label \"{field}\" not supported for {}", resource.kind),
-        Some(Words::NamesVersion) => format!(
+    match resource.capabilities.selector_words {
+        SelectorWords::NamesKind => format!("field label \"{field}\" not supported for {}", resource.kind),
+        SelectorWords::NamesVersion => format!(
             "field label not supported for {}, Kind={}: {field}",
             version.api_version, resource.kind
         ),
-        Some(Words::Plain) => plain(field),
-        None if selectors.is_empty() && resource.rules.namespace_selector && resource.conventions.named_selectors => {
+        SelectorWords::Plain => plain(field),
+        SelectorWords::Usual
+            if selectors.is_empty() && resource.rules.namespace_selector && resource.conventions.named_selectors =>
+        {
             plain(field)
         }
-        None => format!("field label not supported: {field}"),
+        SelectorWords::Usual => format!("field label not supported: {field}"),
     }
 }
 
 fn plain(field: &str) -> String {
     format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
 }
-
-/// How a kind says that objects cannot be selected by a field.
-enum Words {
-    NamesKind,
-    NamesVersion,
-    /// As kinds without fields of their own.
-    Plain,
-}
-
-/// The kinds that do not say it as the others do.
-const WORDS_OF_KINDS: [(&str, &str, Words); 3] = [
-    ("", "ComponentStatus", Words::Plain),
-    ("batch", "Job", Words::NamesKind),
-    ("resource.k8s.io", "ResourceSlice", Words::NamesVersion),
-];
 
 /// The parts between commas; a comma behind a backslash is no end.
 fn terms(text: &str) -> Vec<&str> {

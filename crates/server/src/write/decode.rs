@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use holdfast_gotext::quantity::{text_of, up_to_thousandths};
 use holdfast_gotext::quote::quote;
 use holdfast_proto::{Envelope, Messages};
-use holdfast_resource::schema::quantity::{text_of, up_to_thousandths};
 use holdfast_resource::{GroupVersion, KindType, KindTypes, TypedObject};
 use holdfast_value::pointer::Pointer;
 use holdfast_value::{Limits, List, Parsed, Value, json, yaml};

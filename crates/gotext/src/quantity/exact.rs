@@ -5,10 +5,12 @@ use std::cmp::Ordering;
 
 use num_bigint::{BigInt, Sign};
 
+use super::{Parts, QuantityError, Unit};
+
 /// How many digits a quantity may be written with, and how large its exponent may be. The reference has no bounds and
 /// makes numbers of as many digits as an exponent asks for.
 const MAX_DIGITS: usize = 1_000;
-const MAX_EXPONENT: i64 = 2_000;
+const MAX_EXPONENT: u32 = 2_000;
 
 /// The digits that a number of 64 bits has at least.
 const INT_DIGITS: i32 = 18;
@@ -16,9 +18,9 @@ const INT_DIGITS: i32 = 18;
 /// Digits below a billionth round up.
 const NANO: i32 = 9;
 
-/// A quantity.
+/// A quantity with all its digits.
 #[derive(Debug, Clone)]
-pub struct Quantity {
+pub struct ExactQuantity {
     amount: Amount,
 }
 
@@ -39,83 +41,7 @@ struct Decimal {
     scale: i32,
 }
 
-/// The suffixes: what one unit is, in powers of ten or of two.
-const SUFFIXES: [(&str, Unit); 16] = [
-    ("n", Unit::Ten(-9)),
-    ("u", Unit::Ten(-6)),
-    ("m", Unit::Ten(-3)),
-    ("", Unit::Ten(0)),
-    ("k", Unit::Ten(3)),
-    ("M", Unit::Ten(6)),
-    ("G", Unit::Ten(9)),
-    ("T", Unit::Ten(12)),
-    ("P", Unit::Ten(15)),
-    ("E", Unit::Ten(18)),
-    ("Ki", Unit::Two(10)),
-    ("Mi", Unit::Two(20)),
-    ("Gi", Unit::Two(30)),
-    ("Ti", Unit::Two(40)),
-    ("Pi", Unit::Two(50)),
-    ("Ei", Unit::Two(60)),
-];
-
-#[derive(Debug, Clone, Copy)]
-enum Unit {
-    Ten(i32),
-    Two(u32),
-}
-
-const WRONG_FORMAT: &str =
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
-const WRONG_NUMBER: &str = "unable to parse numeric part of quantity";
-
-/// A quantity as it is written, in its parts.
-struct Written<'a> {
-    negative: bool,
-    whole: &'a str,
-    fraction: &'a str,
-    suffix: &'a str,
-}
-
-impl<'a> Written<'a> {
-    #[expect(clippy::indexing_slicing, reason = "no text is empty here")]
-    fn read(text: &'a str) -> Result<Self, &'static str> {
-        if text.is_empty() {
-            return Err(WRONG_FORMAT);
-        }
-        let (negative, rest) = match text.as_bytes()[0] {
-            b'-' => (true, &text[1..]),
-            b'+' => (false, &text[1..]),
-            _ => (false, text),
-        };
-        let digits = |text: &'a str| text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
-        let (whole, rest) = digits(rest.trim_start_matches('0'));
-        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
-        let letters = suffix.bytes().take_while(|byte| b"eEinumkKMGTP".contains(byte)).count();
-        let exponent = suffix[letters..].strip_prefix(['-', '+']).unwrap_or(&suffix[letters..]);
-        if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(WRONG_FORMAT);
-        }
-        Ok(Self {
-            negative,
-            whole: if whole.is_empty() { "0" } else { whole },
-            fraction,
-            suffix,
-        })
-    }
-
-    fn unit(&self) -> Result<Unit, &'static str> {
-        if let Some((_, unit)) = SUFFIXES.iter().find(|(name, _)| *name == self.suffix) {
-            return Ok(*unit);
-        }
-        let exponent = self.suffix.strip_prefix(['e', 'E']).ok_or(WRONG_SUFFIX)?;
-        match exponent.parse::<i64>() {
-            Ok(exponent) if exponent.abs() <= MAX_EXPONENT => Ok(Unit::Ten(exponent as i32)),
-            _ => Err(WRONG_SUFFIX),
-        }
-    }
-
+impl Parts<'_> {
     fn digits(&self) -> String {
         format!("{}{}", self.whole, self.fraction)
     }
@@ -144,11 +70,11 @@ impl<'a> Written<'a> {
         })
     }
 
-    fn long(&self, unit: Unit) -> Result<Decimal, &'static str> {
+    fn long(&self, unit: Unit) -> Result<Decimal, QuantityError> {
         if self.whole.len() + self.fraction.len() > MAX_DIGITS {
-            return Err(WRONG_NUMBER);
+            return Err(QuantityError::Number);
         }
-        let unscaled: BigInt = self.digits().parse().map_err(|_| WRONG_NUMBER)?;
+        let unscaled: BigInt = self.digits().parse().map_err(|_| QuantityError::Number)?;
         let scale = self.fraction.len() as i32;
         let magnitude = match unit {
             Unit::Ten(exponent) => Decimal {
@@ -167,7 +93,7 @@ impl<'a> Written<'a> {
     }
 }
 
-impl From<i64> for Quantity {
+impl From<i64> for ExactQuantity {
     fn from(value: i64) -> Self {
         Self {
             amount: Amount::Short { value, exponent: 0 },
@@ -175,18 +101,21 @@ impl From<i64> for Quantity {
     }
 }
 
-impl Quantity {
+impl ExactQuantity {
     /// Reads a quantity; digits below a billionth round away from zero, and what is larger than 2^63 - 1 in units of powers
     /// of two is that.
     ///
     /// # Errors
     /// In the words of Kubernetes.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let written = Written::read(text)?;
-        let unit = written.unit()?;
-        let amount = match written.short(unit) {
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        let parts = Parts::read(text)?;
+        let (unit, _) = parts.unit()?;
+        if matches!(unit, Unit::Ten(exponent) if exponent.unsigned_abs() > MAX_EXPONENT) {
+            return Err(QuantityError::Suffix);
+        }
+        let amount = match parts.short(unit) {
             Some(amount) => amount,
-            None => Amount::Long(written.long(unit)?),
+            None => Amount::Long(parts.long(unit)?),
         };
         Ok(Self { amount })
     }
@@ -201,7 +130,8 @@ impl Quantity {
         }
     }
 
-    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+    /// The order by amount.
+    pub fn compare(&self, other: &Self) -> Ordering {
         match (&self.amount, &other.amount) {
             (
                 Amount::Short { value, exponent },
@@ -217,7 +147,8 @@ impl Quantity {
         }
     }
 
-    pub(crate) fn sign(&self) -> i64 {
+    /// 1, 0 or -1.
+    pub fn sign(&self) -> i64 {
         match &self.amount {
             Amount::Short { value, .. } => value.signum(),
             Amount::Long(decimal) => match decimal.unscaled.sign() {
@@ -230,14 +161,15 @@ impl Quantity {
 
     /// The whole number that the quantity is held as. One of many digits or with digits below one is held as none, even
     /// where its value is.
-    pub(crate) fn as_integer(&self) -> Option<i64> {
+    pub fn as_integer(&self) -> Option<i64> {
         match self.amount {
             Amount::Short { value, exponent } => scaled(value, u32::try_from(exponent).ok()?),
             Amount::Long(_) => None,
         }
     }
 
-    pub(crate) fn as_float(&self) -> f64 {
+    /// The nearest float, as the reference makes it.
+    pub fn as_float(&self) -> f64 {
         let (base, exponent) = match &self.amount {
             Amount::Short { value, exponent } => (*value as f64, *exponent),
             Amount::Long(decimal) => (
@@ -252,7 +184,9 @@ impl Quantity {
         base * format!("1e{exponent}").parse::<f64>().unwrap_or(f64::INFINITY)
     }
 
-    pub(crate) fn plus(&self, other: &Self) -> Self {
+    /// The sum.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
         let amount = match (&self.amount, &other.amount) {
             (
                 Amount::Short { value, exponent },
@@ -273,7 +207,9 @@ impl Quantity {
         Self { amount }
     }
 
-    pub(crate) fn minus(&self, other: &Self) -> Self {
+    /// The difference.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
         let amount = match &other.amount {
             Amount::Short { value, exponent } if *value != i64::MIN => Amount::Short {
                 value: -value,
@@ -368,14 +304,14 @@ mod tests {
             ("9223372036854775807", 9_223_372_036_854_775_807.0, None),
             ("1e1000", f64::INFINITY, None),
         ] {
-            let read = Quantity::parse(text).map(|read| (read.as_float(), read.as_integer()));
+            let read = ExactQuantity::parse(text).map(|read| (read.as_float(), read.as_integer()));
             assert_eq!(read, Ok((float, integer)), "{text}");
         }
     }
 
     #[test]
     fn order_and_sums_are_exact() {
-        let read = |text: &str| Quantity::parse(text).unwrap();
+        let read = |text: &str| ExactQuantity::parse(text).unwrap();
         for (a, b, order) in [
             ("1", "1000m", Ordering::Equal),
             ("10Ei", "9223372036854775808", Ordering::Less),
@@ -387,7 +323,7 @@ mod tests {
         }
         assert_eq!(read("1.5").plus(&read("0.5")).as_integer(), None);
         assert_eq!(read("1k").plus(&read("2")).as_integer(), Some(1002));
-        assert_eq!(read("3").minus(&Quantity::from(5)).sign(), -1);
+        assert_eq!(read("3").minus(&ExactQuantity::from(5)).sign(), -1);
         let wide = read("9223372036854775807").plus(&read("9223372036854775808"));
         assert_eq!(wide.as_float(), 18_446_744_073_709_551_616.0);
     }
@@ -396,16 +332,16 @@ mod tests {
     fn what_is_no_quantity_is_told_so() {
         let long = "1".repeat(2_000);
         for (text, why) in [
-            ("", WRONG_FORMAT),
-            ("x", WRONG_FORMAT),
-            ("1 ", WRONG_FORMAT),
-            ("1Zi", WRONG_FORMAT),
-            ("--1", WRONG_SUFFIX),
-            ("1K", WRONG_SUFFIX),
-            ("1e9999999", WRONG_SUFFIX),
-            (&long, WRONG_NUMBER),
+            ("", QuantityError::Form),
+            ("x", QuantityError::Form),
+            ("1 ", QuantityError::Form),
+            ("1Zi", QuantityError::Form),
+            ("--1", QuantityError::Suffix),
+            ("1K", QuantityError::Suffix),
+            ("1e9999999", QuantityError::Suffix),
+            (&long, QuantityError::Number),
         ] {
-            assert_eq!(Quantity::parse(text).err(), Some(why), "{text}");
+            assert_eq!(ExactQuantity::parse(text).err(), Some(why), "{text}");
         }
     }
 }

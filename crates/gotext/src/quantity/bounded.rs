@@ -1,10 +1,11 @@
-//! Amounts with a suffix, such as `500m` and `1Gi`:
-//! <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
+//! Quantities as whole numbers of billionths, with a bound.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use smol_str::{SmolStr, format_smolstr};
+
+use super::{BINARY, DECIMAL, Format, Parts, QuantityError, Unit};
 
 /// An amount as a whole number of billionths, and the family of suffixes that it was written in.
 ///
@@ -16,28 +17,6 @@ pub struct Quantity {
     format: Format,
 }
 
-/// A family of suffixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// Powers of 1000: `m`, `k`, `M`.
-    Decimal,
-    /// Powers of 1024: `Ki`, `Mi`.
-    Binary,
-    /// `e3`.
-    Exponent,
-}
-
-/// Why a text is no quantity; in the words of the reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QuantityError {
-    /// The text has not the form of a number and a suffix.
-    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
-    Form,
-    /// There is no such suffix.
-    #[error("unable to parse quantity's suffix")]
-    Suffix,
-}
-
 const UNIT: i128 = 1_000_000_000;
 /// The largest amount in powers of two; what is above is cut down to it.
 const MOST_BINARY: i128 = i64::MAX as i128 * UNIT;
@@ -46,41 +25,18 @@ const MOST: i128 = 100_000_000_000_000_000_000_000_000_000 * UNIT;
 /// As many digits as are sure to fit.
 const DIGITS: usize = 36;
 
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9),
-    ("u", -6),
-    ("m", -3),
-    ("", 0),
-    ("k", 3),
-    ("M", 6),
-    ("G", 9),
-    ("T", 12),
-    ("P", 15),
-    ("E", 18),
-];
-
 impl Quantity {
     /// Reads a quantity. What is finer than billionths is rounded up, away from zero.
+    ///
+    /// # Errors
+    /// In the words of the reference.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        let (negative, unsigned) = match text.as_bytes().first() {
-            Some(b'-') => (true, &text[1..]),
-            Some(b'+') => (false, &text[1..]),
-            _ => (false, text),
-        };
-        let end = unsigned
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(unsigned.len());
-        let (number, suffix) = unsigned.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || !has_form_of_suffix(suffix) {
-            return Err(QuantityError::Form);
-        }
-        let whole = whole.trim_start_matches('0');
-        let fraction = fraction.trim_end_matches('0');
-        let (factor, mut format) = read_suffix(suffix)?;
+        let parts = Parts::read(text)?;
+        let (unit, mut format) = parts.unit()?;
+        let (negative, whole) = (parts.negative, parts.whole.trim_start_matches('0'));
+        let fraction = parts.fraction.trim_end_matches('0');
         let most = if format == Format::Binary { MOST_BINARY } else { MOST };
-        let nanos = scale(whole, fraction, factor).unwrap_or(most).min(most);
+        let nanos = scale(whole, fraction, unit).unwrap_or(most).min(most);
         if format == Format::Binary && nanos < UNIT {
             format = Format::Decimal;
         }
@@ -207,17 +163,17 @@ pub fn text_of(text: &str) -> Result<SmolStr, QuantityError> {
 /// The canonical text of an amount with an exponent that is too large for [`Quantity`]: its digits without zeros at the end, as
 /// many zeros as the exponent needs to be a multiple of three, and the exponent.
 fn beyond_bounds(text: &str) -> Option<SmolStr> {
-    let (sign, unsigned) = match text.strip_prefix('-') {
-        Some(unsigned) => ("-", unsigned),
-        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    let parts = Parts::read(text).ok()?;
+    let (Unit::Ten(exponent), Format::Exponent) = parts.unit().ok()? else {
+        return None;
     };
-    let (number, exponent) = unsigned.split_once(['e', 'E'])?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let Parts { whole, fraction, .. } = parts;
+    let sign = if parts.negative { "-" } else { "" };
     let digits = format!("{whole}{fraction}");
     let mantissa = digits.trim_matches('0');
     let leading = digits.len() - digits.trim_start_matches('0').len();
     let trailing = digits.len() - leading - mantissa.len();
-    let exponent = i64::from(exponent.parse::<i32>().ok()?) + trailing as i64 - fraction.len() as i64;
+    let exponent = i64::from(exponent) + trailing as i64 - fraction.len() as i64;
     let is_beyond = !mantissa.is_empty() && exponent + mantissa.len() as i64 > 29;
     let zeros = exponent.rem_euclid(3);
     let (padding, exponent) = (&"00"[..zeros as usize], exponent - zeros);
@@ -231,22 +187,14 @@ fn keeps_text(text: &str) -> bool {
     if text == "0" {
         return true;
     }
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
-    let (number, suffix) = unsigned.split_at(end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        digits => digits,
-    };
-    match read_suffix(suffix) {
-        Ok((Factor::PowerOfTwo(power), _)) => {
+    let Ok(parts) = Parts::read(text) else { return false };
+    let Parts { whole, fraction, .. } = parts;
+    match parts.unit() {
+        Ok((Unit::Two(power), _)) => {
             let fits = whole.len() + power as usize * 3 / 10 <= BINARY_DIGITS;
             fraction.is_empty() && fits && whole.parse::<i64>().is_ok_and(|value| value & 7 != 0)
         }
-        Ok((Factor::PowerOfTen(power), _)) => {
+        Ok((Unit::Ten(power), _)) => {
             let scale = i64::from(power) - fraction.len() as i64;
             let last_three = || whole.bytes().chain(fraction.bytes()).rev().take(3);
             whole.len() + fraction.len() <= DIGITS_AT_ONCE
@@ -259,36 +207,10 @@ fn keeps_text(text: &str) -> bool {
     }
 }
 
-/// `[eEinumkKMGTP]*[-+]?[0-9]*`
-fn has_form_of_suffix(suffix: &str) -> bool {
-    let rest = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
-    let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest);
-    rest.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// What a suffix multiplies by.
-#[derive(Clone, Copy)]
-enum Factor {
-    PowerOfTwo(u32),
-    PowerOfTen(i32),
-}
-
-fn read_suffix(suffix: &str) -> Result<(Factor, Format), QuantityError> {
-    if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-        return Ok((Factor::PowerOfTwo(*power), Format::Binary));
-    }
-    if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-        return Ok((Factor::PowerOfTen(*power), Format::Decimal));
-    }
-    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
-    let power: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
-    Ok((Factor::PowerOfTen(power), Format::Exponent))
-}
-
-/// `whole.fraction` times the factor, in billionths, rounded up. `None` if it does not fit.
-fn scale(whole: &str, fraction: &str, factor: Factor) -> Option<i128> {
+/// `whole.fraction` times the unit, in billionths, rounded up. `None` if it does not fit.
+fn scale(whole: &str, fraction: &str, unit: Unit) -> Option<i128> {
     if whole.len() > DIGITS {
-        let Factor::PowerOfTen(ten @ ..0) = factor else {
+        let Unit::Ten(ten @ ..0) = unit else {
             return None;
         };
         // An exponent below zero moves the point into the digits.
@@ -296,7 +218,7 @@ fn scale(whole: &str, fraction: &str, factor: Factor) -> Option<i128> {
         let digits = format!("{whole}{fraction}");
         let (whole, fraction) = digits.split_at(whole.len() - moved);
         let fraction = fraction.trim_end_matches('0');
-        return scale(whole, fraction, Factor::PowerOfTen(ten + moved as i32));
+        return scale(whole, fraction, Unit::Ten(ten + moved as i32));
     }
     // Digits that do not fit can only make the last one round up.
     let kept = fraction.len().min(DIGITS - whole.len()).min(15);
@@ -306,9 +228,9 @@ fn scale(whole: &str, fraction: &str, factor: Factor) -> Option<i128> {
         value = value * 10 + i128::from(digit - b'0');
     }
     let mut power = 9 - fraction.len() as i32;
-    match factor {
-        Factor::PowerOfTwo(two) => value = value.checked_mul(1 << two)?,
-        Factor::PowerOfTen(ten) => power = power.saturating_add(ten),
+    match unit {
+        Unit::Two(two) => value = value.checked_mul(1 << two)?,
+        Unit::Ten(ten) => power = power.saturating_add(ten),
     }
     if value == 0 && dropped.is_empty() {
         return Some(0);
@@ -440,7 +362,7 @@ mod tests {
 
     #[test]
     fn malformed_text_is_refused() {
-        for text in ["", "-", "x", "1.2.3", "1 Gi", "1Gi ", "1,5", "٣"] {
+        for text in ["", "x", "1.2.3", "1 Gi", "1Gi ", "1,5", "٣"] {
             assert_eq!(Quantity::parse(text), Err(QuantityError::Form), "{text}");
         }
         for text in ["1Kib", "1mi", "1e", "1EE3", "1ki"] {

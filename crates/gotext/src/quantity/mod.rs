@@ -1,0 +1,136 @@
+//! Amounts with a suffix, such as `500m` and `1Gi`
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
+//!
+//! Texts are read once, here, into [`Parts`]. Two forms hold what was read: [`Quantity`] is small, bounded and copied, for
+//! what is counted and compared; [`ExactQuantity`] has any number of digits and tells how the reference holds it, for
+//! expressions.
+
+mod bounded;
+mod exact;
+
+pub use bounded::{Quantity, text_of, up_to_thousandths};
+pub use exact::ExactQuantity;
+
+/// Why a text is no quantity; in the words of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// The text has not the form of a number and a suffix.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Form,
+    /// There is no such suffix.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+    /// The number has too many digits.
+    #[error("unable to parse numeric part of quantity")]
+    Number,
+}
+
+/// What a suffix multiplies by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Two(u32),
+    Ten(i32),
+}
+
+/// A family of suffixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// Powers of 1000: `m`, `k`, `M`.
+    Decimal,
+    /// Powers of 1024: `Ki`, `Mi`.
+    Binary,
+    /// `e3`.
+    Exponent,
+}
+
+const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
+
+/// A quantity as it is written.
+struct Parts<'a> {
+    negative: bool,
+    /// The digits before the point without zeros in front; `0` where there are none.
+    whole: &'a str,
+    /// The digits behind the point.
+    fraction: &'a str,
+    suffix: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    /// `parseQuantityString`: a number may lack its digits, and is 0 then.
+    fn read(text: &'a str) -> Result<Self, QuantityError> {
+        if text.is_empty() {
+            return Err(QuantityError::Form);
+        }
+        let negative = text.starts_with('-');
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let (whole, rest) = digits(unsigned.trim_start_matches('0'));
+        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+        let exponent = suffix.trim_start_matches(|letter| "eEinumkKMGTP".contains(letter));
+        let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(QuantityError::Form);
+        }
+        Ok(Self {
+            negative,
+            whole: if whole.is_empty() { "0" } else { whole },
+            fraction,
+            suffix,
+        })
+    }
+
+    /// What the suffix multiplies by, and its family.
+    fn unit(&self) -> Result<(Unit, Format), QuantityError> {
+        if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == self.suffix) {
+            return Ok((Unit::Two(*power), Format::Binary));
+        }
+        if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == self.suffix) {
+            return Ok((Unit::Ten(*power), Format::Decimal));
+        }
+        let exponent = self.suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+        let power: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
+        Ok((Unit::Ten(power), Format::Exponent))
+    }
+}
+
+/// The digits that `text` begins with, and the rest.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_read_the_same_texts() {
+        for text in [
+            "", "x", "1 ", "1Zi", "--1", "1K", "1e", "1EE3", "1.2.3", "٣", ".", "-", "Gi", "1.Gi", "1e3", "+.5m", "0x",
+        ] {
+            let (bounded, exact) = (Quantity::parse(text), ExactQuantity::parse(text));
+            assert_eq!(bounded.err(), exact.as_ref().err().copied(), "{text}");
+            if let (Ok(bounded), Ok(exact)) = (bounded, exact) {
+                let sign = i64::from(bounded.is_positive()) - i64::from(bounded.is_negative());
+                assert_eq!(sign, exact.sign(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_without_digits_is_zero() {
+        for text in ["-", "+", ".", "Gi", "-.m"] {
+            assert_eq!(text_of(text).as_deref(), Ok("0"), "{text}");
+        }
+    }
+}

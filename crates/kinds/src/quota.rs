@@ -1,0 +1,428 @@
+//! What objects take of quotas beyond their number, kind by kind.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use holdfast_gotext::quantity::Quantity;
+use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_resource::Field;
+use holdfast_resource::quota::{Amounts, QuotaUsage, amounts, quantity};
+use holdfast_value::Value;
+
+use crate::pod_resources::of_pod;
+use crate::validation::resources::is_extended;
+
+/// What is counted of Pods, besides extended resources and huge pages.
+const OF_PODS: [&str; 9] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+];
+/// What is counted of Services.
+const OF_SERVICES: [&str; 2] = ["services.nodeports", "services.loadbalancers"];
+/// What stands between a storage class and what is counted of it.
+const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
+/// What stands behind a device class whose devices are counted.
+const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// How many devices a request for all of them is taken for: as many as can be allocated at once.
+const ALL_DEVICES: i64 = 32;
+/// The annotation that named the class of a claim before there was a field for it.
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// What each container must state where a quota counts it.
+const DEMANDED: [&str; 6] = [
+    "cpu",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+];
+
+/// Pods take what their containers ask for.
+pub(crate) struct Pods;
+
+impl QuotaUsage for Pods {
+    fn takes(&self, name: &str) -> bool {
+        let requests = name.strip_prefix("requests.");
+        let huge = requests.unwrap_or(name).starts_with("hugepages-");
+        huge || OF_PODS.contains(&name) || requests.is_some_and(is_extended)
+    }
+
+    fn add(&self, pod: &Value, usage: &mut Amounts) {
+        let root = Field::root(pod);
+        let spec = root.child("spec");
+        usage.extend(named_as_in_quotas(&of_pod(&spec, "requests"), &of_pod(&spec, "limits")));
+    }
+
+    fn changed_by(&self) -> &'static str {
+        "resize"
+    }
+
+    fn may_end(&self) -> bool {
+        true
+    }
+
+    fn has_ended(&self, pod: &Value, now: SystemTime) -> bool {
+        is_over(pod, now)
+    }
+
+    fn is_within(&self, pod: &Value, scope: &str, operator: &str, values: &[&str]) -> bool {
+        let root = Field::root(pod);
+        let (spec, status) = (root.child("spec"), root.child("status"));
+        let terminating = || {
+            let deadline = spec.child("activeDeadlineSeconds").number();
+            deadline.is_some_and(|seconds| seconds >= 0)
+        };
+        let best_effort = || status.child("qosClass").text() == "BestEffort";
+        match scope {
+            "Terminating" => terminating(),
+            "NotTerminating" => !terminating(),
+            "BestEffort" => best_effort(),
+            "NotBestEffort" => !best_effort(),
+            "PriorityClass" => selects(spec.child("priorityClassName").text(), operator, values),
+            "CrossNamespacePodAffinity" => crosses_namespaces(&spec),
+            _ => false,
+        }
+    }
+
+    fn unstated(&self, counted: &[&str], pod: &Value) -> Option<String> {
+        missing(counted, pod)
+    }
+}
+
+/// Services take the ports of nodes and load balancers.
+pub(crate) struct Services;
+
+impl QuotaUsage for Services {
+    fn takes(&self, name: &str) -> bool {
+        OF_SERVICES.contains(&name)
+    }
+
+    fn add(&self, service: &Value, usage: &mut Amounts) {
+        add_ports(&Field::root(service).child("spec"), usage);
+    }
+}
+
+/// Claims take the storage that they ask for.
+pub(crate) struct Claims;
+
+impl QuotaUsage for Claims {
+    fn takes(&self, name: &str) -> bool {
+        name == "requests.storage" || name.contains(OF_STORAGE_CLASS)
+    }
+
+    fn add(&self, claim: &Value, usage: &mut Amounts) {
+        add_storage(&Field::root(claim), usage);
+    }
+
+    fn is_within(&self, claim: &Value, scope: &str, operator: &str, values: &[&str]) -> bool {
+        if scope != "VolumeAttributesClass" {
+            return false;
+        }
+        let root = Field::root(claim);
+        let (spec, status) = (root.child("spec"), root.child("status"));
+        let target = status.child("modifyVolumeStatus");
+        let classes = [
+            spec.child("volumeAttributesClassName").text(),
+            status.child("currentVolumeAttributesClassName").text(),
+            target.child("targetVolumeAttributesClassName").text(),
+        ];
+        let mut named = classes.iter().filter(|class| !class.is_empty()).peekable();
+        if named.peek().is_none() {
+            return selects("", operator, values);
+        }
+        named.any(|class| selects(class, operator, values))
+    }
+}
+
+/// Claims of devices take the devices that they ask for.
+pub(crate) struct DeviceClaims;
+
+impl QuotaUsage for DeviceClaims {
+    fn takes(&self, name: &str) -> bool {
+        name.ends_with(OF_DEVICE_CLASS)
+    }
+
+    fn add(&self, claim: &Value, usage: &mut Amounts) {
+        add_devices(&Field::root(claim).child("spec"), usage);
+    }
+}
+
+/// Whether a Pod came to its end, or should have: one whose node is lost must not keep others from its place.
+fn is_over(pod: &Value, now: SystemTime) -> bool {
+    let root = Field::root(pod);
+    if matches!(root.child("status").child("phase").text(), "Succeeded" | "Failed") {
+        return true;
+    }
+    let metadata = root.child("metadata");
+    let grace = metadata.child("deletionGracePeriodSeconds").number();
+    let deleted = Timestamp::parse(metadata.child("deletionTimestamp").text(), Precision::Seconds);
+    match (grace.and_then(|grace| u64::try_from(grace).ok()), deleted) {
+        (Some(grace), Ok(deleted)) => SystemTime::from(deleted)
+            .checked_add(Duration::from_secs(grace))
+            .is_some_and(|end| now > end),
+        _ => false,
+    }
+}
+
+/// Requests and limits under the names of quotas.
+fn named_as_in_quotas(requests: &Amounts, limits: &Amounts) -> Amounts {
+    let mut usage = Amounts::new();
+    for (name, amount) in requests {
+        let huge = name.starts_with("hugepages-");
+        if huge || matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
+            usage.insert(name.clone(), *amount);
+            usage.insert(format!("requests.{name}"), *amount);
+        } else if is_extended(name) {
+            usage.insert(format!("requests.{name}"), *amount);
+        }
+    }
+    for name in ["cpu", "memory", "ephemeral-storage"] {
+        if let Some(amount) = limits.get(name) {
+            usage.insert(format!("limits.{name}"), *amount);
+        }
+    }
+    usage
+}
+
+/// What containers do not state and the quota counts, with the names of the containers, in words.
+fn missing(counted: &[&str], pod: &Value) -> Option<String> {
+    let root = Field::root(pod);
+    let spec = root.child("spec");
+    let stated = |resources: &Field<'_, '_>| {
+        let (requests, limits) = (resources.child("requests"), resources.child("limits"));
+        named_as_in_quotas(&amounts(&requests), &amounts(&limits))
+    };
+    let by_pod = stated(&spec.child("resources"));
+    let mut missing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for list in ["containers", "initContainers"] {
+        for container in spec.child(list).items() {
+            let stated = stated(&container.child("resources"));
+            for name in counted.iter().filter(|name| DEMANDED.contains(name)) {
+                if !stated.contains_key(*name) && !by_pod.contains_key(*name) {
+                    missing
+                        .entry(name)
+                        .or_default()
+                        .push(container.child("name").text().to_owned());
+                }
+            }
+        }
+    }
+    let texts: Vec<String> = missing
+        .into_iter()
+        .map(|(name, mut containers)| {
+            containers.sort();
+            containers.dedup();
+            format!("{name} for: {}", containers.join(","))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// The ports of nodes and the load balancers that a Service takes.
+fn add_ports(spec: &Field<'_, '_>, usage: &mut Amounts) {
+    let ports = spec.child("ports");
+    let allocates = spec.child("allocateLoadBalancerNodePorts");
+    let (nodes, balancers) = match spec.child("type").text() {
+        "NodePort" => (ports.len(), 0),
+        "LoadBalancer" if allocates.is_set() && !allocates.is_true() => {
+            let given = |port: &Field<'_, '_>| port.child("nodePort").number().unwrap_or_default() != 0;
+            (ports.items().filter(given).count(), 1)
+        }
+        "LoadBalancer" => (ports.len(), 1),
+        _ => (0, 0),
+    };
+    let nodes = Quantity::of_units(i64::try_from(nodes).unwrap_or(i64::MAX));
+    for (name, amount) in OF_SERVICES.into_iter().zip([nodes, Quantity::of_units(balancers)]) {
+        usage.insert(name.to_owned(), amount);
+    }
+}
+
+/// The storage that a claim asks for or has, whichever is more, in all and of its class.
+fn add_storage(claim: &Field<'_, '_>, usage: &mut Amounts) {
+    let (metadata, spec, status) = (claim.child("metadata"), claim.child("spec"), claim.child("status"));
+    let old_style = metadata.child("annotations").child(CLASS_ANNOTATION).text();
+    let class = match old_style {
+        "" => spec.child("storageClassName").text(),
+        named => named,
+    };
+    let asked = quantity(&spec.child("resources").child("requests").child("storage"));
+    let has = quantity(&status.child("allocatedResources").child("storage"));
+    if let Some(size) = asked.max(has) {
+        usage.insert("requests.storage".to_owned(), size);
+        if !class.is_empty() {
+            usage.insert(format!("{class}{OF_STORAGE_CLASS}requests.storage"), size);
+        }
+    }
+    if !class.is_empty() {
+        let one = Quantity::of_units(1);
+        usage.insert(format!("{class}{OF_STORAGE_CLASS}persistentvolumeclaims"), one);
+    }
+}
+
+/// The devices of each class that a claim may come to have.
+fn add_devices(spec: &Field<'_, '_>, usage: &mut Amounts) {
+    let count = |request: &Field<'_, '_>| match request.child("allocationMode").text() {
+        "All" => ALL_DEVICES,
+        _ => request.child("count").number().unwrap_or(1).max(1),
+    };
+    let mut devices: BTreeMap<&str, i64> = BTreeMap::new();
+    for request in spec.child("devices").child("requests").items() {
+        let (exactly, alternatives) = (request.child("exactly"), request.child("firstAvailable"));
+        let mut most: BTreeMap<&str, i64> = BTreeMap::new();
+        for wanted in alternatives.items().chain(exactly.is_set().then_some(exactly)) {
+            let of_class = most.entry(wanted.child("deviceClassName").text()).or_default();
+            *of_class = count(&wanted).max(*of_class);
+        }
+        for (class, number) in most {
+            let sum = devices.entry(class).or_default();
+            *sum = sum.saturating_add(number);
+        }
+    }
+    for (class, number) in devices {
+        usage.insert(format!("{class}{OF_DEVICE_CLASS}"), Quantity::of_units(number));
+    }
+}
+
+fn selects(value: &str, operator: &str, values: &[&str]) -> bool {
+    let there = !value.is_empty();
+    match operator {
+        "Exists" => there,
+        "DoesNotExist" => !there,
+        "In" => there && values.contains(&value),
+        "NotIn" => !there || !values.contains(&value),
+        _ => false,
+    }
+}
+
+/// Whether a Pod asks to be near to, or far from, Pods of other namespaces.
+fn crosses_namespaces(spec: &Field<'_, '_>) -> bool {
+    let crosses =
+        |term: &Field<'_, '_>| !term.child("namespaces").is_empty() || term.child("namespaceSelector").is_set();
+    let affinity = spec.child("affinity");
+    ["podAffinity", "podAntiAffinity"].iter().any(|sort| {
+        let sort = affinity.child(sort);
+        let required = sort.child("requiredDuringSchedulingIgnoredDuringExecution");
+        let preferred = sort.child("preferredDuringSchedulingIgnoredDuringExecution");
+        required.items().any(|term| crosses(&term))
+            || preferred.items().any(|term| crosses(&term.child("podAffinityTerm")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use holdfast_resource::GroupResource;
+
+    use holdfast_resource::quota::Counted;
+
+    use crate::harness::Harness;
+
+    /// What an object takes, as text.
+    fn usage(group: &str, plural: &str, text: &str) -> String {
+        let registry = crate::registry(&crate::Config::default()).unwrap();
+        let name = GroupResource {
+            group: group.into(),
+            resource: plural.into(),
+        };
+        let resource = registry.resource(&name).unwrap();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let usage = Counted::of(resource).unwrap().usage(&Harness::new().read(text), now);
+        let told: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        told.join(" ")
+    }
+
+    #[test]
+    fn objects_go_by_the_names_of_their_resource() {
+        let deployment =
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {}, template: {}}}";
+        assert_eq!(usage("apps", "deployments", deployment), "count/deployments.apps=1");
+        let registry = crate::registry(&crate::Config::default()).unwrap();
+        let of = |group: &str, plural: &str| {
+            let name = GroupResource {
+                group: group.into(),
+                resource: plural.into(),
+            };
+            std::sync::Arc::clone(registry.resource(&name).unwrap())
+        };
+        let deployments = of("apps", "deployments");
+        let counted = Counted::of(&deployments).unwrap();
+        assert!(counted.is_number("count/deployments.apps"));
+        for other in [
+            "deployments",
+            "count/deployments",
+            "count/deployments.apps.x",
+            "count/deploymentsapps",
+        ] {
+            assert!(!counted.is_number(other), "{other}");
+        }
+        assert!(Counted::of(&of("", "events")).is_none());
+        assert!(Counted::of(&of("", "nodes")).is_none());
+    }
+
+    #[test]
+    fn a_pod_takes_what_runs_at_once_and_what_it_states_as_a_whole() {
+        let pod = |part: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: c, image: i, resources: \
+                 {{requests: {{cpu: 100m, example.com/gpu: 2, hugepages-2Mi: 4Mi}}, limits: {{memory: 1Gi}}}}}}], \
+                 overhead: {{cpu: 50m}}{part}}}}}"
+            )
+        };
+        assert_eq!(
+            usage("", "pods", &pod("")),
+            "count/pods=1 cpu=150m hugepages-2Mi=4Mi limits.memory=1Gi memory=1Gi pods=1 requests.cpu=150m \
+             requests.example.com/gpu=2 requests.hugepages-2Mi=4Mi requests.memory=1Gi"
+        );
+        let whole = pod(", resources: {requests: {cpu: 1}}");
+        assert!(usage("", "pods", &whole).contains("requests.cpu=1050m"));
+    }
+
+    #[test]
+    fn a_pod_that_is_over_is_an_object_and_nothing_more() {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i, resources: \
+                   {requests: {cpu: 1}}}]}, status: {phase: Succeeded}}";
+        assert_eq!(usage("", "pods", pod), "count/pods=1");
+        let stuck = pod.replace("Succeeded", "Running").replace(
+            "name: p}",
+            "name: p, deletionTimestamp: '2020-01-01T00:00:00Z', deletionGracePeriodSeconds: 30}",
+        );
+        assert_eq!(usage("", "pods", &stuck), "count/pods=1");
+        let going = stuck.replace("2020", "2026");
+        assert!(usage("", "pods", &going).contains(" pods=1"));
+    }
+
+    #[test]
+    fn services_and_claims_take_more_than_their_number() {
+        let balancer = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: LoadBalancer, \
+                        allocateLoadBalancerNodePorts: false, ports: [{port: 1, nodePort: 30001}, {name: b, port: 2}]}}";
+        assert_eq!(
+            usage("", "services", balancer),
+            "count/services=1 services=1 services.loadbalancers=1 services.nodeports=1"
+        );
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: v}, spec: {storageClassName: fast, \
+                     resources: {requests: {storage: 3Gi}}}, status: {allocatedResources: {storage: 5Gi}}}";
+        assert_eq!(
+            usage("", "persistentvolumeclaims", claim),
+            "count/persistentvolumeclaims=1 fast.storageclass.storage.k8s.io/persistentvolumeclaims=1 \
+             fast.storageclass.storage.k8s.io/requests.storage=5Gi persistentvolumeclaims=1 requests.storage=5Gi"
+        );
+        let devices = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: r}, spec: {devices: {requests: \
+                       [{name: a, exactly: {deviceClassName: gpu, count: 2}}, {name: b, exactly: {deviceClassName: gpu, \
+                       allocationMode: All}}, {name: c, firstAvailable: [{name: s, deviceClassName: net, count: 1}, {name: \
+                       t, deviceClassName: net, count: 3}]}]}}}";
+        assert_eq!(
+            usage("resource.k8s.io", "resourceclaims", devices),
+            "count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=34 \
+             net.deviceclass.resource.k8s.io/devices=3"
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! How quotas count (<https://kubernetes.io/docs/concepts/policy/resource-quotas/>): every object of a namespace by its number,
+//! and by what else its kind says that it takes. The admission plugin charges by it, the controller of quotas counts by it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use holdfast_gotext::quantity::Quantity;
+use holdfast_value::Value;
+
+use crate::{Field, Resource};
+
+/// Amounts by the name of what they are amounts of.
+pub type Amounts = BTreeMap<String, Quantity>;
+
+/// How quotas count the objects of a kind. By default they count them as `count/PLURAL.GROUP` and no more.
+#[derive(Clone, Default)]
+pub struct QuotaRules {
+    /// Whether quotas leave the objects alone.
+    pub exempt: bool,
+    /// Whether the plural name alone counts the objects, too.
+    pub plain_name: bool,
+    /// What the objects take beyond their number.
+    pub usage: Option<Arc<dyn QuotaUsage>>,
+}
+
+/// What objects of a kind take beyond their number.
+pub trait QuotaUsage: Send + Sync {
+    /// Whether the objects may take something of that name.
+    fn takes(&self, name: &str) -> bool;
+
+    /// Adds what `object` takes to `usage`.
+    fn add(&self, object: &Value, usage: &mut Amounts);
+
+    /// The subresource whose updates change what an object takes; empty for the object itself.
+    fn changed_by(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether objects may come to an end before they are deleted, and are then counted as objects alone.
+    fn may_end(&self) -> bool {
+        false
+    }
+
+    /// Whether an object came to its end.
+    fn has_ended(&self, object: &Value, now: SystemTime) -> bool {
+        let _ = (object, now);
+        false
+    }
+
+    /// Whether an object is within a scope of a quota; `operator` and `values` are those of a scope selector.
+    fn is_within(&self, object: &Value, scope: &str, operator: &str, values: &[&str]) -> bool {
+        let _ = (object, scope, operator, values);
+        false
+    }
+
+    /// What `object` has to state because a quota counts `counted`, and does not state; in words.
+    fn unstated(&self, counted: &[&str], object: &Value) -> Option<String> {
+        let _ = (counted, object);
+        None
+    }
+}
+
+/// Objects of a resource, as quotas count them.
+#[derive(Clone, Copy)]
+pub struct Counted<'r> {
+    resource: &'r Resource,
+}
+
+impl<'r> Counted<'r> {
+    /// The objects of `resource`; `None` where quotas do not count them.
+    pub fn of(resource: &'r Resource) -> Option<Self> {
+        let counted = resource.namespaced() && resource.storage.is_some() && !resource.capabilities.quota.exempt;
+        counted.then_some(Self { resource })
+    }
+
+    /// What the objects take beyond their number.
+    pub fn beyond_number(&self) -> Option<&'r dyn QuotaUsage> {
+        self.resource.capabilities.quota.usage.as_deref()
+    }
+
+    fn has_plain_name(&self) -> bool {
+        self.resource.capabilities.quota.plain_name
+    }
+
+    /// Whether the number of these objects goes by `name`.
+    pub fn is_number(&self, name: &str) -> bool {
+        let (group, plural) = (self.resource.group.as_str(), self.resource.plural.as_str());
+        match name.strip_prefix("count/") {
+            Some(counted) if group.is_empty() => counted == plural,
+            Some(counted) => counted
+                .strip_prefix(plural)
+                .and_then(|rest| rest.strip_prefix('.'))
+                .is_some_and(|rest| rest == group),
+            None => self.has_plain_name() && name == plural,
+        }
+    }
+
+    /// Whether `name` counts all objects, whatever has become of them. The plain name counts those that have not come to their
+    /// end.
+    pub fn is_number_of_all(&self, name: &str) -> bool {
+        let may_end = self.beyond_number().is_some_and(|usage| usage.may_end());
+        self.is_number(name) && (!may_end || name.starts_with("count/"))
+    }
+
+    /// The names by which the number of objects is counted.
+    fn numbers(&self) -> impl Iterator<Item = String> {
+        let (group, plural) = (&self.resource.group, &self.resource.plural);
+        let qualified = match group.as_str() {
+            "" => format!("count/{plural}"),
+            group => format!("count/{plural}.{group}"),
+        };
+        let plain = self.has_plain_name().then(|| plural.to_string());
+        [Some(qualified), plain].into_iter().flatten()
+    }
+
+    /// Whether these objects may take something of that name.
+    pub fn takes(&self, name: &str) -> bool {
+        self.is_number(name) || self.beyond_number().is_some_and(|usage| usage.takes(name))
+    }
+
+    /// What an object takes at the time `now`. Objects that came to their end are counted as objects alone.
+    pub fn usage(&self, object: &Value, now: SystemTime) -> Amounts {
+        let one = Quantity::of_units(1);
+        let mut usage: Amounts = self.numbers().map(|name| (name, one)).collect();
+        match self.beyond_number() {
+            Some(beyond) if beyond.has_ended(object, now) => usage.retain(|name, _| name.starts_with("count/")),
+            Some(beyond) => beyond.add(object, &mut usage),
+            None => {}
+        }
+        usage
+    }
+
+    /// Whether an object is within all scopes of a quota.
+    pub fn is_within_scopes_of(&self, quota: &Value, object: &Value) -> bool {
+        let root = Field::root(quota);
+        let spec = root.child("spec");
+        let selector = spec.child("scopeSelector");
+        let is_within = |scope: &str, operator: &str, values: &[&str]| {
+            let usage = self.beyond_number();
+            usage.is_some_and(|usage| usage.is_within(object, scope, operator, values))
+        };
+        let named = spec
+            .child("scopes")
+            .items()
+            .all(|scope| is_within(scope.text(), "Exists", &[]));
+        named
+            && selector.child("matchExpressions").items().all(|wanted| {
+                let (scope, operator) = (wanted.child("scopeName"), wanted.child("operator"));
+                let values = wanted.child("values");
+                let values: Vec<&str> = values.slice().iter().filter_map(Value::as_str).collect();
+                is_within(scope.text(), operator.text(), &values)
+            })
+    }
+}
+
+/// The limits that the specification of a quota sets.
+pub fn limits(quota: &Value) -> Amounts {
+    amounts(&Field::root(quota).child("spec").child("hard"))
+}
+
+/// The limits that are in force, and what is used of them as far as it was counted.
+pub fn status(quota: &Value) -> (Amounts, Amounts) {
+    let root = Field::root(quota);
+    let status = root.child("status");
+    (amounts(&status.child("hard")), amounts(&status.child("used")))
+}
+
+/// Whether a quota counts within scopes alone.
+pub fn has_scopes(quota: &Value) -> bool {
+    let root = Field::root(quota);
+    let spec = root.child("spec");
+    !spec.child("scopes").is_empty() || !spec.child("scopeSelector").child("matchExpressions").is_empty()
+}
+
+/// The quantity at a field, if a well-formed one is there.
+pub fn quantity(field: &Field<'_, '_>) -> Option<Quantity> {
+    match field.value()? {
+        Value::String(text) => Quantity::parse(text).ok(),
+        Value::Int(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
+    }
+}
+
+/// The amounts in a list of resources; what is no quantity is left out.
+pub fn amounts(list: &Field<'_, '_>) -> Amounts {
+    let entries = list.entries();
+    entries
+        .filter_map(|(name, field)| Some((name.to_owned(), quantity(&field)?)))
+        .collect()
+}
+
+/// Adds `more` to `to`.
+pub fn add(to: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        to.entry(name.clone())
+            .and_modify(|sum| *sum = sum.plus(*amount))
+            .or_insert(*amount);
+    }
+}
