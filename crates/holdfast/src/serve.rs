@@ -18,7 +18,7 @@ use holdfast_server::http::Messages;
 use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
-use holdfast_server::metrics::Metrics;
+use holdfast_server::metrics::{EtcdCalls, Metrics};
 use holdfast_server::objects::definitions::Definitions;
 use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
@@ -106,7 +106,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     // The store's lock comes first: nothing in the directory is written while another process has it.
     files::private_folder(&flags.data_dir)?;
-    let store = open_store(flags, &registry).await?;
+    let (store, calls) = open_store(flags, &registry).await?;
     let new = store.snapshot().is_empty();
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
     let certificates = {
@@ -125,7 +125,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let service = service(
         flags,
         registry,
-        Arc::clone(&store),
+        (Arc::clone(&store), calls),
         &kinds,
         reached,
         shutdown.clone(),
@@ -262,12 +262,13 @@ fn root_ca(flags: &Serve, pki: &Pki) -> Result<Arc<str>> {
     Ok(text.into())
 }
 
-async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<Arc<Store>> {
+/// Opens the store, with who counts its calls where it is etcd.
+async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<(Arc<Store>, Option<EtcdCalls>)> {
     flags.storage.check()?;
-    if let Some(config) = flags.storage.etcd()? {
+    if let Some((config, calls)) = flags.storage.etcd(registry)? {
         let opened = Etcd::open(config, Objects::new(Arc::clone(registry))).await;
         let (state, engine) = opened.context("cannot open the store")?;
-        return Ok(Arc::new(Store::with_engine(state, Box::new(engine))));
+        return Ok((Arc::new(Store::with_engine(state, Box::new(engine))), Some(calls)));
     }
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
@@ -281,7 +282,7 @@ async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<
         ),
         other => other.into(),
     });
-    Ok(Arc::new(store.context("cannot open the store")?))
+    Ok((Arc::new(store.context("cannot open the store")?), None))
 }
 
 /// What kube-apiserver does after its start and this server before it serves, or need not do as one process: the checks by
@@ -340,7 +341,7 @@ struct Milestones {
 fn service(
     flags: &Serve,
     registry: Arc<ArcSwap<Registry>>,
-    store: Arc<Store>,
+    (store, calls): (Arc<Store>, Option<EtcdCalls>),
     kinds: &holdfast_kinds::Config,
     reached: SocketAddr,
     shutdown: Shutdown,
@@ -381,6 +382,7 @@ fn service(
     let metrics = Metrics::new().and_then(|metrics| {
         metrics.count_objects(Arc::clone(&store), Arc::clone(&registry))?;
         metrics.tell_of_build(&BUILD)?;
+        calls.map_or(Ok(()), |calls| metrics.count_etcd(calls))?;
         Ok(Arc::new(metrics))
     });
     let metrics = metrics.context("cannot set up metrics")?;
@@ -456,7 +458,12 @@ fn health(
                 Ok(())
             }
         })
-        .with("etcd", LIVE, stored(&store))
+        .with("etcd", LIVE, stored(&store));
+    let health = match store.is_shared() {
+        true => health.with("etcd-readiness", &[Endpoint::Readyz], stored(&store)),
+        false => health,
+    };
+    let health = health
         // Nothing is served before the state in memory is complete, and all that follows it is there.
         .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
     let hooks = HOOKS.iter().fold(health, |health, name| match *name {

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use arc_swap::ArcSwap;
 use clap::{ArgAction, Args};
 use holdfast_gotext::duration;
+use holdfast_resource::Registry;
+use holdfast_server::metrics::EtcdCalls;
 use holdfast_store::{AsServed, Connection, EtcdConfig};
 
 /// The media types that objects may be kept in.
@@ -180,8 +183,8 @@ impl StorageFlags {
             .collect()
     }
 
-    /// How to use etcd; none where objects are kept in the data directory.
-    pub(crate) fn etcd(&self) -> Result<Option<EtcdConfig>> {
+    /// How to use etcd, and who counts its calls; none where objects are kept in the data directory.
+    pub(crate) fn etcd(&self, registry: &Arc<ArcSwap<Registry>>) -> Result<Option<(EtcdConfig, EtcdCalls)>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
         }
@@ -194,14 +197,18 @@ impl StorageFlags {
             authorities: self.etcd_cafile.as_deref().map(read).transpose()?,
             identity,
         };
-        Ok(Some(EtcdConfig {
+        let calls = EtcdCalls::new(Arc::clone(registry)).context("cannot set up metrics")?;
+        let config = EtcdConfig {
             prefix: self.etcd_prefix.clone(),
             compaction_interval: self.etcd_compaction_interval,
             life: self.event_ttl,
             lease_reuse: Duration::from_secs(self.lease_reuse_duration_seconds.into()),
             health_timeout: self.etcd_healthcheck_timeout.min(self.etcd_readycheck_timeout),
+            size_interval: self.etcd_db_metric_poll_interval,
+            observer: Box::new(calls.clone()),
             ..EtcdConfig::new(connection, Arc::new(AsServed))
-        }))
+        };
+        Ok(Some((config, calls)))
     }
 }
 
@@ -223,6 +230,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use clap::Parser as _;
 
     use crate::flags::Arguments;
@@ -230,9 +239,10 @@ mod tests {
     fn checked(flags: &[&str]) -> Result<(), String> {
         let arguments = Arguments::try_parse_from(["holdfast"].iter().chain(flags));
         let flags = arguments.map_err(|error| error.to_string())?.serve.storage;
+        let registry = Arc::default();
         flags
             .check()
-            .and_then(|()| flags.etcd().map(drop))
+            .and_then(|()| flags.etcd(&registry).map(drop))
             .map_err(|error| error.to_string())
     }
 

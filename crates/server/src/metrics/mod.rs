@@ -4,6 +4,7 @@
 //! request: its counters are found once, by one look into a table, and from there on counting is adding to numbers.
 
 mod conversions;
+mod etcd;
 mod policies;
 mod process;
 mod requests;
@@ -27,6 +28,7 @@ use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::in_flight::InFlight;
 
 use conversions::Conversions;
+pub use etcd::EtcdCalls;
 use policies::Policies;
 pub(crate) use requests::Recording;
 use requests::Requests;
@@ -112,6 +114,14 @@ impl Metrics {
     pub fn count_objects(&self, store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<()> {
         self.registry
             .register(Box::new(stored::StoredObjects::new(store, resources)?))
+    }
+
+    /// Shows what `calls` counts.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn count_etcd(&self, calls: EtcdCalls) -> prometheus::Result<()> {
+        calls.register(&self.registry)
     }
 
     /// The counters of requests.

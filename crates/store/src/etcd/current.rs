@@ -125,6 +125,23 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
+    /// Asks now and then how large etcd's database is; never where `interval` is zero.
+    pub(super) async fn watch_size(self: Arc<Self>, interval: Duration) {
+        if interval.is_zero() {
+            return;
+        }
+        let mut closing = self.closing.subscribe();
+        loop {
+            if let Ok(status) = self.client.status(0, PATIENCE).await {
+                self.client.observer().size(status.db_size);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = closed(&mut closing) => return,
+            }
+        }
+    }
+
     /// Whether the version of every member is one that tells rightly how far a watch is.
     pub(super) async fn learn_version(&self, patience: Duration) {
         let mut rightly = true;

@@ -19,6 +19,8 @@ const AGAIN_MOST: Duration = Duration::from_secs(1);
 const ASK: Duration = Duration::from_millis(100);
 /// How often old history is looked for.
 const TRIM: Duration = Duration::from_secs(1);
+/// How often it is told that there is no watch.
+const TELL: Duration = Duration::from_secs(10);
 /// How many changes are published in one step, about.
 const STEP: usize = 256;
 
@@ -34,6 +36,7 @@ impl<X: Indexer> Shared<X> {
     /// Follows until the engine closes.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut wait = AGAIN;
+        let mut told: Option<Instant> = None;
         loop {
             let before = self.feed.state.revision();
             let begun = Instant::now();
@@ -47,7 +50,10 @@ impl<X: Indexer> Shared<X> {
                     }
                 }
                 End::Broken(why) => {
-                    tracing::warn!(why, "the watch of etcd broke");
+                    if told.is_none_or(|told| told.elapsed() >= TELL) {
+                        tracing::warn!(why, "the watch of etcd broke; it is made anew");
+                        told = Some(Instant::now());
+                    }
                     self.client.leave_member();
                 }
             }
@@ -145,7 +151,6 @@ impl<X: Indexer> Shared<X> {
     }
 
     async fn publish(&self, events: Vec<Event>) {
-        self.client.observer().received(events.len());
         let last = events.last().and_then(|event| event.kv.as_ref());
         let last = last.map_or(0, |kv| kv.mod_revision.unsigned_abs());
         let mut step: Vec<Change> = Vec::new();
@@ -153,6 +158,7 @@ impl<X: Indexer> Shared<X> {
             let Some(change) = Change::of(event, &self.feed.prefix) else {
                 continue;
             };
+            self.client.observer().received(&change.key);
             let full = step.len() >= STEP && step.last().is_some_and(|one| one.mod_revision != change.mod_revision);
             if full {
                 self.feed.watched(std::mem::take(&mut step), self.client.observer());

@@ -50,6 +50,9 @@ impl Leases {
             return Ok(lease.id);
         }
         let seconds = i64::try_from((life + longer).as_secs()).unwrap_or(i64::MAX).max(1);
+        if let Some(full) = &*last {
+            client.observer().leased(full.keys);
+        }
         let granted = client.grant(seconds, PATIENCE).await?;
         *last = Some(Lease {
             id: granted.id,

@@ -41,8 +41,14 @@ pub trait Observer: Send + Sync + 'static {
     /// Stored bytes could not be read.
     fn unreadable(&self, key: &[u8]);
 
-    /// So many events came by the watch.
-    fn received(&self, events: usize);
+    /// An event of `key` came by the watch.
+    fn received(&self, key: &[u8]);
+
+    /// The file of etcd's database has so many bytes.
+    fn size(&self, bytes: i64);
+
+    /// So many keys hang on a lease that takes no more.
+    fn leased(&self, keys: usize);
 }
 
 /// Nobody is told.
@@ -54,5 +60,9 @@ impl Observer for Unobserved {
 
     fn unreadable(&self, _key: &[u8]) {}
 
-    fn received(&self, _events: usize) {}
+    fn received(&self, _key: &[u8]) {}
+
+    fn size(&self, _bytes: i64) {}
+
+    fn leased(&self, _keys: usize) {}
 }

@@ -15,6 +15,8 @@ mod load;
 mod metrics;
 mod prefix;
 mod proto;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -56,6 +58,8 @@ pub struct EtcdConfig {
     pub lease_reuse: Duration,
     /// How long etcd may take to answer whether it is well.
     pub health_timeout: Duration,
+    /// How often etcd is asked for the size of its database; never if zero.
+    pub size_interval: Duration,
     /// How stored bytes are written and read.
     pub codec: Arc<dyn Codec>,
     /// Who counts calls.
@@ -75,6 +79,7 @@ impl EtcdConfig {
             life: Duration::from_secs(3600),
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
+            size_interval: Duration::from_secs(30),
             codec,
             observer: Box::new(Unobserved),
             clock: Arc::new(SystemClock),
@@ -133,6 +138,7 @@ impl<X: Indexer> Etcd<X> {
         tokio::spawn(Arc::clone(&shared).follow());
         tokio::spawn(Arc::clone(&shared).answer(questions));
         tokio::spawn(Arc::clone(&shared).watch_health(config.health_timeout));
+        tokio::spawn(Arc::clone(&shared).watch_size(config.size_interval));
         tokio::spawn(Arc::clone(&shared).compact(config.compaction_interval));
         Ok((state, Self { shared }))
     }

@@ -1,0 +1,183 @@
+//! Calls of etcd and what comes from there, by the resource that they are about.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use holdfast_resource::Registry;
+use holdfast_store::{Observer, Operation, table_by_segments};
+use parking_lot::RwLock;
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
+use smol_str::SmolStr;
+
+use super::registered;
+
+/// The longest time in seconds that counts for each bucket, as the reference has them.
+const BUCKETS: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+const LEASE_BUCKETS: [f64; 7] = [10.0, 50.0, 100.0, 500.0, 1000.0, 2500.0, 5000.0];
+
+/// The name of the one etcd there is.
+const CLUSTER: &str = "etcd-0";
+
+/// Group and resource.
+type Names = (SmolStr, SmolStr);
+
+/// Counters of calls of etcd. Clones count together.
+#[derive(Clone)]
+pub struct EtcdCalls {
+    resources: Arc<ArcSwap<Registry>>,
+    /// The resources of the tables that keys are in.
+    tables: Arc<RwLock<HashMap<Vec<u8>, Names>>>,
+    seconds: HistogramVec,
+    requests: IntCounterVec,
+    errors: IntCounterVec,
+    received: IntCounterVec,
+    unreadable: IntCounterVec,
+    size: IntGaugeVec,
+    leased: Histogram,
+}
+
+impl EtcdCalls {
+    /// Counters that stand at zero.
+    ///
+    /// # Errors
+    /// Where a metric is made wrongly, which is a fault of this code.
+    pub fn new(resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<Self> {
+        const CALL: [&str; 3] = ["operation", "group", "resource"];
+        const RESOURCE: [&str; 2] = ["group", "resource"];
+        let seconds = HistogramOpts::new("etcd_request_duration_seconds", "How long calls of etcd took");
+        let leased = HistogramOpts::new("etcd_lease_object_counts", "How many objects hang on a lease of etcd");
+        Ok(Self {
+            resources,
+            tables: Arc::default(),
+            seconds: HistogramVec::new(seconds.buckets(BUCKETS.to_vec()), &CALL)?,
+            requests: IntCounterVec::new(Opts::new("etcd_requests_total", "Calls of etcd"), &CALL)?,
+            errors: IntCounterVec::new(
+                Opts::new("etcd_request_errors_total", "Calls of etcd that failed"),
+                &CALL,
+            )?,
+            received: IntCounterVec::new(
+                Opts::new("apiserver_storage_events_received_total", "Events that came from etcd"),
+                &RESOURCE,
+            )?,
+            unreadable: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_storage_decode_errors_total",
+                    "Stored objects that could not be read",
+                ),
+                &RESOURCE,
+            )?,
+            size: IntGaugeVec::new(
+                Opts::new("apiserver_storage_size_bytes", "Size of the file of etcd's database"),
+                &["storage_cluster_id"],
+            )?,
+            leased: Histogram::with_opts(leased.buckets(LEASE_BUCKETS.to_vec()))?,
+        })
+    }
+
+    pub(super) fn register(self, registry: &prometheus::Registry) -> prometheus::Result<()> {
+        registered(registry, self.seconds)?;
+        for counter in [self.requests, self.errors, self.received, self.unreadable] {
+            registered(registry, counter)?;
+        }
+        registered(registry, self.size)?;
+        registered(registry, self.leased)?;
+        Ok(())
+    }
+
+    /// The group and the resource of a key; empty where it is none's.
+    fn names(&self, key: &[u8]) -> Names {
+        let Some(table) = key.get(..table_by_segments(key)).filter(|table| !table.is_empty()) else {
+            return Names::default();
+        };
+        if let Some(names) = self.tables.read().get(table) {
+            return names.clone();
+        }
+        let registry = self.resources.load();
+        let found = registry.resources().find(|resource| {
+            let storage = resource.storage.as_ref();
+            storage.is_some_and(|storage| storage.namespace_prefix("").as_bytes() == table)
+        });
+        let Some(resource) = found else { return Names::default() };
+        let names = (resource.group.clone(), resource.plural.clone());
+        self.tables.write().insert(table.to_vec(), names.clone());
+        names
+    }
+
+    fn count(&self, counter: &IntCounterVec, key: &[u8]) {
+        let (group, resource) = self.names(key);
+        if let Ok(counter) = counter.get_metric_with_label_values(&[group.as_str(), resource.as_str()]) {
+            counter.inc();
+        }
+    }
+}
+
+impl Observer for EtcdCalls {
+    fn called(&self, operation: Operation, key: &[u8], took: Duration, succeeded: bool) {
+        let (group, resource) = self.names(key);
+        let labels = [operation.name(), group.as_str(), resource.as_str()];
+        if let Ok(histogram) = self.seconds.get_metric_with_label_values(&labels) {
+            histogram.observe(took.as_secs_f64());
+        }
+        if let Ok(counter) = self.requests.get_metric_with_label_values(&labels) {
+            counter.inc();
+        }
+        if !succeeded && let Ok(counter) = self.errors.get_metric_with_label_values(&labels) {
+            counter.inc();
+        }
+    }
+
+    fn unreadable(&self, key: &[u8]) {
+        self.count(&self.unreadable, key);
+    }
+
+    fn received(&self, key: &[u8]) {
+        self.count(&self.received, key);
+    }
+
+    fn size(&self, bytes: i64) {
+        self.size.with_label_values(&[CLUSTER]).set(bytes);
+    }
+
+    fn leased(&self, keys: usize) {
+        self.leased.observe(f64::from(u32::try_from(keys).unwrap_or(u32::MAX)));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use prometheus::TextEncoder;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_the_resource_of_their_key() {
+        let kinds = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let calls = EtcdCalls::new(Arc::new(ArcSwap::from_pointee(kinds))).unwrap();
+        let registry = prometheus::Registry::new();
+        calls.clone().register(&registry).unwrap();
+        let took = Duration::from_millis(30);
+        calls.called(Operation::Create, b"/registry/deployments/default/web", took, true);
+        calls.called(Operation::Get, b"/registry/health", took, false);
+        calls.received(b"/registry/services/specs/default/web");
+        calls.unreadable(b"/registry/minions/a");
+        calls.size(4096);
+        let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        for line in [
+            r#"etcd_requests_total{group="apps",operation="create",resource="deployments"} 1"#,
+            r#"etcd_request_duration_seconds_bucket{group="apps",operation="create",resource="deployments",le="0.05"} 1"#,
+            r#"etcd_request_errors_total{group="",operation="get",resource=""} 1"#,
+            r#"apiserver_storage_events_received_total{group="",resource="services"} 1"#,
+            r#"apiserver_storage_decode_errors_total{group="",resource="nodes"} 1"#,
+            r#"apiserver_storage_size_bytes{storage_cluster_id="etcd-0"} 4096"#,
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        assert!(!text.contains(r#"etcd_request_errors_total{group="apps""#));
+    }
+}

@@ -1,0 +1,212 @@
+//! What is published, by a script of what etcd and this server's writers say.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+use std::sync::Arc;
+
+use super::feed::{Change, Feed};
+use super::metrics::Unobserved;
+use super::prefix::Prefix;
+use super::proto::{Event, KeyValue};
+use crate::clock::SystemClock;
+use crate::codec::AsServed;
+use crate::error::HistoryError;
+use crate::history::EventKind;
+use crate::key::Revision;
+use crate::state::{HistoryLimits, State};
+use crate::transaction::Op;
+use crate::watch::{Scope, Watcher};
+use crate::{Key, Value};
+
+/// A feed whose first state, at revision 10, holds `a` (as of 3) and `b` (as of 4).
+struct Script {
+    feed: Feed<()>,
+    watcher: Watcher<()>,
+}
+
+fn kv(name: &str, created: i64, modified: i64) -> KeyValue {
+    KeyValue {
+        key: format!("/there/things/{name}").into(),
+        create_revision: created,
+        mod_revision: modified,
+        value: format!("{name} at {modified}").into(),
+        ..KeyValue::default()
+    }
+}
+
+fn put(name: &str, created: i64, modified: i64) -> Event {
+    Event {
+        kind: 0,
+        kv: Some(kv(name, created, modified)),
+    }
+}
+
+fn delete(name: &str, modified: i64) -> Event {
+    Event {
+        kind: 1,
+        kv: Some(kv(name, 0, modified)),
+    }
+}
+
+fn key(name: &str) -> Key {
+    format!("/registry/things/{name}").into()
+}
+
+impl Script {
+    fn new() -> Self {
+        let (state, publisher) = State::new((), HistoryLimits::default());
+        let feed = Feed::new(
+            publisher,
+            Prefix::new("/there"),
+            Arc::new(AsServed),
+            Arc::new(SystemClock),
+        );
+        let mut draft = feed.draft();
+        feed.first([kv("a", 3, 3), kv("b", 4, 4)].into_iter(), &mut draft, &Unobserved);
+        feed.begin_at(draft, 10);
+        let watcher = Watcher::new(&state, Scope::Prefix("/registry/".into()), 10).unwrap();
+        Self { feed, watcher }
+    }
+
+    fn comes(&self, events: impl IntoIterator<Item = Event>) {
+        let changes = events
+            .into_iter()
+            .filter_map(|event| Change::of(event, &self.feed.prefix));
+        self.feed.watched(changes.collect(), &Unobserved);
+    }
+
+    /// A writer sends a put of `name`, whose bytes are those of [`kv`] at `modified`.
+    fn sends(&self, name: &str, modified: i64) -> u64 {
+        let value = Value::plain(format!("{name} at {modified}"));
+        let encoded = vec![Some(value.bytes().clone())];
+        let op = Op::Put {
+            key: key(name),
+            value,
+            index: Some(()),
+        };
+        self.feed.begin(vec![op], encoded)
+    }
+
+    /// What the watcher has seen since it was asked last.
+    fn seen(&mut self) -> Vec<(EventKind, String, Revision)> {
+        let mut seen = Vec::new();
+        while let Some(event) = self.watcher.try_next().unwrap() {
+            let name = event.key().to_string().replace("/registry/things/", "");
+            seen.push((event.kind(), name, event.revision()));
+        }
+        seen
+    }
+}
+
+fn puts(events: &[(&str, Revision)]) -> Vec<(EventKind, String, Revision)> {
+    let put = |(name, revision): &(&str, Revision)| (EventKind::Put, (*name).to_owned(), *revision);
+    events.iter().map(put).collect()
+}
+
+#[test]
+fn an_own_write_that_follows_at_once_is_published_and_its_echo_is_not() {
+    let mut script = Script::new();
+    let id = script.sends("c", 11);
+    let made = script.feed.committed(id, 11).unwrap();
+    assert_eq!(made[0].as_ref().unwrap().mod_revision(), 11);
+    assert_eq!(script.feed.state.revision(), 11);
+    script.comes([put("c", 11, 11)]);
+    assert_eq!(script.seen(), puts(&[("c", 11)]));
+}
+
+#[test]
+fn an_own_write_waits_for_what_lies_before_it() {
+    let mut script = Script::new();
+    let id = script.sends("c", 13);
+    assert!(script.feed.committed(id, 13).is_none());
+    assert_eq!(script.feed.state.revision(), 10);
+    script.comes([put("a", 3, 11), delete("b", 12)]);
+    assert_eq!(script.feed.state.revision(), 13);
+    let made = script.feed.made(id, 13);
+    assert_eq!(made[0].as_ref().unwrap().bytes(), "c at 13");
+    script.comes([put("c", 13, 13)]);
+    let seen = script.seen();
+    assert_eq!(seen[0], (EventKind::Put, "a".to_owned(), 11));
+    assert_eq!(seen[1], (EventKind::Delete, "b".to_owned(), 12));
+    assert_eq!(seen[2..], puts(&[("c", 13)]));
+}
+
+#[test]
+fn own_writes_whose_answers_come_in_another_order_are_published_in_that_of_revisions() {
+    let mut script = Script::new();
+    let ids = [script.sends("c", 11), script.sends("d", 12), script.sends("e", 13)];
+    assert!(script.feed.committed(ids[2], 13).is_none());
+    assert!(script.feed.committed(ids[1], 12).is_none());
+    assert!(script.feed.committed(ids[0], 11).is_some());
+    assert_eq!(script.seen(), puts(&[("c", 11), ("d", 12), ("e", 13)]));
+}
+
+#[test]
+fn the_echo_may_come_before_the_answer() {
+    let mut script = Script::new();
+    let id = script.sends("c", 11);
+    script.comes([put("c", 11, 11)]);
+    let made = script.feed.committed(id, 11).unwrap();
+    assert_eq!(made[0].as_ref().unwrap().mod_revision(), 11);
+    assert_eq!(script.seen(), puts(&[("c", 11)]));
+}
+
+#[test]
+fn what_another_writes_to_the_same_key_is_not_taken_for_ones_own() {
+    let mut script = Script::new();
+    let id = script.sends("c", 12);
+    script.comes([put("c", 11, 11)]);
+    script.feed.forget(id);
+    assert_eq!(script.feed.state.snapshot().get(&key("c")).unwrap().bytes(), "c at 11");
+    assert_eq!(script.seen(), puts(&[("c", 11)]));
+}
+
+#[test]
+fn revisions_of_which_nothing_is_told_pass() {
+    let mut script = Script::new();
+    let id = script.sends("c", 15);
+    assert!(script.feed.committed(id, 15).is_none());
+    script.feed.passed(14);
+    assert_eq!(script.feed.state.revision(), 15);
+    script.feed.passed(12);
+    assert_eq!(script.feed.state.revision(), 15);
+    assert_eq!(script.seen(), puts(&[("c", 15)]));
+}
+
+#[test]
+fn after_lost_events_watchers_see_what_differs_and_the_history_begins_anew() {
+    let mut script = Script::new();
+    script.feed.broke();
+    let id = script.sends("e", 21);
+    // Nothing is published while all is read again.
+    assert!(script.feed.committed(id, 21).is_none());
+    assert_eq!(script.feed.state.revision(), 10);
+    // `a` went and came again, `b` went, `c` came.
+    script.feed.reread(&[kv("a", 14, 15), kv("c", 12, 12)], 20, &Unobserved);
+    let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
+    let mut expected = puts(&[("c", 12)]);
+    expected.extend([deleted("a", 13)]);
+    expected.extend(puts(&[("a", 15)]));
+    expected.extend([deleted("b", 20)]);
+    expected.extend(puts(&[("e", 21)]));
+    assert_eq!(script.seen(), expected);
+    assert!(matches!(
+        script.feed.state.snapshot_at(15).unwrap_err(),
+        HistoryError::Compacted { oldest: 20, .. }
+    ));
+    assert_eq!(script.feed.made(id, 21)[0].as_ref().unwrap().mod_revision(), 21);
+}
+
+#[test]
+fn an_own_write_that_was_read_again_is_not_published_twice() {
+    let mut script = Script::new();
+    script.feed.broke();
+    let id = script.sends("c", 12);
+    assert!(script.feed.committed(id, 12).is_none());
+    script
+        .feed
+        .reread(&[kv("a", 3, 3), kv("b", 4, 4), kv("c", 12, 12)], 20, &Unobserved);
+    assert_eq!(script.feed.state.revision(), 20);
+    assert_eq!(script.seen(), puts(&[("c", 12)]));
+    assert_eq!(script.feed.made(id, 12)[0].as_ref().unwrap().mod_revision(), 12);
+}
