@@ -18,6 +18,7 @@ mod serve;
 mod snapshot;
 mod storage;
 mod token_keys;
+mod waiting;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -39,11 +39,13 @@ use smol_str::SmolStr;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::flags::{AuthorizationMode, Serve};
 use crate::openapi::Documents;
 use crate::pki::{self, Names, Pair, Pki};
 use crate::token_keys::TokenKeys;
+use crate::waiting::Waiting;
 use crate::{admission, files, kubeconfig, logging};
 
 /// What `build.rs` found out about this build.
@@ -106,21 +108,26 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     // The store's lock comes first: nothing in the directory is written while another process has it.
     files::private_folder(&flags.data_dir)?;
-    let (store, calls) = open_store(flags, &registry).await?;
+    // etcd has no such lock and may not be there yet, which those are told who ask.
+    let (listener, waiting) = match flags.storage.etcd_servers.is_empty() {
+        true => (listener, None),
+        false => {
+            let pki = certificates(flags, &url).await.context("cannot make certificates")??;
+            let tls = tls_files(flags, &pki).load()?;
+            let (listener, other) = twice(listener).context("cannot wait for connections")?;
+            (listener, Some(Waiting::begin(other, &tls.config)))
+        }
+    };
+    let opened = tokio::select! {
+        opened = open_store(flags, &registry) => opened,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    drop(waiting);
+    let (store, calls) = opened?;
     let new = store.snapshot().is_empty();
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
-    let certificates = {
-        let (folder, names) = (flags.data_dir.join("pki"), names(flags));
-        let (url, kubeconfig) = (url.clone(), kubeconfig.clone());
-        // A certificate that was brought along is what its clients know the server by.
-        let brought = flags.tls_cert_file.clone();
-        tokio::task::spawn_blocking(move || -> Result<Pki> {
-            let pki = Pki::ensure(&folder, &names, OffsetDateTime::now_utc())?;
-            let authority = brought.as_ref().unwrap_or(&pki.authority.certificate);
-            kubeconfig::write(&kubeconfig, &url, authority, &pki)?;
-            Ok(pki)
-        })
-    };
+    let certificates = certificates(flags, &url);
     let milestones = Milestones::default();
     let service = service(
         flags,
@@ -193,6 +200,27 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     store.close().await.context("cannot close the store")?;
     tracing::info!("ended");
     Ok(())
+}
+
+/// Makes what the server and its first clients show each other, where it is not there.
+fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Pki>> {
+    let (folder, names, url) = (flags.data_dir.join("pki"), names(flags), url.to_owned());
+    let kubeconfig = flags.data_dir.join("kubeconfig");
+    // A certificate that was brought along is what its clients know the server by.
+    let brought = flags.tls_cert_file.clone();
+    tokio::task::spawn_blocking(move || {
+        let pki = Pki::ensure(&folder, &names, OffsetDateTime::now_utc())?;
+        let authority = brought.as_ref().unwrap_or(&pki.authority.certificate);
+        kubeconfig::write(&kubeconfig, &url, authority, &pki)?;
+        Ok(pki)
+    })
+}
+
+/// Two that take connections from the same queue.
+fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
+    let listener = listener.into_std()?;
+    let other = listener.try_clone()?;
+    Ok((TcpListener::from_std(listener)?, TcpListener::from_std(other)?))
 }
 
 /// Where clients reach the server.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::client::CallError;
 use super::metrics::Operation;
@@ -25,8 +26,38 @@ pub(super) type Asked = oneshot::Sender<Result<Revision, ReadError>>;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for the watch before it is asked how far it is.
 const HURRY: Duration = Duration::from_millis(5);
+/// How long one who waits is thought to do so. Who asks for a revision that never comes gives up by then.
+const WAITS: Duration = Duration::from_secs(4);
 /// How long what is wrong with etcd may stay unnoticed while nobody asks anything of it.
 const PROBE: Duration = Duration::from_secs(2);
+
+/// The revision that somebody waits for, of which the watch may have nothing to bring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    revision: Revision,
+    until: Instant,
+}
+
+impl Wanted {
+    pub(super) fn nothing() -> Self {
+        Self {
+            revision: 0,
+            until: Instant::now(),
+        }
+    }
+
+    /// Another one waits.
+    fn add(&mut self, revision: Revision, now: Instant) {
+        let others = if now < self.until { self.revision } else { 0 };
+        self.revision = others.max(revision);
+        self.until = now + WAITS;
+    }
+
+    /// Whether anybody waits for more than `current`.
+    pub(super) fn is_beyond(&self, current: Revision) -> bool {
+        self.revision > current && Instant::now() < self.until
+    }
+}
 
 impl<X: Indexer> Shared<X> {
     /// Answers those who ask, until nobody is left.
@@ -85,11 +116,8 @@ impl<X: Indexer> Shared<X> {
     /// Says that somebody waits for `revision`, which may be one of which the watch has nothing to bring.
     pub(super) fn want(&self, revision: Revision) {
         if self.feed.state.revision() < revision {
-            self.wanted.send_if_modified(|wanted| {
-                let more = *wanted < revision;
-                *wanted = (*wanted).max(revision);
-                more
-            });
+            let now = Instant::now();
+            self.wanted.send_modify(|wanted| wanted.add(revision, now));
         }
     }
 
@@ -173,6 +201,21 @@ fn tells_progress(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_revision_that_never_comes_is_not_waited_for_for_ever() {
+        let mut wanted = Wanted::nothing();
+        assert!(!wanted.is_beyond(0));
+        let now = Instant::now();
+        wanted.add(1_000_000, now);
+        wanted.add(20, now);
+        assert!(wanted.is_beyond(999_999));
+        wanted.until = now;
+        assert!(!wanted.is_beyond(10));
+        wanted.add(20, now);
+        assert!(wanted.is_beyond(10));
+        assert!(!wanted.is_beyond(20));
+    }
 
     #[test]
     fn versions_that_tell_progress_too_early_are_known() {

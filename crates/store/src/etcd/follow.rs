@@ -88,7 +88,7 @@ impl<X: Indexer> Shared<X> {
         }
         let mut events = Vec::new();
         loop {
-            let waits = *wanted.borrow() > self.feed.state.revision();
+            let waits = wanted.borrow().is_beyond(self.feed.state.revision());
             tokio::select! {
                 answer = stream.responses.message() => match answer {
                     Ok(Some(answer)) => {
@@ -114,7 +114,7 @@ impl<X: Indexer> Shared<X> {
 
     /// Asks how far the watch is.
     async fn ask(&self, stream: &WatchStream) {
-        if *self.wanted.borrow() <= self.feed.state.revision() {
+        if !self.wanted.borrow().is_beyond(self.feed.state.revision()) {
             return;
         }
         if !self.tells_progress.load(Ordering::Relaxed) {

@@ -37,7 +37,7 @@ use crate::key::Revision;
 use crate::state::{HistoryLimits, State};
 use crate::transaction::{Committed, Transaction};
 use client::Client;
-use current::Asked;
+use current::{Asked, Wanted};
 use feed::Feed;
 use leases::Leases;
 use prefix::Prefix;
@@ -102,8 +102,8 @@ struct Shared<X: Indexer> {
     client: Client,
     feed: Feed<X>,
     leases: Leases,
-    /// The revision that somebody waits for.
-    wanted: watch::Sender<Revision>,
+    /// What somebody waits for.
+    wanted: watch::Sender<Wanted>,
     /// Readers who want to know etcd's revision.
     asked: mpsc::UnboundedSender<Asked>,
     /// Whether etcd tells rightly how far a watch is, when asked.
@@ -128,7 +128,7 @@ impl<X: Indexer> Etcd<X> {
             client,
             feed,
             leases: Leases::new(config.life, config.lease_reuse),
-            wanted: watch::Sender::new(0),
+            wanted: watch::Sender::new(Wanted::nothing()),
             asked,
             tells_progress: AtomicBool::new(false),
             trouble: Mutex::new(None),
