@@ -6,6 +6,7 @@ use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
+    AtRestRules,
     Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic, InitialObjects,
     Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
 };
@@ -115,6 +116,20 @@ impl<S: Strategy + 'static> Kind<S> {
     pub(crate) fn deletion(mut self, rules: DeletionRules) -> Self {
         self.capabilities.deletion = rules;
         self
+    }
+
+    /// Objects lie in etcd otherwise than they are served.
+    pub(crate) fn at_rest(mut self, rules: AtRestRules) -> Self {
+        self.capabilities.at_rest = rules;
+        self
+    }
+
+    /// Objects that were kept in older versions are read by this.
+    pub(crate) fn read_by(self, read: fn(Value) -> Value) -> Self {
+        self.at_rest(AtRestRules {
+            read: Some(read),
+            ..AtRestRules::default()
+        })
     }
 
     /// The rows of tables differ from those of other kinds.

@@ -1,7 +1,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::schema::{Field, Scalar, Shape, TypeId, TypeKind};
+use holdfast_resource::schema::{Field, Scalar, Shape, TypeId, TypeKind, write_fields_v1};
 use holdfast_value::{Map, SmolStr, Value, json};
 
 use crate::back_to_front::BackToFront;
@@ -228,7 +228,12 @@ impl<'v> Encoder<'_, 'v> {
                 | Scalar::JsonSchemaOrStringArray,
                 Value::Null,
             ) => {}
-            (Scalar::RawExtension | Scalar::FieldsV1 | Scalar::Json, _) => {
+            (Scalar::FieldsV1, _) => {
+                self.text.clear();
+                write_fields_v1(value, &mut self.text);
+                self.out.field(1, &self.text);
+            }
+            (Scalar::RawExtension | Scalar::Json, _) => {
                 self.text.clear();
                 json::write(value, &mut self.text);
                 self.out.field(1, &self.text);

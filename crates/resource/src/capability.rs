@@ -32,6 +32,8 @@ pub struct Capabilities {
     pub quota: QuotaRules,
     /// How a refusal of a selector by an unknown field is worded.
     pub selector_words: SelectorWords,
+    /// How its objects lie in etcd.
+    pub at_rest: AtRestRules,
     /// How the rows of tables differ from those of other kinds.
     pub rows: RowRules,
     /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. Nobody owns
@@ -61,6 +63,16 @@ impl Capabilities {
     pub fn name_faults(&self, object: &Value, name: &str) -> Faults {
         self.name_faults.map(|of| of(object, name)).unwrap_or_default()
     }
+}
+
+/// How objects of a kind lie in etcd, beyond the name of the version.
+#[derive(Clone, Copy, Default)]
+pub struct AtRestRules {
+    /// Turns an object of the stored version into what kube-apiserver keeps of it.
+    pub kept: Option<fn(Value) -> Value>,
+    /// Turns an object that was read, in the version that it was kept in, into the stored version; fills in and takes away what
+    /// kube-apiserver does whenever it reads.
+    pub read: Option<fn(Value) -> Value>,
 }
 
 /// What answers at the address of a resource or of a subresource in place of the generic verbs.

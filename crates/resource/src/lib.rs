@@ -35,6 +35,7 @@ pub mod table;
 pub mod version_order;
 
 pub use capability::{
+    AtRestRules,
     Capabilities, Converts, Defines, DefiningObject, DeletionRules, Followed, InitialObjects, Responder, RowRules,
     SelectorWords,
 };
@@ -47,8 +48,8 @@ pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use nested::{nested_field, nested_integer, nested_path, nested_text};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
 pub use resource::{
-    Definition, GarbageCollection, Generation, MetadataChecks, NameRule, RepeatedChecks, Resource, ResourceRules,
-    ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+    AtRest, Definition, Encoding, GarbageCollection, Generation, MetadataChecks, NameRule, RepeatedChecks, Resource,
+    ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,

@@ -149,6 +149,35 @@ impl Resource {
         }
     }
 
+    /// An object of the stored version as kube-apiserver keeps it in etcd; see [`AtRest::api_version`].
+    pub fn to_rest(&self, object: Value) -> Value {
+        let mut kept = match self.capabilities.at_rest.kept {
+            Some(kept) => kept(object),
+            None => object,
+        };
+        self.set_version(&mut kept, |storage| &storage.at_rest.api_version);
+        kept
+    }
+
+    /// An object that was read from etcd, in whatever version it was kept, in the stored version.
+    pub fn from_rest(&self, kept: Value) -> Value {
+        let mut object = match self.capabilities.at_rest.read {
+            Some(read) => read(kept),
+            None => kept,
+        };
+        self.set_version(&mut object, |storage| &storage.api_version);
+        object
+    }
+
+    fn set_version(&self, object: &mut Value, of: impl Fn(&Storage) -> &SmolStr) {
+        let Some(version) = self.storage.as_ref().map(of) else {
+            return;
+        };
+        if object.str_at(&["apiVersion"]) != Some(version) {
+            object.set_at(&["apiVersion"], Value::String(version.clone()));
+        }
+    }
+
     fn converts(&self, object: &Value, to_api_version: &str) -> Result<&dyn Converts, ConversionError> {
         self.capabilities
             .converts
@@ -265,6 +294,26 @@ pub struct Storage {
     pub prefix: SmolStr,
     /// The `apiVersion` in which objects are kept.
     pub api_version: SmolStr,
+    /// How kube-apiserver keeps them in etcd.
+    pub at_rest: AtRest,
+}
+
+/// How kube-apiserver keeps the objects of a resource in etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AtRest {
+    /// The `apiVersion` that it writes: that of [`Storage::api_version`], or one that is not served.
+    pub api_version: SmolStr,
+    /// What it writes.
+    pub encoding: Encoding,
+}
+
+/// What stored objects are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Kubernetes protobuf in its envelope: most built-in kinds.
+    Protobuf,
+    /// JSON.
+    Json,
 }
 
 impl Storage {
@@ -466,6 +515,10 @@ mod tests {
         let storage = Storage {
             prefix: "/registry/pods/".into(),
             api_version: "v1".into(),
+            at_rest: AtRest {
+                api_version: "v1".into(),
+                encoding: Encoding::Protobuf,
+            },
         };
         assert_eq!(storage.key("default", "web"), "/registry/pods/default/web");
         assert_eq!(storage.key("", "web"), "/registry/pods/web");

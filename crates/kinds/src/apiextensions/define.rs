@@ -10,7 +10,7 @@ use holdfast_resource::structural::{CustomSchema, SchemaSource};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation,
+    AtRest, Encoding, Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation,
     GroupVersion, GroupVersionKind, KindName, KindType as _, MetadataChecks, NameRule, Resource, ResourceRules,
     ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
@@ -121,6 +121,7 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
         _ => Scope::Namespaced,
     };
     let hash = storage_version_hash(&group, &text(stored, "name"), &kind);
+    let stored_version = format_smolstr!("{group}/{}", text(stored, "name"));
     let mut all = Vec::new();
     let mut served = Vec::new();
     for (at, version) in versions.iter().enumerate() {
@@ -151,7 +152,11 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
     Some(Resource {
         storage: Some(Storage {
             prefix: format_smolstr!("/registry/{group}/{plural}/"),
-            api_version: format_smolstr!("{group}/{}", text(stored, "name")),
+            at_rest: AtRest {
+                api_version: stored_version.clone(),
+                encoding: Encoding::Json,
+            },
+            api_version: stored_version,
         }),
         singular: text(names, "singular"),
         short_names: texts("shortNames"),

@@ -1,11 +1,12 @@
 //! The kinds of the group `apiextensions.k8s.io`.
 
+mod at_rest;
 mod custom_resource;
 mod customresourcedefinition;
 mod define;
 mod validation;
 
-use holdfast_resource::DeletionRules;
+use holdfast_resource::{AtRestRules, DeletionRules};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
@@ -16,6 +17,10 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "customresourcedefinitions" => kind(customresourcedefinition::CustomResourceDefinition)
             .named_by(validation::name_faults)
             .defines()
+            .at_rest(AtRestRules {
+                kept: Some(at_rest::to_rest),
+                read: Some(at_rest::from_rest),
+            })
             .deletion(DeletionRules {
                 held: Some(customresourcedefinition::holds_deletion),
                 ..DeletionRules::default()

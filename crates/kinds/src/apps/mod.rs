@@ -1,5 +1,6 @@
 //! The kinds of the group `apps`.
 
+mod at_rest;
 mod controllerrevision;
 mod daemonset;
 mod deployment;
@@ -19,14 +20,21 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .cells(controllerrevision::CELLS)
             .done(),
         "daemonsets" => kind(daemonset::DaemonSet { config: config() })
+            .read_by(at_rest::daemonset)
             .rows(RowRules {
                 hidden_annotations: &[daemonset::TEMPLATE_GENERATION],
                 ..RowRules::default()
             })
             .done(),
-        "deployments" => kind(deployment::Deployment { config: config() }).done(),
-        "replicasets" => kind(replicaset::ReplicaSet { config: config() }).done(),
-        "statefulsets" => kind(statefulset::StatefulSet { config: config() }).done(),
+        "deployments" => kind(deployment::Deployment { config: config() })
+            .read_by(at_rest::deployment)
+            .done(),
+        "replicasets" => kind(replicaset::ReplicaSet { config: config() })
+            .read_by(at_rest::with_selector)
+            .done(),
+        "statefulsets" => kind(statefulset::StatefulSet { config: config() })
+            .read_by(at_rest::with_selector)
+            .done(),
         _ => return None,
     })
 }

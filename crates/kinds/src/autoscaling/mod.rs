@@ -13,6 +13,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "horizontalpodautoscalers" => kind(horizontalpodautoscaler::HorizontalPodAutoscaler)
             .converts()
             .cells(horizontalpodautoscaler::CELLS)
+            .read_by(horizontalpodautoscaler::from_rest)
             .rows(RowRules {
                 of_stored_version: true,
                 ..RowRules::default()

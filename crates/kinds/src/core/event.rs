@@ -22,6 +22,7 @@ pub(crate) fn events(of_own_group: bool) -> Kind {
     kind(Event { of_own_group })
         .converts()
         .cells(CELLS)
+        .read_by(from_rest)
         .rows(RowRules {
             of_stored_version: true,
             ..RowRules::default()
@@ -107,8 +108,16 @@ impl Strategy for Event {
     }
 }
 
+/// An event that was kept in a version of the own group.
+fn from_rest(object: Value) -> Value {
+    match object.str_at(&["apiVersion"]) {
+        Some(CORE) => object,
+        _ => renamed(object, false),
+    }
+}
+
 impl Converts for Event {
-    fn convert(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
+    fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         let from = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
         let to_own = match (from.as_str(), to_api_version) {
             (from, to) if from == to => return Ok(object),
@@ -119,26 +128,32 @@ impl Converts for Event {
                 return Err(ConversionError::Unknown { from, to });
             }
         };
-        for (core, own) in RENAMED {
-            let (old, new) = if to_own { (core, own) } else { (own, core) };
-            if let Some(value) = object.remove_at(&[old]) {
-                object.set_at(&[new], value);
-            }
-        }
-        if to_own {
-            for field in ["reportingController", "reportingInstance"] {
-                if is_zero(object.get(field)) {
-                    object.remove_at(&[field]);
-                }
-            }
-        } else {
-            for field in ALWAYS_SHOWN {
-                set_missing(&mut object, field, || "".into());
-            }
-        }
+        let mut object = renamed(object, to_own);
         object.set_at(&["apiVersion"], to_api_version.into());
         Ok(object)
     }
+}
+
+/// An event with the fields of the own group or of the core group.
+fn renamed(mut object: Value, to_own: bool) -> Value {
+    for (core, own) in RENAMED {
+        let (old, new) = if to_own { (core, own) } else { (own, core) };
+        if let Some(value) = object.remove_at(&[old]) {
+            object.set_at(&[new], value);
+        }
+    }
+    if to_own {
+        for field in ["reportingController", "reportingInstance"] {
+            if is_zero(object.get(field)) {
+                object.remove_at(&[field]);
+            }
+        }
+    } else {
+        for field in ALWAYS_SHOWN {
+            set_missing(&mut object, field, || "".into());
+        }
+    }
+    object
 }
 
 const TIMES: [&str; 3] = ["firstTimestamp", "lastTimestamp", "eventTime"];

@@ -124,6 +124,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "services" => kind(service::Service::new(&config()))
             .initial_objects()
             .followed()
+            .read_by(service::from_rest)
             .connects("proxy", service::Proxy)
             .cells(service::CELLS)
             .counted_by_plural()

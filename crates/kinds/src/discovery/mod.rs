@@ -1,5 +1,6 @@
 //! The kinds of the group `discovery.k8s.io`.
 
+mod at_rest;
 pub(crate) mod endpointslice;
 
 use crate::config::Config;
@@ -12,6 +13,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "endpointslices" => kind(endpointslice::EndpointSlice { server })
             .initial_objects()
             .cells(endpointslice::CELLS)
+            .read_by(at_rest::endpointslice)
             .done(),
         _ => return None,
     })

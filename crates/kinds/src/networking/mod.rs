@@ -1,5 +1,6 @@
 //! The kinds of the group `networking.k8s.io`.
 
+mod at_rest;
 mod ingress;
 mod ingressclass;
 mod ipaddress;
@@ -13,7 +14,10 @@ use crate::kind::{Kind, kind};
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let block = config.service_cidr;
     Some(match plural {
-        "ingresses" => kind(ingress::Ingress).cells(ingress::CELLS).done(),
+        "ingresses" => kind(ingress::Ingress)
+            .cells(ingress::CELLS)
+            .read_by(at_rest::ingress)
+            .done(),
         "ingressclasses" => kind(ingressclass::IngressClass).cells(ingressclass::CELLS).done(),
         "ipaddresses" => kind(ipaddress::IpAddress { first: block.nth(1) })
             .initial_objects()

@@ -1,5 +1,6 @@
 //! The kinds of the group `policy`.
 
+mod at_rest;
 mod poddisruptionbudget;
 
 use crate::config::Config;
@@ -8,7 +9,9 @@ use crate::kind::{Kind, kind};
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
-        "poddisruptionbudgets" => kind(poddisruptionbudget::PodDisruptionBudget).done(),
+        "poddisruptionbudgets" => kind(poddisruptionbudget::PodDisruptionBudget)
+            .read_by(at_rest::poddisruptionbudget)
+            .done(),
         _ => return None,
     })
 }

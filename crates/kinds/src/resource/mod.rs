@@ -3,6 +3,7 @@
 
 mod admin_access;
 mod allocation;
+mod at_rest;
 mod device;
 mod deviceclass;
 mod names;
@@ -31,8 +32,11 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "resourceclaims" => kind(resourceclaim::ResourceClaim)
             .cells(resourceclaim::CELLS)
             .takes_of_quotas(quota::DeviceClaims)
+            .read_by(at_rest::claim)
             .done(),
-        "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate).done(),
+        "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
+            .read_by(at_rest::template)
+            .done(),
         "resourceslices" => kind(resourceslice::ResourceSlice)
             .selector_words(SelectorWords::NamesVersion)
             .done(),

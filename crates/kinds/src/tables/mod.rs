@@ -26,6 +26,25 @@ pub fn types() -> Result<TypeTable, TextError> {
     TypeTable::parse(include_str!("types.txt"))
 }
 
+/// The table of all built-in types and of those older types that differ from them: what lies in etcd is of these.
+pub fn types_at_rest() -> Result<TypeTable, TextError> {
+    TypeTable::parse(concat!(
+        include_str!("types.txt"),
+        "\n",
+        include_str!("older_types.txt")
+    ))
+}
+
+/// The kinds of older versions whose objects are of a served type: the version, the kind, and the version that has the type.
+pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let lines = include_str!("older_kinds.txt").lines();
+    lines.filter(|line| !line.starts_with('#')).flat_map(|line| {
+        let mut words = line.split(' ');
+        let (like, older) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        words.map(move |kind| (older, kind, like))
+    })
+}
+
 /// The kinds that the reference knows and does not serve: the text of an `apiVersion` and a kind.
 pub(crate) fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("unserved.txt")

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use holdfast_resource::{
-    Capabilities, Conventions, GarbageCollection, Generation, Generic, GroupVersion, GroupVersionKind, NameRule,
+    AtRest, Encoding, Capabilities, Conventions, GarbageCollection, Generation, Generic, GroupVersion, GroupVersionKind, NameRule,
     Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, TableType, TableTypes, Verb,
 };
 use smol_str::{SmolStr, format_smolstr};
@@ -123,10 +123,18 @@ fn complete(
     match *words {
         ["short-names", list] => resource.short_names = names(list),
         ["categories", list] => resource.categories = names(list),
-        ["storage", prefix, version, _encoding] => {
+        ["storage", prefix, version, encoding] => {
             resource.storage = Some(Storage {
                 prefix: SmolStr::new(prefix),
                 api_version: SmolStr::new(version),
+                at_rest: AtRest {
+                    api_version: SmolStr::new(version),
+                    encoding: match encoding {
+                        "protobuf" => Encoding::Protobuf,
+                        "json" => Encoding::Json,
+                        _ => return None,
+                    },
+                },
             });
         }
         ["names", rule] => {

@@ -343,6 +343,10 @@ mod tests {
             storage: Some(Storage {
                 prefix: format_smolstr!("/registry/{group}/{plural}/"),
                 api_version: format_smolstr!("{group}/v1"),
+                at_rest: crate::AtRest {
+                    api_version: format_smolstr!("{group}/v1"),
+                    encoding: crate::Encoding::Json,
+                },
             }),
             rules: ResourceRules {
                 create_on_update: false,

@@ -4,7 +4,7 @@
 use holdfast_value::{Map, SmolStr, Value, json};
 use smallvec::SmallVec;
 
-use crate::schema::{Shape, Type, TypeTable};
+use crate::schema::{Scalar, Shape, Type, TypeId, TypeKind, TypeTable, write_fields_v1};
 
 /// A member of an object on its way out.
 #[derive(Clone, Copy)]
@@ -67,6 +67,24 @@ pub fn write_json(table: &TypeTable, shape: Option<&Shape>, value: &Value, out: 
                 write_json(table, Some(of), value, out);
             }
             out.push(b'}');
+        }
+        (Some(Shape::Ref(id)), Value::Map(_) | Value::List(_)) => write_scalar(table, *id, value, out),
+        _ => json::write(value, out),
+    }
+}
+
+/// Writes a value of one of the types with a form of their own.
+fn write_scalar(table: &TypeTable, of: TypeId, value: &Value, out: &mut Vec<u8>) {
+    let schema = table.json_schema().map(Shape::Ref);
+    match (&table.get(of).kind, value) {
+        (TypeKind::Scalar(Scalar::FieldsV1), _) => write_fields_v1(value, out),
+        (
+            TypeKind::Scalar(Scalar::JsonSchemaOrBool | Scalar::JsonSchemaOrArray | Scalar::JsonSchemaOrStringArray),
+            Value::Map(_),
+        ) => write_json(table, schema.as_ref(), value, out),
+        (TypeKind::Scalar(Scalar::JsonSchemaOrArray), Value::List(_)) => {
+            let list = schema.map(|schema| Shape::List(Box::new(schema)));
+            write_json(table, list.as_ref(), value, out);
         }
         _ => json::write(value, out),
     }

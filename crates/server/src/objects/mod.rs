@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::metadata::formats;
-use holdfast_resource::schema::{self, Shape, Type, TypeTable};
+use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
 use holdfast_resource::{Registry, Resource};
 use holdfast_store::{Indexer, Key};
@@ -366,7 +366,7 @@ pub fn readable(entry: &Entry) -> Option<Value> {
 /// bytes as it is (see [`list_item`]). Answers that show metadata alone cut those out (see [`metadata_place`]).
 pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(2048);
-    match write_object(types, object, true, &mut bytes) {
+    match schema::write_object_with_room(types, type_of_object(types, object), object, &mut bytes) {
         Some(at) => holdfast_store::Value::object(bytes, at),
         None => holdfast_store::Value::plain(bytes),
     }
@@ -375,8 +375,13 @@ pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
 /// An object as it is answered, its members in the order of [`encode`].
 pub fn encode_answer(types: &TypeTable, object: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2048);
-    write_object(types, object, false, &mut bytes);
+    schema::write_object(types, type_of_object(types, object), object, &mut bytes);
     bytes
+}
+
+fn type_of_object(types: &TypeTable, object: &Value) -> Option<TypeId> {
+    let text = |name| object.str_at(&[name]).unwrap_or_default();
+    protobuf::type_of(types, text("apiVersion"), text("kind"))
 }
 
 /// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
@@ -507,101 +512,29 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>)
     }
 }
 
-const METADATA: &str = "metadata";
-const RESOURCE_VERSION: &str = "resourceVersion";
-
-/// Writes an object; with `room` for the resource version in place of the one that it has, and says where that is.
-fn write_object(types: &TypeTable, object: &Value, room: bool, bytes: &mut Vec<u8>) -> Option<u32> {
-    let text = |name| object.str_at(&[name]).unwrap_or_default();
-    let of = protobuf::type_of(types, text("apiVersion"), text("kind")).map(|id| types.get(id));
-    let mut revision_at = None;
-    write_map(of, object, &[], bytes, |key, value, shape, bytes| match value {
-        Value::Map(_) if key == METADATA => {
-            let of = match shape {
-                Some(Shape::Ref(id)) => Some(types.get(*id)),
-                _ => None,
-            };
-            revision_at = write_metadata(types, of, value, room, bytes);
-        }
-        _ => schema::write_json(types, shape, value, bytes),
-    });
-    revision_at
-}
-
-fn write_metadata(
-    types: &TypeTable,
-    of: Option<&Type>,
-    metadata: &Value,
-    room: bool,
-    bytes: &mut Vec<u8>,
-) -> Option<u32> {
-    let mut revision_at = None;
-    let with_room;
-    let metadata = if room && metadata.get(RESOURCE_VERSION).is_none() {
-        let mut copy = metadata.clone();
-        copy.set_at(&[RESOURCE_VERSION], Value::from(""));
-        with_room = copy;
-        &with_room
-    } else {
-        metadata
-    };
-    write_map(of, metadata, &[], bytes, |key, value, shape, bytes| match key {
-        RESOURCE_VERSION if room => {
-            bytes.extend_from_slice(b"\"\"");
-            revision_at = Some(bytes.len() as u32 - 1);
-        }
-        _ => schema::write_json(types, shape, value, bytes),
-    });
-    revision_at
-}
-
-/// Writes a map, the value of each member by `write`: a struct in the order of its type, all else beginning with the members
-/// that `first` names and going on by names.
-fn write_map(
-    of: Option<&Type>,
-    map: &Value,
-    first: &[&str],
-    bytes: &mut Vec<u8>,
-    mut write: impl FnMut(&str, &Value, Option<&Shape>, &mut Vec<u8>),
-) {
+/// Writes a small map whose members stand in the order of `names`.
+pub(crate) fn write_in_order(map: &Value, names: &[&str], bytes: &mut Vec<u8>) {
     bytes.push(b'{');
-    let members = map.as_map();
-    match of {
-        Some(of) => {
-            for member in members.into_iter().flat_map(|members| schema::members(of, members)) {
-                write_member(member.name, bytes, |bytes| {
-                    write(member.name, member.value, member.shape, bytes);
-                });
-            }
+    for key in names {
+        if let Some(value) = map.get(key) {
+            write_member(key, value, bytes);
         }
-        None => {
-            for key in first {
-                if let Some(value) = map.get(key) {
-                    write_member(key, bytes, |bytes| write(key, value, None, bytes));
-                }
-            }
-            for (key, value) in members.into_iter().flatten() {
-                if !first.contains(&key.as_str()) {
-                    write_member(key, bytes, |bytes| write(key, value, None, bytes));
-                }
-            }
+    }
+    for (key, value) in map.as_map().into_iter().flatten() {
+        if !names.contains(&key.as_str()) {
+            write_member(key, value, bytes);
         }
     }
     bytes.push(b'}');
 }
 
-/// Writes a small map whose members stand in the order of `names`.
-pub(crate) fn write_in_order(map: &Value, names: &[&str], bytes: &mut Vec<u8>) {
-    write_map(None, map, names, bytes, |_, value, _, bytes| json::write(value, bytes));
-}
-
-fn write_member(key: &str, bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+fn write_member(key: &str, value: &Value, bytes: &mut Vec<u8>) {
     if bytes.last() != Some(&b'{') {
         bytes.push(b',');
     }
     json::write_string(key, bytes);
     bytes.push(b':');
-    write(bytes);
+    json::write(value, bytes);
 }
 
 #[cfg(test)]

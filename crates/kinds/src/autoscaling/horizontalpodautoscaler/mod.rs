@@ -56,6 +56,14 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 }
 
+/// An autoscaler that was kept in v1.
+pub(super) fn from_rest(object: Value) -> Value {
+    match object.str_at(&["apiVersion"]) {
+        Some("autoscaling/v1") => conversion::to_v2(object),
+        _ => object,
+    }
+}
+
 impl Converts for HorizontalPodAutoscaler {
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         let from = object.str_at(&["apiVersion"]).unwrap_or_default();

@@ -135,6 +135,30 @@ pub(super) fn complete(object: &mut Value, old: Option<&Value>, served: &'static
     Ok(())
 }
 
+/// Gives the families of a Service that was kept before there were any: those of its addresses.
+pub(super) fn infer_for_old(object: &mut Value) {
+    if is_external(object) || policy(object).is_some() || !is_zero(object.at(&["spec", "ipFamilies"])) {
+        return;
+    }
+    let families: Vec<Value> = if is_headless(object) {
+        match is_zero(object.at(&["spec", "selector"])) {
+            true => vec!["IPv4".into(), "IPv6".into()],
+            false => vec!["IPv4".into()],
+        }
+    } else {
+        let addresses = texts_at(object, "clusterIPs");
+        let family = |address: &String| if address.contains(':') { "IPv6" } else { "IPv4" };
+        addresses.iter().map(|address| family(address).into()).collect()
+    };
+    let policy = match families.len() {
+        0 => return,
+        1 => "SingleStack",
+        _ => "RequireDualStack",
+    };
+    object.set_at(&["spec", "ipFamilies"], families.into());
+    object.set_at(&["spec", "ipFamilyPolicy"], policy.into());
+}
+
 fn refuse(errors: Errors) -> Result<(), Errors> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }

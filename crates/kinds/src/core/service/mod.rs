@@ -218,6 +218,14 @@ impl Service {
     }
 }
 
+/// A Service as it is shown: older servers kept one address only, and policies for traffic where there is none.
+pub(super) fn from_rest(mut object: Value) -> Value {
+    mirror_cluster_ip(&mut object, None);
+    families::infer_for_old(&mut object);
+    hide_internal_policy(&mut object);
+    object
+}
+
 /// Services outside of the cluster show no policy for traffic within it, although they may be written with one.
 fn hide_internal_policy(object: &mut Value) {
     let path = ["spec", "internalTrafficPolicy"];

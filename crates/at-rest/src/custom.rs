@@ -1,0 +1,99 @@
+//! Custom objects, which lie in etcd as the JSON that is served, but for the revision and with a line break at the end.
+
+use holdfast_resource::schema::{TypeTable, write_object_with_room};
+use holdfast_store::Value as Served;
+use holdfast_value::{Limits, Value, json};
+
+use crate::Fault;
+
+/// The member that a served object has beside what is kept.
+const REVISION: &[u8] = br#""resourceVersion":""#;
+
+/// What is kept of a served object.
+pub(crate) fn encode(served: &Served) -> Vec<u8> {
+    let bytes = served.bytes();
+    let mut kept = Vec::with_capacity(bytes.len() + 1);
+    match served.revision_at().and_then(|at| around_revision(bytes, at as usize)) {
+        Some((head, tail)) => {
+            kept.extend_from_slice(head);
+            kept.extend_from_slice(tail);
+        }
+        None => kept.extend_from_slice(bytes),
+    }
+    kept.push(b'\n');
+    kept
+}
+
+/// What stands before and behind the member whose value ends at `at`, one of the commas around it gone.
+fn around_revision(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
+    let (head, tail) = bytes.split_at_checked(at)?;
+    let (head, tail) = (head.strip_suffix(REVISION)?, tail.strip_prefix(b"\"")?);
+    Some(match (head.strip_suffix(b","), tail.strip_prefix(b",")) {
+        (_, Some(tail)) => (head, tail),
+        (Some(head), None) => (head, tail),
+        (None, None) => (head, tail),
+    })
+}
+
+/// The served form of what is kept.
+pub(crate) fn decode(types: &TypeTable, kept: &[u8]) -> Result<Served, Fault> {
+    let object = json::parse(kept, &Limits::TRUSTED)?;
+    for name in ["kind", "apiVersion"] {
+        if object.str_at(&[name]).unwrap_or_default().is_empty() {
+            return Err(Fault::Unidentified(if name == "kind" { "Kind" } else { "apiVersion" }));
+        }
+    }
+    Ok(write_served(types, None, &object, kept.len() + 32))
+}
+
+/// An object in the form in which it is served.
+pub(crate) fn write_served(
+    types: &TypeTable,
+    of: Option<holdfast_resource::schema::TypeId>,
+    object: &Value,
+    capacity: usize,
+) -> Served {
+    let mut bytes = Vec::with_capacity(capacity);
+    match write_object_with_room(types, of, object, &mut bytes) {
+        Some(at) => Served::object(bytes, at),
+        None => Served::plain(bytes),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_custom_object_is_kept_without_its_revision_wherever_that_stands() {
+        let types = TypeTable::default();
+        for (kept, served) in [
+            (
+                r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a","uid":"u"}}"#,
+                r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a","resourceVersion":"","uid":"u"}}"#,
+            ),
+            (
+                r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a"},"spec":{"resourceVersion":""}}"#,
+                r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a","resourceVersion":""},"spec":{"resourceVersion":""}}"#,
+            ),
+            (
+                r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{}}"#,
+                r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"resourceVersion":""}}"#,
+            ),
+        ] {
+            let kept = format!("{kept}\n");
+            let decoded = decode(&types, kept.as_bytes()).unwrap();
+            assert_eq!(decoded.bytes(), served);
+            assert_eq!(encode(&decoded), kept.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_does_not_say_what_it_is_is_no_object() {
+        let fault = |text: &str| decode(&TypeTable::default(), text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(fault(r#"{"apiVersion":"a.io/v1"}"#), "Object 'Kind' is missing");
+        assert_eq!(fault(r#"{"kind":"A"}"#), "Object 'apiVersion' is missing");
+        assert!(!fault("{").is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_proto::{Envelope, MAGIC, Messages, write_envelope};
+use holdfast_resource::schema::{self, TypeId, TypeTable};
+use holdfast_resource::{Encoding, Registry, Resource, Storage};
+use holdfast_store::{Codec, CodecError, Value as Served};
+use holdfast_value::{Growth, Limits, SmolStr, Value, json};
+
+use crate::Fault;
+use crate::custom::{self, write_served};
+
+/// A kind in a version that is not served, whose objects are of a type that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OlderKind<'a> {
+    /// The version.
+    pub api_version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The version whose type the objects have.
+    pub like: &'a str,
+}
+
+/// How kube-apiserver keeps objects: the way there and back, by the key.
+pub struct Kept {
+    /// What is built in; what definitions add is kept as it is, whatever they say.
+    registry: Registry,
+    messages: Messages,
+    older: HashMap<(SmolStr, SmolStr), TypeId>,
+}
+
+impl Kept {
+    /// The codec of the resources of `registry`, which are built in. `types` has their types, and those of older versions that
+    /// differ from them; `older` are the kinds of older versions that do not.
+    pub fn new<'a>(registry: Registry, types: Arc<TypeTable>, older: impl IntoIterator<Item = OlderKind<'a>>) -> Self {
+        let type_of = |older: OlderKind<'a>| {
+            let of = types.id_of_object(older.like, older.kind)?;
+            Some(((SmolStr::new(older.api_version), SmolStr::new(older.kind)), of))
+        };
+        Self {
+            registry,
+            older: older.into_iter().filter_map(type_of).collect(),
+            messages: Messages::new(types),
+        }
+    }
+
+    /// What is kept of a served object.
+    ///
+    /// # Errors
+    /// Where it is no object of the kind that belongs there.
+    pub fn to_rest(&self, key: &[u8], served: &Served) -> Result<Vec<u8>, Fault> {
+        let Some((resource, storage)) = self.stored_around(key) else {
+            return match is_of_group(key) {
+                true => Ok(custom::encode(served)),
+                false => self.unlisted_to_rest(served),
+            };
+        };
+        let mut object = json::parse(served.bytes(), &Limits::TRUSTED)?;
+        forget_revision(&mut object);
+        object = resource.to_rest(object);
+        let api_version = &storage.at_rest.api_version;
+        let of = self.type_of(api_version, &resource.kind)?;
+        match storage.at_rest.encoding {
+            Encoding::Protobuf => self.in_envelope(of, api_version, &resource.kind, &object),
+            Encoding::Json => {
+                let mut bytes = Vec::with_capacity(served.bytes().len() + 64);
+                schema::write_object(self.messages.types(), Some(of), &object, &mut bytes);
+                bytes.push(b'\n');
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// An object that no resource serves, such as a range of addresses that are taken.
+    fn unlisted_to_rest(&self, served: &Served) -> Result<Vec<u8>, Fault> {
+        let Ok(mut object) = json::parse(served.bytes(), &Limits::TRUSTED) else {
+            return Ok(served.bytes().to_vec());
+        };
+        forget_revision(&mut object);
+        let (api_version, kind) = identity(&object)?;
+        self.in_envelope(self.type_of(&api_version, &kind)?, &api_version, &kind, &object)
+    }
+
+    fn in_envelope(&self, of: TypeId, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, Fault> {
+        let mut message = Vec::new();
+        self.messages.encode(of, object, &mut message)?;
+        let mut bytes = Vec::new();
+        write_envelope(api_version, kind, &message, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// The served form of what is kept.
+    ///
+    /// # Errors
+    /// Where that is nothing that any server may have written there.
+    pub fn from_rest(&self, key: &[u8], kept: &[u8]) -> Result<Served, Fault> {
+        let types = self.messages.types();
+        let Some((resource, storage)) = self.stored_around(key) else {
+            return match is_of_group(key) {
+                true => custom::decode(types, kept),
+                false => self.unlisted_from_rest(kept),
+            };
+        };
+        let object = self.read(kept)?;
+        let (_, kind) = identity(&object)?;
+        if kind != resource.kind {
+            let expected = resource.kind.clone();
+            return Err(Fault::OtherKind { found: kind, expected });
+        }
+        let mut object = resource.from_rest(object);
+        let of = self.type_of(&storage.api_version, &kind)?;
+        if let Some(filled) = schema::with_defaults(types, of, &object, &mut Growth::new(usize::MAX))? {
+            object = filled;
+        }
+        let version = storage.api_version.rsplit('/').next().unwrap_or_default();
+        resource.strategy.default_fields(version, &mut object);
+        Ok(write_served(types, Some(of), &object, kept.len() * 2))
+    }
+
+    /// What nobody serves is shown where its type is known, and otherwise passed on as it is.
+    fn unlisted_from_rest(&self, kept: &[u8]) -> Result<Served, Fault> {
+        match self.read(kept) {
+            Ok(object) => {
+                let (api_version, kind) = identity(&object)?;
+                let of = self.type_of(&api_version, &kind)?;
+                Ok(write_served(self.messages.types(), Some(of), &object, kept.len() * 2))
+            }
+            Err(_) => Ok(Served::plain(kept.to_vec())),
+        }
+    }
+
+    /// Reads an object in the version in which it was kept.
+    fn read(&self, kept: &[u8]) -> Result<Value, Fault> {
+        if kept.starts_with(&MAGIC) {
+            let envelope = Envelope::read(kept)?;
+            let of = self.type_of(&envelope.api_version, &envelope.kind)?;
+            let mut object = self.messages.decode(of, envelope.message, &Limits::TRUSTED)?;
+            object.set_at(&["apiVersion"], Value::from(&*envelope.api_version));
+            object.set_at(&["kind"], Value::from(&*envelope.kind));
+            return Ok(object);
+        }
+        let object = json::parse(kept, &Limits::TRUSTED)?;
+        let (api_version, kind) = identity(&object)?;
+        let of = self.type_of(&api_version, &kind)?;
+        Ok(schema::decode(self.messages.types(), of, &object)?.value)
+    }
+
+    fn type_of(&self, api_version: &str, kind: &str) -> Result<TypeId, Fault> {
+        let known = self.messages.types().id_of_object(api_version, kind);
+        let older = || {
+            self.older
+                .get(&(SmolStr::new(api_version), SmolStr::new(kind)))
+                .copied()
+        };
+        known.or_else(older).ok_or_else(|| Fault::UnknownKind {
+            api_version: SmolStr::new(api_version),
+            kind: SmolStr::new(kind),
+        })
+    }
+
+    fn stored_around(&self, key: &[u8]) -> Option<(&Arc<Resource>, &Storage)> {
+        // Where resources share objects, the first is of the group that keeps them.
+        let resource = self.registry.stored_around(key).first()?;
+        Some((resource, resource.storage.as_ref()?))
+    }
+}
+
+impl Codec for Kept {
+    fn encode(&self, key: &[u8], value: &Served) -> Result<Bytes, CodecError> {
+        let kept = self.to_rest(key, value);
+        kept.map(Bytes::from).map_err(|fault| CodecError::new(key, fault))
+    }
+
+    fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Served, CodecError> {
+        self.from_rest(key, stored).map_err(|fault| CodecError::new(key, fault))
+    }
+
+    fn expires(&self, key: &[u8]) -> bool {
+        key.starts_with(EVENTS)
+    }
+}
+
+/// Where events lie, which the reference keeps for a while only.
+const EVENTS: &[u8] = b"/registry/events/";
+
+/// Whether `key` is `/registry/GROUP/…`: what definitions add is kept there.
+fn is_of_group(key: &[u8]) -> bool {
+    let mut segments = key.split(|byte| *byte == b'/');
+    segments.nth(2).is_some_and(|segment| segment.contains(&b'.'))
+}
+
+fn identity(object: &Value) -> Result<(SmolStr, SmolStr), Fault> {
+    let text = |name, said| match object.str_at(&[name]) {
+        Some(text) if !text.is_empty() => Ok(SmolStr::new(text)),
+        _ => Err(Fault::Unidentified(said)),
+    };
+    let kind = text("kind", "Kind")?;
+    Ok((text("apiVersion", "apiVersion")?, kind))
+}
+
+/// Takes out what is not kept.
+fn forget_revision(object: &mut Value) {
+    for name in ["resourceVersion", "selfLink"] {
+        object.remove_at(&["metadata", name]);
+    }
+}

@@ -1,0 +1,328 @@
+//! What kube-apiserver keeps in etcd, with the objects that its API shows of it: both directions are exact. Passed over where
+//! the shared data is not there.
+//!
+//! `passing.txt` names the keys whose entries are exact in both directions, so that none is lost; `HOLDFAST_BLESS=1` writes it.
+
+#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)] // A failure names the key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_at_rest::{Kept, OlderKind};
+use holdfast_kinds::{Config, tables};
+use holdfast_value::{Limits, Value, json};
+use test_support::{needs, shared};
+
+fn kept() -> Kept {
+    let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+        api_version,
+        kind,
+        like,
+    });
+    let types = Arc::new(tables::types_at_rest().unwrap());
+    Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
+}
+
+/// An entry of the reference's etcd.
+struct Stored {
+    key: String,
+    bytes: Vec<u8>,
+    /// What the API shows of it, if it does.
+    object: Option<Value>,
+    leased: bool,
+}
+
+impl Stored {
+    /// The object in the stored version. What the API shows of a custom object is up to its definition, which may prune it or
+    /// have a webhook convert it; what the store holds is what is kept.
+    fn expected(&self) -> Option<Value> {
+        let object = self.object.as_ref()?;
+        match self
+            .key
+            .split('/')
+            .nth(2)
+            .is_some_and(|group| group.ends_with(".example.com"))
+        {
+            true => {
+                let mut kept = json::parse(&self.bytes, &Limits::TRUSTED).unwrap();
+                kept.set_at(&["metadata", "resourceVersion"], "1".into());
+                Some(kept)
+            }
+            false => Some(object.clone()),
+        }
+    }
+}
+
+fn entries() -> Vec<Stored> {
+    let mut entries = Vec::new();
+    for file in ["initial", "objects", "custom"] {
+        let text = std::fs::read_to_string(shared(&format!("corpus/storage/{file}.jsonl"))).unwrap();
+        for line in text.lines() {
+            let entry = json::parse(line.as_bytes(), &Limits::TRUSTED).unwrap();
+            entries.push(Stored {
+                key: entry.str_at(&["key"]).unwrap().to_owned(),
+                bytes: STANDARD.decode(entry.str_at(&["value"]).unwrap()).unwrap(),
+                object: entry.get("object").filter(|object| !object.is_null()).cloned(),
+                leased: entry.get("lease").and_then(Value::as_bool) == Some(true),
+            });
+        }
+    }
+    entries
+}
+
+/// Reads what is stored and compares it with what the API shows.
+fn reads(kept: &Kept, stored: &Stored) -> Result<(), String> {
+    let served = kept
+        .from_rest(stored.key.as_bytes(), &stored.bytes)
+        .map_err(|fault| format!("reading: {fault}"))?;
+    let Some(mut expected) = stored.expected() else {
+        return Ok(());
+    };
+    expected.set_at(&["metadata", "resourceVersion"], "".into());
+    let read = json::parse(served.bytes(), &Limits::TRUSTED).map_err(|error| error.to_string())?;
+    match read == expected {
+        true => Ok(()),
+        false => Err(format!("read as\n{read}\ninstead of\n{expected}")),
+    }
+}
+
+/// Writes what the API shows (or what was read, where it shows nothing) and compares it with what is stored.
+fn writes(kept: &Kept, stored: &Stored) -> Result<(), String> {
+    let served = match stored.expected() {
+        Some(object) => holdfast_store::Value::plain(json::to_string(&object)),
+        None => kept
+            .from_rest(stored.key.as_bytes(), &stored.bytes)
+            .map_err(|fault| format!("reading: {fault}"))?,
+    };
+    let served = with_room(served);
+    let written = kept
+        .to_rest(stored.key.as_bytes(), &served)
+        .map_err(|fault| format!("writing: {fault}"))?;
+    if written == stored.bytes {
+        return Ok(());
+    }
+    let at = written.iter().zip(&stored.bytes).take_while(|(a, b)| a == b).count();
+    let around = |bytes: &[u8]| {
+        bytes[at.saturating_sub(60)..(at + 60).min(bytes.len())]
+            .escape_ascii()
+            .to_string()
+    };
+    Err(format!(
+        "written\n{}\ninstead of\n{}",
+        around(&written),
+        around(&stored.bytes)
+    ))
+}
+
+/// The object with an empty revision, as the store holds it.
+fn with_room(served: holdfast_store::Value) -> holdfast_store::Value {
+    const NAME: &str = r#""resourceVersion":""#;
+    let text = std::str::from_utf8(served.bytes()).unwrap();
+    let metadata = text.find(r#""metadata":{"#).unwrap_or_default();
+    let Some(at) = text[metadata..].find(NAME).map(|at| metadata + at + NAME.len()) else {
+        return served;
+    };
+    let digits = text[at..].find('"').unwrap();
+    let bytes = [&text[..at], &text[at + digits..]].concat();
+    holdfast_store::Value::object(bytes, at as u32)
+}
+
+fn list() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/passing.txt")
+}
+
+#[needs(shared)]
+#[test]
+fn what_the_reference_keeps_is_read_and_written_exactly() {
+    let kept = kept();
+    let mut failing: BTreeMap<String, String> = BTreeMap::new();
+    let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    let entries = entries();
+    for (at, stored) in entries.iter().enumerate() {
+        let name = format!("{} {}", at, stored.key);
+        let (read, written) = (reads(&kept, stored), writes(&kept, stored));
+        let family = stored.key.split('/').nth(2).unwrap_or_default();
+        let family = if family.ends_with(".example.com") {
+            "custom"
+        } else {
+            family
+        };
+        let count = counts.entry(family.to_owned()).or_default();
+        count[0] += 1;
+        count[1] += usize::from(read.is_ok());
+        count[2] += usize::from(written.is_ok());
+        if let Err(fault) = read.and(written) {
+            failing.insert(name, fault);
+        }
+    }
+    for (family, [all, read, written]) in &counts {
+        println!("{family}: {all} entries, {read} read, {written} written");
+    }
+    for (name, fault) in &failing {
+        println!("{name}: {fault}\n");
+    }
+    let passing: BTreeSet<String> = (0..entries.len())
+        .map(|at| format!("{} {}", at, entries[at].key))
+        .filter(|name| !failing.contains_key(name))
+        .collect();
+    println!("{} of {} are exact", passing.len(), entries.len());
+    if std::env::var_os("HOLDFAST_BLESS").is_some() {
+        let names: Vec<&str> = passing.iter().map(String::as_str).collect();
+        std::fs::write(list(), names.join("\n") + "\n").unwrap();
+    }
+    let known = std::fs::read_to_string(list()).unwrap_or_default();
+    let lost: Vec<&str> = known.lines().filter(|name| !passing.contains(*name)).collect();
+    assert!(lost.is_empty(), "no longer exact: {lost:?}");
+}
+
+#[needs(shared)]
+#[test]
+fn events_alone_expire() {
+    use holdfast_store::Codec as _;
+
+    let kept = kept();
+    for stored in entries().iter().filter(|stored| stored.object.is_some()) {
+        assert_eq!(kept.expires(stored.key.as_bytes()), stored.leased, "{}", stored.key);
+    }
+}
+
+/// Where objects of a kind lie, by its plural name or another that the reference has for it.
+fn key_of(kept_version: &str, kind: &str) -> Option<String> {
+    let registry = holdfast_kinds::registry(&Config::default()).unwrap();
+    let of_kind = |resource: &&Arc<holdfast_resource::Resource>| resource.kind == kind;
+    let group = kept_version.split('/').next().unwrap();
+    let found = registry
+        .resources()
+        .filter(of_kind)
+        .find(|resource| resource.group == group);
+    let found = found.or_else(|| registry.resources().find(of_kind))?;
+    Some(found.storage.as_ref()?.key("ns", "name"))
+}
+
+#[needs(shared)]
+#[test]
+fn objects_of_older_versions_are_read_as_those_of_today() {
+    let kept = kept();
+    let types = tables::types_at_rest().unwrap();
+    let of_types = types.iter().flat_map(|(_, of)| &of.kinds);
+    let own = of_types
+        .filter(|kind| kind.group_version.version.contains("beta") || kind.group_version.version.contains("alpha"));
+    let own = own.map(|kind| (kind.group_version.api_version().to_string(), kind.kind.to_string()));
+    let like = tables::older_kinds().map(|(api_version, kind, _)| (api_version.to_owned(), kind.to_owned()));
+    let mut read = 0;
+    let mut odd = Vec::new();
+    for (api_version, kind) in own.chain(like) {
+        let name = format!("{}.{kind}", api_version.replace('/', "."));
+        let path = shared("facts/roundtrip").join(format!("{name}.pb"));
+        let (Some(key), Ok(bytes)) = (key_of(&api_version, &kind), std::fs::read(path)) else {
+            continue;
+        };
+        let served = match kept.from_rest(key.as_bytes(), &bytes) {
+            Ok(served) => json::parse(served.bytes(), &Limits::TRUSTED).unwrap(),
+            Err(fault) => {
+                odd.push(format!("{name}: {fault}"));
+                continue;
+            }
+        };
+        // The reference fills each field with a value that goes by its name, so the object of today is the same.
+        let today = served.str_at(&["apiVersion"]).unwrap();
+        let today = if today.contains('/') {
+            today.replace('/', ".")
+        } else {
+            format!("core.{today}")
+        };
+        let path = shared("facts/roundtrip").join(format!("{today}.{kind}.json"));
+        let mut expected = json::parse(&std::fs::read(path).unwrap(), &Limits::TRUSTED).unwrap();
+        expected.set_at(&["metadata", "resourceVersion"], "".into());
+        read += 1;
+        let mut differences = Vec::new();
+        differ("", &served, &expected, &mut differences);
+        odd.extend(differences.iter().map(|difference| format!("{name}: {difference}")));
+    }
+    println!("{read} kinds of older versions");
+    let known =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/older.txt")).unwrap_or_default();
+    let known: BTreeSet<&str> = known.lines().filter(|line| !line.starts_with('#')).collect();
+    let unknown: Vec<&String> = odd.iter().filter(|line| !known.contains(line.as_str())).collect();
+    for line in &odd {
+        println!("{line}");
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+    assert!(read > 50);
+}
+
+/// Where two trees differ, and in what.
+fn differ(path: &str, found: &Value, expected: &Value, out: &mut Vec<String>) {
+    match (found, expected) {
+        (Value::Map(a), Value::Map(b)) => {
+            let names: BTreeSet<&str> = a.iter().chain(b.iter()).map(|(name, _)| name.as_str()).collect();
+            for name in names {
+                let path = format!("{path}.{name}");
+                match (a.get(name), b.get(name)) {
+                    (Some(a), Some(b)) => differ(&path, a, b, out),
+                    (Some(a), None) => out.push(format!("{path} is {a}")),
+                    (None, _) => out.push(format!("{path} is missing")),
+                }
+            }
+        }
+        (Value::List(a), Value::List(b)) if a.len() == b.len() => {
+            for (at, (a, b)) in a.iter().zip(b.iter()).enumerate() {
+                differ(&format!("{path}[{at}]"), a, b, out);
+            }
+        }
+        (a, b) if a != b => out.push(format!("{path} is {a} and not {b}")),
+        _ => {}
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told_by_its_key() {
+    use holdfast_store::Codec as _;
+
+    let kept = kept();
+    for (key, bytes, message) in [
+        (
+            "/registry/pods/a/b",
+            &b"k8s\0\x0a\x09\x0a\x02v2\x12\x03Pod\x12\x00"[..],
+            "/registry/pods/a/b: no kind \"Pod\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        ),
+        ("/registry/pods/a/b", b"k8s\0\x0a", "/registry/pods/a/b: unexpected EOF"),
+        (
+            "/registry/pods/a/b",
+            b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07Service\x12\x00",
+            "/registry/pods/a/b: an object of kind Service stands among those of kind Pod",
+        ),
+        (
+            "/registry/a.io/as/b",
+            br#"{"kind":"A"}"#,
+            "/registry/a.io/as/b: Object 'apiVersion' is missing",
+        ),
+    ] {
+        let error = kept.decode(key.as_bytes(), bytes).unwrap_err();
+        assert_eq!(error.to_string(), message);
+        assert!(json::parse(error.placeholder().bytes(), &Limits::TRUSTED).is_err());
+    }
+}
+
+#[test]
+fn what_nobody_serves_is_passed_on_as_it_is() {
+    let kept = kept();
+    let unknown = b"k8s\0\x0a\x10\x0a\x02v1\x12\x0aClusterFoo\x12\x00";
+    let served = kept.from_rest(b"/registry/clusterfoos/a", unknown).unwrap();
+    assert_eq!(served.bytes(), &unknown[..]);
+    assert_eq!(kept.to_rest(b"/registry/clusterfoos/a", &served).unwrap(), unknown);
+}
+
+#[test]
+fn fields_that_came_later_take_their_defaults() {
+    // A Pod that says no more than its containers, as JSON, which servers once wrote.
+    let kept = kept();
+    let old = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    let served = kept.from_rest(b"/registry/pods/b/a", old).unwrap();
+    let object = json::parse(served.bytes(), &Limits::TRUSTED).unwrap();
+    assert_eq!(object.str_at(&["spec", "restartPolicy"]), Some("Always"));
+    assert_eq!(object.str_at(&["spec", "schedulerName"]), Some("default-scheduler"));
+}

@@ -1,0 +1,145 @@
+//! Definitions as kube-apiserver keeps them: in v1beta1, which is served no more. What all versions have in common stands once
+//! there, beside them.
+
+use holdfast_value::{List, Map, Value};
+
+/// What stands in each version in v1, with its name beside the versions in v1beta1.
+const SHARED: [(&str, &str); 4] = [
+    ("subresources", "subresources"),
+    ("schema", "validation"),
+    ("additionalPrinterColumns", "additionalPrinterColumns"),
+    ("selectableFields", "selectableFields"),
+];
+const COLUMNS: &str = "additionalPrinterColumns";
+
+/// A definition of v1 in v1beta1.
+pub(super) fn to_rest(mut object: Value) -> Value {
+    let Some(spec) = member(&mut object, "spec") else {
+        return object;
+    };
+    let versions = spec
+        .get("versions")
+        .and_then(Value::as_list)
+        .cloned()
+        .unwrap_or_default();
+    if let Some(first) = versions.first() {
+        spec.set_at(&["version"], first.get("name").cloned().unwrap_or_else(|| "".into()));
+        let mut versions = versions.to_vec();
+        share(spec, &mut versions);
+        rename_columns_of(&mut versions, "jsonPath", "JSONPath");
+        spec.set_at(&["versions"], versions.into());
+    }
+    rename_columns(spec, "jsonPath", "JSONPath");
+    if spec.get("preserveUnknownFields").is_none() {
+        spec.set_at(&["preserveUnknownFields"], false.into());
+    }
+    if let Some(webhook) = spec.remove_at(&["conversion", "webhook"]) {
+        move_set(&webhook, "clientConfig", spec, &["conversion", "webhookClientConfig"]);
+        move_set(&webhook, REVIEWS, spec, &["conversion", REVIEWS]);
+    }
+    object
+}
+
+const REVIEWS: &str = "conversionReviewVersions";
+
+/// Moves what all versions have alike beside them. Fields to select by follow their schema.
+fn share(spec: &mut Value, versions: &mut [Value]) {
+    let Some(first) = versions.first().cloned() else {
+        return;
+    };
+    let alike = |versions: &[Value], name: &str| versions.iter().all(|version| version.get(name) == first.get(name));
+    let schema_alike = alike(versions, "schema");
+    for (within, beside) in SHARED {
+        if !alike(versions, within) || (within == "selectableFields" && !schema_alike) {
+            continue;
+        }
+        for version in &mut *versions {
+            version.remove_at(&[within]);
+        }
+        if let Some(value) = first.get(within) {
+            spec.set_at(&[beside], value.clone());
+        }
+    }
+}
+
+/// A definition of any version in v1.
+pub(super) fn from_rest(mut object: Value) -> Value {
+    if object.str_at(&["apiVersion"]) == Some("apiextensions.k8s.io/v1") {
+        return object;
+    }
+    let Some(spec) = member(&mut object, "spec") else {
+        return object;
+    };
+    let name = spec.remove_at(&["version"]).filter(|name| name.as_str() != Some(""));
+    let versions = spec
+        .get("versions")
+        .and_then(Value::as_list)
+        .cloned()
+        .unwrap_or_default();
+    let mut versions = versions.to_vec();
+    if versions.is_empty()
+        && let Some(name) = name
+    {
+        let mut only = Map::new();
+        only.insert("name", name);
+        only.insert("served", true);
+        only.insert("storage", true);
+        versions.push(only.into());
+    }
+    for (within, beside) in SHARED {
+        let Some(value) = spec.remove_at(&[beside]) else {
+            continue;
+        };
+        for version in &mut versions {
+            version.set_at(&[within], value.clone());
+        }
+    }
+    rename_columns_of(&mut versions, "JSONPath", "jsonPath");
+    spec.set_at(&["versions"], versions.into());
+    match spec.get("preserveUnknownFields").and_then(Value::as_bool) {
+        Some(true) => {}
+        Some(false) => drop(spec.remove_at(&["preserveUnknownFields"])),
+        // What nobody set was true in v1beta1.
+        None => spec.set_at(&["preserveUnknownFields"], true.into()),
+    }
+    let client = spec.remove_at(&["conversion", "webhookClientConfig"]);
+    let reviews = spec.remove_at(&["conversion", REVIEWS]);
+    if client.is_some() || reviews.is_some() {
+        let mut webhook = Map::new();
+        if let Some(client) = client {
+            webhook.insert("clientConfig", client);
+        }
+        webhook.insert(REVIEWS, reviews.unwrap_or_default());
+        spec.set_at(&["conversion", "webhook"], webhook.into());
+    }
+    object
+}
+
+fn member<'v>(object: &'v mut Value, name: &str) -> Option<&'v mut Value> {
+    object.as_map_mut()?.get_mut(name)
+}
+
+/// Sets what stands at `name` at `path` of another object, where it is set at all.
+fn move_set(from: &Value, name: &str, to: &mut Value, path: &[&str]) {
+    if let Some(value) = from.get(name).filter(|value| !value.is_null()) {
+        to.set_at(path, value.clone());
+    }
+}
+
+fn rename_columns_of(versions: &mut [Value], from: &str, to: &str) {
+    for version in versions {
+        rename_columns(version, from, to);
+    }
+}
+
+fn rename_columns(holder: &mut Value, from: &str, to: &str) {
+    if holder.get(COLUMNS).is_none() {
+        return;
+    }
+    let columns: Option<&mut List> = member(holder, COLUMNS).and_then(Value::as_list_mut);
+    for column in columns.into_iter().flat_map(List::make_mut) {
+        if let Some(path) = column.remove_at(&[from]) {
+            column.set_at(&[to], path);
+        }
+    }
+}

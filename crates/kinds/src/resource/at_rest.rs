@@ -1,0 +1,60 @@
+//! Claims that were kept in v1beta1, where a request holds what it asks for itself.
+
+use holdfast_value::{Map, Value};
+
+/// What a request of v1beta1 holds beside its name and its alternatives.
+const OF_REQUEST: [&str; 7] = [
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+];
+
+/// A claim of any version in v1.
+pub(super) fn claim(mut object: Value) -> Value {
+    exactly(&mut object, &["spec", "devices", "requests"]);
+    object
+}
+
+/// The template of claims of any version in v1.
+pub(super) fn template(mut object: Value) -> Value {
+    exactly(&mut object, &["spec", "spec", "devices", "requests"]);
+    object
+}
+
+/// Moves what requests ask for to where v1 has it.
+fn exactly(object: &mut Value, path: &[&str]) {
+    if object.str_at(&["apiVersion"]) != Some("resource.k8s.io/v1beta1") {
+        return;
+    }
+    let requests = object.at_mut(path).and_then(Value::as_list_mut);
+    for request in requests.into_iter().flat_map(|requests| requests.make_mut()) {
+        let mut asked = Map::new();
+        for name in OF_REQUEST {
+            if let Some(value) = request.remove_at(&[name]) {
+                asked.insert(name, value);
+            }
+        }
+        if !asked.is_empty() {
+            request.set_at(&["exactly"], asked.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    #[test]
+    fn a_request_of_v1beta1_asks_exactly() {
+        let kept = r#"{"apiVersion":"resource.k8s.io/v1beta1","spec":{"devices":{"requests":[{"count":1,"deviceClassName":"c","name":"a"},{"firstAvailable":[{"name":"x"}],"name":"b"}]}}}"#;
+        let shown = r#"{"apiVersion":"resource.k8s.io/v1beta1","spec":{"devices":{"requests":[{"exactly":{"count":1,"deviceClassName":"c"},"name":"a"},{"firstAvailable":[{"name":"x"}],"name":"b"}]}}}"#;
+        let read = claim(json::parse(kept.as_bytes(), &Limits::REQUEST).unwrap_or_default());
+        assert_eq!(json::to_string(&read), shown);
+    }
+}

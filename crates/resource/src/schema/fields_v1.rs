@@ -1,0 +1,84 @@
+//! Sets of fields in their JSON form.
+
+use holdfast_merge::PathElement;
+use holdfast_value::{Entry, Map, Value, json};
+use smallvec::SmallVec;
+
+/// Appends a set of fields as the reference writes it: what stands for a struct's fields by name, then the items of lists by
+/// their keys or values, which are compared as such: `k:{"containerPort":80}` comes before `k:{"containerPort":443}`.
+pub fn write_fields_v1(set: &Value, out: &mut Vec<u8>) {
+    let Value::Map(map) = set else {
+        return json::write(set, out);
+    };
+    out.push(b'{');
+    let mut write = |at: usize, (name, within): &Entry| {
+        if at > 0 {
+            out.push(b',');
+        }
+        json::write_string(name, out);
+        out.push(b':');
+        write_fields_v1(within, out);
+    };
+    match reordered(map) {
+        None => map.iter().enumerate().for_each(|(at, entry)| write(at, entry)),
+        Some(entries) => entries.into_iter().enumerate().for_each(|(at, entry)| write(at, entry)),
+    }
+    out.push(b'}');
+}
+
+/// The entries in the order of path elements, where that is not the order of their texts.
+fn reordered(map: &Map) -> Option<SmallVec<[&Entry; 16]>> {
+    let items = map.partition_point(|(name, _)| name.as_str() < "i:");
+    let (fields, texts) = map.split_at_checked(items)?;
+    if texts.len() < 2 || texts.iter().all(|(name, _)| is_ordered_by_text(name)) {
+        return None;
+    }
+    let mut elements = Vec::with_capacity(texts.len());
+    for entry in texts {
+        // A set that cannot be read is kept as it is.
+        elements.push((PathElement::parse(&entry.0).ok()?, entry));
+    }
+    elements.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Some(
+        fields
+            .iter()
+            .chain(elements.into_iter().map(|(_, entry)| entry))
+            .collect(),
+    )
+}
+
+/// Whether the order of texts is that of elements among those of this form: a key of one text without anything that sorts
+/// before the quote that ends it, `k:{"name":"a"}`.
+fn is_ordered_by_text(name: &str) -> bool {
+    let text = name
+        .strip_prefix("k:{\"")
+        .and_then(|rest| rest.strip_suffix("\"}"))
+        .or_else(|| name.strip_prefix("v:\"")?.strip_suffix('"'));
+    text.is_some_and(|text| {
+        let text = text.split_once("\":\"").map_or(text, |(_, value)| value);
+        text.bytes().all(|byte| byte > b'"' && byte != b'\\')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::Limits;
+
+    use super::*;
+
+    #[test]
+    fn items_stand_in_the_order_of_their_keys_and_values() {
+        for text in [
+            r#"{".":{},"f:a":{},"f:b":{".":{}}}"#,
+            r#"{".":{},"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{},"k:{\"containerPort\":443,\"protocol\":\"TCP\"}":{}}"#,
+            r#"{"k:{\"name\":\"a\"}":{},"k:{\"name\":\"a b\"}":{"f:x":{}},"k:{\"name\":\"ab\"}":{}}"#,
+            r#"{"v:2":{},"v:10":{},"v:\"a\"":{},"v:\"b\"":{}}"#,
+            r#"{"k:{\"a\":1}":{},"v:1":{},"i:0":{},"i:2":{},"i:10":{}}"#,
+        ] {
+            let set = json::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
+            let mut out = Vec::new();
+            write_fields_v1(&set, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}
