@@ -28,6 +28,8 @@ pub struct Kept {
     registry: Registry,
     messages: Messages,
     older: HashMap<(SmolStr, SmolStr), TypeId>,
+    /// What kinds are written as that have a protobuf form.
+    encoding: Encoding,
 }
 
 impl Kept {
@@ -42,7 +44,13 @@ impl Kept {
             registry,
             older: older.into_iter().filter_map(type_of).collect(),
             messages: Messages::new(types),
+            encoding: Encoding::Protobuf,
         }
+    }
+
+    /// Writes objects as JSON even where they have a protobuf form. What is read may be in either.
+    pub fn with_encoding(self, encoding: Encoding) -> Self {
+        Self { encoding, ..self }
     }
 
     /// What is kept of a served object.
@@ -60,16 +68,11 @@ impl Kept {
         forget_revision(&mut object);
         object = resource.to_rest(object);
         let api_version = &storage.at_rest.api_version;
-        let of = self.type_of(api_version, &resource.kind)?;
-        match storage.at_rest.encoding {
-            Encoding::Protobuf => self.in_envelope(of, api_version, &resource.kind, &object),
-            Encoding::Json => {
-                let mut bytes = Vec::with_capacity(served.bytes().len() + 64);
-                schema::write_object(self.messages.types(), Some(of), &object, &mut bytes);
-                bytes.push(b'\n');
-                Ok(bytes)
-            }
-        }
+        let encoding = match storage.at_rest.encoding {
+            Encoding::Protobuf => self.encoding,
+            Encoding::Json => Encoding::Json,
+        };
+        self.write(encoding, api_version, &resource.kind, &object)
     }
 
     /// An object that no resource serves, such as a range of addresses that are taken.
@@ -79,14 +82,23 @@ impl Kept {
         };
         forget_revision(&mut object);
         let (api_version, kind) = identity(&object)?;
-        self.in_envelope(self.type_of(&api_version, &kind)?, &api_version, &kind, &object)
+        self.write(self.encoding, &api_version, &kind, &object)
     }
 
-    fn in_envelope(&self, of: TypeId, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, Fault> {
-        let mut message = Vec::new();
-        self.messages.encode(of, object, &mut message)?;
+    fn write(&self, encoding: Encoding, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, Fault> {
+        let of = self.type_of(api_version, kind)?;
         let mut bytes = Vec::new();
-        write_envelope(api_version, kind, &message, &mut bytes);
+        match encoding {
+            Encoding::Protobuf => {
+                let mut message = Vec::new();
+                self.messages.encode(of, object, &mut message)?;
+                write_envelope(api_version, kind, &message, &mut bytes);
+            }
+            Encoding::Json => {
+                schema::write_object(self.messages.types(), Some(of), object, &mut bytes);
+                bytes.push(b'\n');
+            }
+        }
         Ok(bytes)
     }
 

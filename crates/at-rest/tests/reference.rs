@@ -326,3 +326,14 @@ fn fields_that_came_later_take_their_defaults() {
     assert_eq!(object.str_at(&["spec", "restartPolicy"]), Some("Always"));
     assert_eq!(object.str_at(&["spec", "schedulerName"]), Some("default-scheduler"));
 }
+
+#[test]
+fn objects_are_kept_as_json_where_that_is_asked_for() {
+    let kept = kept().with_encoding(holdfast_resource::Encoding::Json);
+    let key = b"/registry/configmaps/a/b";
+    let json = "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"b\",\"namespace\":\"a\"},\"data\":{\"k\":\"v\"}}\n";
+    let served = kept.from_rest(key, json.as_bytes()).unwrap();
+    assert_eq!(kept.to_rest(key, &served).unwrap(), json.as_bytes());
+    let in_protobuf = self::kept().to_rest(key, &served).unwrap();
+    assert_eq!(kept.from_rest(key, &in_protobuf).unwrap(), served);
+}

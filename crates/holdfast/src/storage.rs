@@ -8,13 +8,17 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use clap::{ArgAction, Args};
+use holdfast_at_rest::{Kept, OlderKind};
 use holdfast_gotext::duration;
-use holdfast_resource::Registry;
+use holdfast_kinds::tables;
+use holdfast_resource::{Encoding, Registry};
 use holdfast_server::metrics::EtcdCalls;
-use holdfast_store::{AsServed, Connection, EtcdConfig};
+use holdfast_store::{Connection, EtcdConfig};
 
 /// The media types that objects may be kept in.
-const MEDIA_TYPES: [&str; 1] = ["application/vnd.kubernetes.protobuf"];
+const MEDIA_TYPES: [&str; 2] = [JSON, PROTOBUF];
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Flags about storage.
 #[derive(Debug, Args)]
@@ -73,7 +77,7 @@ pub(crate) struct StorageFlags {
     pub(crate) lease_reuse_duration_seconds: u32,
 
     /// The form in which built-in objects are kept in etcd
-    #[arg(long, value_name = "TYPE", default_value = MEDIA_TYPES[0])]
+    #[arg(long, value_name = "TYPE", default_value = PROTOBUF)]
     pub(crate) storage_media_type: String,
 
     /// etcd3, should it be said
@@ -183,7 +187,22 @@ impl StorageFlags {
             .collect()
     }
 
-    /// How to use etcd, and who counts its calls; none where objects are kept in the data directory.
+    /// How objects of the resources of `registry`, which are built in, lie in etcd.
+    fn kept(&self, registry: Registry) -> Result<Kept> {
+        let types = tables::types_at_rest().context("cannot read the table of types")?;
+        let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+            api_version,
+            kind,
+            like,
+        });
+        let encoding = match self.storage_media_type.as_str() {
+            JSON => Encoding::Json,
+            _ => Encoding::Protobuf,
+        };
+        Ok(Kept::new(registry, Arc::new(types), older).with_encoding(encoding))
+    }
+
+    /// How to use etcd for objects of `registry` and of what definitions add to it, and who counts its calls; none where objects are kept in the data directory.
     pub(crate) fn etcd(&self, registry: &Arc<ArcSwap<Registry>>) -> Result<Option<(EtcdConfig, EtcdCalls)>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
@@ -206,7 +225,7 @@ impl StorageFlags {
             health_timeout: self.etcd_healthcheck_timeout.min(self.etcd_readycheck_timeout),
             size_interval: self.etcd_db_metric_poll_interval,
             observer: Box::new(calls.clone()),
-            ..EtcdConfig::new(connection, Arc::new(AsServed))
+            ..EtcdConfig::new(connection, Arc::new(self.kept(Registry::clone(&registry.load()))?))
         };
         Ok(Some((config, calls)))
     }

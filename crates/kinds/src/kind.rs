@@ -6,9 +6,8 @@ use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
-    AtRestRules,
-    Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic, InitialObjects,
-    Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
+    AtRestRules, Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
+    InitialObjects, Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
 };
 use holdfast_value::{SmolStr, Value};
 

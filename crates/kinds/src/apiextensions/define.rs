@@ -10,9 +10,9 @@ use holdfast_resource::structural::{CustomSchema, SchemaSource};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    AtRest, Encoding, Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Field, GarbageCollection, Generation,
-    GroupVersion, GroupVersionKind, KindName, KindType as _, MetadataChecks, NameRule, Resource, ResourceRules,
-    ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+    AtRest, Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Encoding, Field,
+    GarbageCollection, Generation, GroupVersion, GroupVersionKind, KindName, KindType as _, MetadataChecks, NameRule,
+    Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
 use holdfast_value::{SmolStr, Value};
 use sha2::{Digest as _, Sha256};

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use holdfast_resource::{
-    AtRest, Encoding, Capabilities, Conventions, GarbageCollection, Generation, Generic, GroupVersion, GroupVersionKind, NameRule,
-    Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, TableType, TableTypes, Verb,
+    AtRest, Capabilities, Conventions, Encoding, GarbageCollection, Generation, Generic, GroupVersion,
+    GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource,
+    TableType, TableTypes, Verb,
 };
 use smol_str::{SmolStr, format_smolstr};
 
