@@ -13,14 +13,12 @@ use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
-use holdfast_server::api::context::{Config, Context};
-use holdfast_server::http::Messages;
+use holdfast_server::api::context::{Config, Context, Parts};
 use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::{EtcdCalls, Metrics};
-use holdfast_server::objects::definitions::Definitions;
-use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
+use holdfast_server::objects::{Objects, Store};
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
@@ -418,19 +416,14 @@ fn service(
         flags.max_requests_inflight,
         flags.max_mutating_requests_inflight,
     ));
-    let context = Context {
+    let context = Context::new(Parts {
         registry: Arc::clone(&registry),
-        definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
         policies: Arc::clone(&kinds.policies),
         webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
         store,
-        messages: Messages::new(Arc::clone(types.table())),
         field_managers: FieldManagers::new(types),
-        trees: Trees::default(),
-        turns: Default::default(),
         authorizer: Arc::new(authorizer(flags, &kinds.policy)),
         tokens: Arc::new(tokens),
-        frames: FrameCache::default(),
         issuer: accounts,
         admission: admission::chain(&flags.enable_admission_plugins, &flags.disable_admission_plugins)?,
         identifiers: Arc::new(RandomIdentifiers),
@@ -439,7 +432,7 @@ fn service(
         shutdown,
         background: milestones.background.clone(),
         config,
-    };
+    });
     Ok(Arc::new(Service {
         context: Arc::new(context),
         authenticator: Authenticator {

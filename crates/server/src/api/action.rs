@@ -30,7 +30,7 @@ pub(super) async fn handle(
     let format = negotiation::body_format(&request.headers)?;
     let body = read_body(&mut request).await?;
     let kind_type = kind_type(context, &request)?;
-    let types = context.body_types();
+    let types = context.write.body_types();
     let validation = options.write.field_validation;
     let decoded = decode::object_of(
         &body,
@@ -42,7 +42,7 @@ pub(super) async fn handle(
     )?;
     let target = Target::of_request(&request, options.write);
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
-    let acted = write::act(context, target, action.as_ref(), object).await;
+    let acted = write::act(&context.write, target, action.as_ref(), object).await;
     let warnings = acted.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let representation = &request.representation;
     let mut answer = response::encoded(context.messages(), StatusCode::CREATED, representation, DONE.to_vec())?;

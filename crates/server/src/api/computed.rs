@@ -10,6 +10,7 @@ use crate::http::options::{GetOptions, ListOptions, WriteOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::read::list;
+use crate::read::list_answer;
 use crate::representation::{self, Shown, Tree};
 use crate::write::{self, Target};
 
@@ -27,12 +28,12 @@ pub(super) fn read(
     match request.verb {
         Verb::Get => {
             GetOptions::parse(query)?;
-            let object = write::ask(context, &target, Operation::Update, |pipeline, call| {
+            let object = write::ask(&context.write, &target, Operation::Update, |pipeline, call| {
                 let object = kind.get(call, &request.name);
                 object.map_err(|refusal| pipeline.refusal_of_answer(refusal, None))
             })?;
             representation::object(
-                context,
+                &context.representation,
                 &shown,
                 query,
                 representation,
@@ -43,12 +44,12 @@ pub(super) fn read(
         Verb::List => {
             let options = ListOptions::parse(query)?;
             let selection = list::selection(request, &options)?;
-            let mut objects = write::ask(context, &target, Operation::Update, |pipeline, call| {
+            let mut objects = write::ask(&context.write, &target, Operation::Update, |pipeline, call| {
                 let objects = kind.list(call);
                 objects.map_err(|refusal| pipeline.refusal_of_answer(refusal, None))
             })?;
             objects.retain(|object| selection.selects_tree(&request.served.resource, object));
-            representation::list_of_trees(context, &shown, query, representation, "{}", &objects)
+            list_answer::of_trees(&context.representation, &shown, query, representation, "{}", &objects)
         }
         _ => Err(unsupported(request)),
     }

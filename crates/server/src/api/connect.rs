@@ -36,7 +36,7 @@ pub(super) async fn connect(
             options.insert(parameter.name, value);
         }
     }
-    match write::connect(context, &target, request.verb, connecter, Value::Map(options)).await? {
+    match write::connect(&context.write, &target, request.verb, connecter, Value::Map(options)).await? {
         Connection::Nothing => {
             check_view(request.representation.view)?;
             let mut answer = Response::new(ResponseBody::empty());

@@ -9,58 +9,79 @@ use holdfast_admission::policies::Policies;
 use holdfast_authorization::Authorizer;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
-use holdfast_resource::access::{Access, TokenAuthenticator, TokenIssuer};
-use holdfast_resource::schema::TypeTable;
+use holdfast_resource::access::{TokenAuthenticator, TokenIssuer};
 
 use crate::metrics::Metrics;
-use crate::objects::FrameCache;
-use crate::objects::Store;
-use crate::objects::Trees;
 use crate::objects::definitions::Definitions;
+use crate::objects::{FrameCache, Store, Trees};
 use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::{Clock, Identifiers};
 use crate::webhooks::Webhooks;
-use crate::write::decode::BodyTypes;
 use crate::write::{FieldManagers, Turns};
+use crate::{read, representation, write};
 
-/// What the handlers of all requests share.
+/// What a server is made of.
+pub struct Parts {
+    /// The resources that are served now. A request takes one snapshot and keeps it to its end.
+    pub registry: Arc<ArcSwap<Registry>>,
+    /// The objects.
+    pub store: Arc<Store>,
+    /// The types of the kinds, and who owns what in their objects.
+    pub field_managers: FieldManagers,
+    /// The admission plugins.
+    pub admission: AdmissionChain,
+    /// The admission policies.
+    pub policies: Arc<Policies>,
+    /// The admission webhooks and their client.
+    pub webhooks: Webhooks,
+    /// What users may do.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// The users of bearer tokens.
+    pub tokens: Arc<dyn TokenAuthenticator>,
+    /// The maker of tokens for service accounts.
+    pub issuer: Arc<dyn TokenIssuer>,
+    /// The source of uids and of the ends of generated names.
+    pub identifiers: Arc<dyn Identifiers>,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+    /// The counters of all that happens.
+    pub metrics: Arc<Metrics>,
+    /// How far the end of the server has come.
+    pub shutdown: Shutdown,
+    /// The tasks that run for as long as the server serves.
+    pub background: Background,
+    /// What was decided at start.
+    pub config: Config,
+}
+
+/// What the handlers of all requests share: what reads, writes and answers need, put together once.
 pub struct Context {
+    /// What reads need.
+    pub read: Arc<read::Context>,
+    /// What writes need.
+    pub write: Arc<write::Context>,
+    /// What it takes to show objects.
+    pub representation: Arc<representation::Context>,
     /// The resources that are served now. A request takes one snapshot and keeps it to its end.
     pub registry: Arc<ArcSwap<Registry>>,
     /// How far the resources that are served follow the objects that define them.
     pub definitions: Arc<Definitions>,
     /// The objects.
     pub store: Arc<Store>,
-    /// The types of the built-in kinds, and who owns what in objects.
-    pub field_managers: FieldManagers,
-    /// The protobuf messages of the built-in types.
-    pub messages: Messages,
-    /// The parsed objects that are at hand.
-    pub trees: Trees,
-    /// Who writes to which object next.
-    pub turns: Turns,
-    /// Events that were encoded for watches.
-    pub frames: FrameCache,
-    /// What every write passes through.
-    pub admission: AdmissionChain,
-    /// The admission policies that writes pass through after that.
+    /// The admission policies.
     pub policies: Arc<Policies>,
-    /// The webhooks that writes pass through after that, and how they are called.
-    pub webhooks: Webhooks,
     /// What users may do.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Whose bearer tokens are.
+    /// The users of bearer tokens.
     pub tokens: Arc<dyn TokenAuthenticator>,
-    /// Who makes tokens for service accounts.
-    pub issuer: Arc<dyn TokenIssuer>,
-    /// Where uids and the ends of generated names come from.
+    /// The source of the names of requests.
     pub identifiers: Arc<dyn Identifiers>,
     /// The time of day.
     pub clock: Arc<dyn Clock>,
-    /// What is counted.
+    /// The counters of requests.
     pub metrics: Arc<Metrics>,
-    /// How far the end of the server has come; what has no end of its own ends with it.
+    /// How far the end of the server has come.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
     pub background: Background,
@@ -69,36 +90,72 @@ pub struct Context {
 }
 
 impl Context {
+    /// Puts the parts of a server together.
+    pub fn new(parts: Parts) -> Self {
+        let types = Arc::clone(parts.field_managers.types().table());
+        let definitions = Definitions::new(Arc::clone(&parts.registry), Arc::clone(&parts.store));
+        let definitions = Arc::new(definitions);
+        let representation = Arc::new(representation::Context {
+            messages: Messages::new(Arc::clone(&types)),
+            types,
+            webhooks: Arc::clone(parts.webhooks.client()),
+            identifiers: Arc::clone(&parts.identifiers),
+            clock: Arc::clone(&parts.clock),
+            metrics: Arc::clone(&parts.metrics),
+        });
+        let read = read::Context {
+            store: Arc::clone(&parts.store),
+            definitions: Arc::clone(&definitions),
+            representation: Arc::clone(&representation),
+            frames: FrameCache::default(),
+            shutdown: parts.shutdown.clone(),
+        };
+        let write = write::Context {
+            registry: Arc::clone(&parts.registry),
+            definitions: Arc::clone(&definitions),
+            store: Arc::clone(&parts.store),
+            field_managers: parts.field_managers,
+            trees: Trees::default(),
+            turns: Turns::default(),
+            admission: parts.admission,
+            policies: Arc::clone(&parts.policies),
+            webhooks: parts.webhooks,
+            authorizer: Arc::clone(&parts.authorizer),
+            tokens: Arc::clone(&parts.tokens),
+            issuer: parts.issuer,
+            identifiers: Arc::clone(&parts.identifiers),
+            clock: Arc::clone(&parts.clock),
+            metrics: Arc::clone(&parts.metrics),
+            representation: Arc::clone(&representation),
+            max_object_bytes: parts.config.max_object_bytes,
+        };
+        Self {
+            read: Arc::new(read),
+            write: Arc::new(write),
+            representation,
+            registry: parts.registry,
+            definitions,
+            store: parts.store,
+            policies: parts.policies,
+            authorizer: parts.authorizer,
+            tokens: parts.tokens,
+            identifiers: parts.identifiers,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            shutdown: parts.shutdown,
+            background: parts.background,
+            config: parts.config,
+        }
+    }
+
     /// The resources that are served now.
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.load_full()
     }
 
-    /// What users may do, and whose tokens are.
-    pub fn access(&self) -> Access<'_> {
-        Access {
-            authorizer: self.authorizer.as_ref(),
-            tokens: self.tokens.as_ref(),
-            issuer: self.issuer.as_ref(),
-        }
-    }
-
-    /// The types of the built-in kinds.
-    pub fn types(&self) -> &Arc<TypeTable> {
-        self.field_managers.types().table()
-    }
-
     /// The protobuf messages of the types of the kinds.
     pub fn messages(&self) -> &Messages {
-        &self.messages
-    }
-
-    /// The types of the built-in kinds, in both forms that bodies come in.
-    pub(crate) fn body_types(&self) -> BodyTypes<'_> {
-        BodyTypes {
-            kinds: self.field_managers.types(),
-            messages: &self.messages,
-        }
+        &self.representation.messages
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let mut object = filled_in(kind_type.as_ref(), object)?;
     let repeated = write::metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
-    let mut result = match write::create(context, target, object).await {
+    let mut result = match write::create(&context.write, target, object).await {
         Ok(result) => result,
         // What was left out of the object is told even where the rest is refused.
         Err(error) => return Err(error.with_warnings(decoded.warnings)),

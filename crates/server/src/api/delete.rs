@@ -15,8 +15,9 @@ use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::objects::{self, Entry};
 use crate::read::list;
+use crate::read::list_answer;
+use crate::representation::Shown;
 use crate::representation::conversion;
-use crate::representation::{self, Shown};
 use crate::write::{self, Target, Written, decode};
 
 /// Answers a DELETE of one object.
@@ -26,7 +27,7 @@ use crate::write::{self, Target, Written, decode};
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = read_options(context, &mut request).await?;
     let told = warnings(&request, &options);
-    let result = write::delete(context, target(&request, &options), options.clone()).await;
+    let result = write::delete(&context.write, target(&request, &options), options.clone()).await;
     // Refusals warn too.
     let result = result.map_err(|error| error.with_warnings(told.clone()))?;
     let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
@@ -56,7 +57,7 @@ pub(super) async fn delete_collection(
     let options = read_options(context, &mut request).await?;
     let list_options = ListOptions::parse(&request.query)?;
     let selection = list::selection(&request, &list_options)?;
-    let mut page = list::page(context, &request, &list_options, &selection).await?;
+    let mut page = list::page(&context.read, &request, &list_options, &selection).await?;
     let entries = page.entries().await?;
     check_can_be_shown(context, &request, &entries).await?;
     let mut deletions = stream::iter(entries)
@@ -64,7 +65,7 @@ pub(super) async fn delete_collection(
             let mut target = target(&request, &options);
             target.name = objects::name_of_key(entry.key()).into();
             target.of_collection = true;
-            write::delete(context, target, options.clone())
+            write::delete(&context.write, target, options.clone())
         })
         .buffered(DELETED_TOGETHER);
     let mut warnings = Vec::new();
@@ -78,7 +79,14 @@ pub(super) async fn delete_collection(
     }
     drop(deletions);
     let shown = Shown::of_request(&request);
-    let mut answer = representation::list(context, &shown, &request.query, &request.representation, page).await?;
+    let mut answer = list_answer::answer(
+        &context.representation,
+        &shown,
+        &request.query,
+        &request.representation,
+        page,
+    )
+    .await?;
     response::add_warnings(answer.headers_mut(), &warnings);
     response::add_warnings(answer.headers_mut(), &self::warnings(&request, &options));
     Ok(answer)
@@ -97,7 +105,7 @@ async fn check_can_be_shown(
         .filter(|entry| shown.needs_webhook(entry))
         .collect();
     for together in others.chunks(conversion::TOGETHER) {
-        conversion::stored(context, &shown, together).await?;
+        conversion::stored(&context.representation, &shown, together).await?;
     }
     Ok(())
 }
@@ -127,7 +135,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
         return DeleteOptions::parse(&request.query);
     }
     let format = negotiation::body_format(&request.headers)?;
-    let object = decode::delete_options(&body, format, context.body_types())?;
+    let object = decode::delete_options(&body, format, context.write.body_types())?;
     DeleteOptions::from_object(&object)
 }
 

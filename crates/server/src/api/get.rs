@@ -22,7 +22,15 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     let entry = entry(&snapshot, &request)?;
     let (query, representation) = (&request.query, &request.representation);
     let shown = Shown::of_request(&request);
-    representation::entry(context, &shown, query, representation, StatusCode::OK, entry).await
+    representation::entry(
+        &context.representation,
+        &shown,
+        query,
+        representation,
+        StatusCode::OK,
+        entry,
+    )
+    .await
 }
 
 /// The state that a GET of one object is answered from.
@@ -32,7 +40,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// can say what is the most recent.
 pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
     let options = GetOptions::parse(&request.query)?;
-    fresh(context, revision(&options.resource_version)?).await
+    fresh(&context.read, revision(&options.resource_version)?).await
 }
 
 /// The object that the request names.

@@ -8,7 +8,8 @@ use crate::http::options::ListOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::read::list::{page, selection};
-use crate::representation::{self, Shown};
+use crate::read::list_answer;
+use crate::representation::Shown;
 
 /// Answers a GET of a collection.
 ///
@@ -17,7 +18,14 @@ use crate::representation::{self, Shown};
 pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let options = ListOptions::parse(&request.query)?;
     let selection = selection(&request, &options)?;
-    let page = page(context, &request, &options, &selection).await?;
+    let page = page(&context.read, &request, &options, &selection).await?;
     let shown = Shown::of_request(&request);
-    representation::list(context, &shown, &request.query, &request.representation, page).await
+    list_answer::answer(
+        &context.representation,
+        &shown,
+        &request.query,
+        &request.representation,
+        page,
+    )
+    .await
 }

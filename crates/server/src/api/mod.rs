@@ -126,7 +126,7 @@ async fn read_object(
 ) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
     let format = negotiation::body_format(&request.headers)?;
     let body = read_body(request).await?;
-    let (types, kind_type) = (context.body_types(), kind_type(context, request)?);
+    let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
     let decoded = decode::object(&body, format, types, kind_type.as_ref(), options.field_validation)?;
     Ok((kind_type, decoded))
 }
@@ -137,7 +137,7 @@ fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn Kin
         return Ok(Arc::clone(&request.version().kind_type));
     };
     let (api_version, kind) = (subresource.kind.group_version.api_version(), &subresource.kind.kind);
-    let types = context.field_managers.types();
+    let types = context.write.field_managers.types();
     types
         .of_body(&request.served.resource, &api_version, kind)
         .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
@@ -162,8 +162,20 @@ async fn written(context: &Context, request: &ResourceRequest, written: &Written
     };
     let (query, representation) = (&request.query, &request.representation);
     let mut answer = match &written.object {
-        Shape::Stored(entry) => representation::entry(context, &shown, query, representation, code, entry).await?,
-        Shape::Tree(tree) => representation::tree(context, &shown, query, representation, code, tree.clone()).await?,
+        Shape::Stored(entry) => {
+            representation::entry(&context.representation, &shown, query, representation, code, entry).await?
+        }
+        Shape::Tree(tree) => {
+            representation::tree(
+                &context.representation,
+                &shown,
+                query,
+                representation,
+                code,
+                tree.clone(),
+            )
+            .await?
+        }
     };
     response::add_warnings(answer.headers_mut(), &written.warnings);
     Ok(answer)

@@ -21,6 +21,6 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let body = read_body(&mut request).await?;
     let change = Change::read(&body, sort, &options)?;
     let target = Target::of_request(&request, options.write);
-    let result = write::update(context, target, change).await?;
+    let result = write::update(&context.write, target, change).await?;
     written(context, &request, &result).await
 }

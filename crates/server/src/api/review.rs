@@ -30,12 +30,12 @@ pub(super) async fn create(
     let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
     let target = Target::of_request(&request, options.write);
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
-    let answered = write::answer(context, &target, review.as_ref(), object).await;
+    let answered = write::answer(&context.write, &target, review.as_ref(), object).await;
     let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let (shown, representation) = (Shown::of_subresource(&request), &request.representation);
     let code = StatusCode::CREATED;
     let mut answer = representation::object(
-        context,
+        &context.representation,
         &shown,
         &request.query,
         representation,

@@ -26,7 +26,9 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     let entry = get::entry(&snapshot, &request)?;
     let stored = objects::tree(entry);
     if request.served.resource.conventions.untyped_scale {
-        let parent = Shown::of_request(&request).convert(context, stored.clone()).await?;
+        let parent = Shown::of_request(&request)
+            .convert(&context.representation, stored.clone())
+            .await?;
         let path = &fields(&request)?.spec_replicas;
         if nested_integer(&parent, path).map_err(ApiError::unclassified)?.is_none() {
             let path = nested_path(path);
@@ -52,7 +54,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
         warnings: decoded.warnings,
     };
     let target = Target::of_request(&request, options.write);
-    written(context, &request, &write::update(context, target, change).await?).await
+    written(context, &request, &write::update(&context.write, target, change).await?).await
 }
 
 /// Answers a PATCH.
@@ -65,7 +67,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let body = read_body(&mut request).await?;
     let change = Change::read(&body, sort, &options)?;
     let target = Target::of_request(&request, options.write);
-    written(context, &request, &write::update(context, target, change).await?).await
+    written(context, &request, &write::update(&context.write, target, change).await?).await
 }
 
 async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
@@ -75,12 +77,14 @@ async fn written(context: &Context, request: &ResourceRequest, written: &Written
 }
 
 async fn answer(context: &Context, request: &ResourceRequest, stored: Value) -> Result<Response, ApiError> {
-    let parent = Shown::of_request(request).convert(context, stored).await?;
+    let parent = Shown::of_request(request)
+        .convert(&context.representation, stored)
+        .await?;
     let scale = write::scale::of(&parent, fields(request)?);
     let (query, representation) = (&request.query, &request.representation);
     let shown = Shown::of_subresource(request);
     representation::object(
-        context,
+        &context.representation,
         &shown,
         query,
         representation,

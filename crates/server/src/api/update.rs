@@ -30,6 +30,6 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
         warnings: decoded.warnings,
     };
     let target = Target::of_request(&request, options.write);
-    let result = write::update(context, target, change).await.map_err(warned)?;
+    let result = write::update(&context.write, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

@@ -51,12 +51,12 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
     // What is there already is shown where no version says from where the client knows it.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let snapshot = match (options.send_initial_events, wanted) {
-        (Some(true), wanted) | (_, wanted @ None) => fresh(context, wanted).await?,
+        (Some(true), wanted) | (_, wanted @ None) => fresh(&context.read, wanted).await?,
         _ => context.store.snapshot(),
     };
     let place = Place::of(&request, &selection);
     let shown = Shown::of_request(&request);
-    let conversion = Conversion::of(context, &shown);
+    let conversion = Conversion::of(&context.representation, &shown);
     let initial = match from_state {
         true => Some(
             place
@@ -94,7 +94,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
             .map_or(0, |definition| definition.serial),
     };
     let framing = Framing {
-        context: Arc::clone(context),
+        context: Arc::clone(&context.read),
         shown,
         selection,
         form,

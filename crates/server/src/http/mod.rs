@@ -12,5 +12,4 @@ pub mod response;
 pub mod status;
 pub(crate) mod table;
 
-pub use holdfast_proto::Messages;
 pub use status::ApiError;

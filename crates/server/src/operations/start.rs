@@ -29,10 +29,10 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
     let managers = Arc::clone(context);
     definitions::follow(
         &context.definitions,
-        context.field_managers.types().table(),
+        &context.representation.types,
         &context.background,
         &context.shutdown,
-        move |resource| managers.field_managers.forget(resource),
+        move |resource| managers.write.field_managers.forget(resource),
     );
     let registry = context.registry();
     let (made, others): (Vec<Initial>, Vec<&Arc<Resource>>) = {
@@ -135,7 +135,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
             }
         }
     };
-    let types = context.field_managers.types();
+    let types = context.write.field_managers.types();
     let typed = |object: &Value| match types.kind(&version.api_version, &resource.kind) {
         Some(kind_type) => {
             let typed = kind_type.decode(object).map_err(ApiError::internal)?;
@@ -163,14 +163,14 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         registry: context.registry(),
     };
     let written = match next {
-        None => write::create(context, target, typed(object)?).await,
+        None => write::create(&context.write, target, typed(object)?).await,
         Some(next) => {
             target.name = name;
             let change = Change::Replace {
                 object: typed(&next)?,
                 warnings: Vec::new(),
             };
-            write::update(context, target, change).await
+            write::update(&context.write, target, change).await
         }
     };
     match written {

@@ -15,11 +15,11 @@ use holdfast_store::Key;
 use holdfast_value::Value;
 use holdfast_value::json::Indenter;
 
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::objects::{Entry, Selection, Snapshot};
+use crate::read::list_answer::Writer;
 use crate::representation::conversion::{self, BYTES_TOGETHER, TOGETHER};
-use crate::representation::{Shown, Writer};
+use crate::representation::{Context, Shown};
 use crate::wire::body::ResponseBody;
 
 /// How many objects are looked at before it is asked whether others should have a turn.

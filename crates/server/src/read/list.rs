@@ -14,11 +14,11 @@ use holdfast_value::Value;
 
 use super::continue_token::ContinueToken;
 use super::items::{Conversion, Items};
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::{ListOptions, ResourceVersionMatch};
 use crate::http::request::ResourceRequest;
 use crate::objects::{Entry, Selection, Snapshot};
+use crate::read::Context;
 use crate::representation::Shown;
 
 /// How long a read waits for a revision that is yet to come.
@@ -29,7 +29,7 @@ const FUTURE_WAIT: Duration = Duration::from_secs(3);
 /// # Errors
 /// As [`list`].
 pub(crate) async fn page(
-    context: &Arc<Context>,
+    context: &Context,
     request: &ResourceRequest,
     options: &ListOptions,
     selection: &Selection,
@@ -41,7 +41,7 @@ pub(crate) async fn page(
         limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
     };
     let snapshot = snapshot(context, options, extent, token.as_ref()).await?;
-    let conversion = Conversion::of(context, &Shown::of_request(request));
+    let conversion = Conversion::of(&context.representation, &Shown::of_request(request));
     let page = Page::read(request, options, selection, token.as_ref(), &snapshot, conversion).await?;
     if !page.continue_token.is_empty() {
         context.store.keep(&snapshot);

@@ -11,9 +11,9 @@ use holdfast_resource::conversion::{ConversionError, ConversionWebhook, TIMEOUT,
 use holdfast_resource::{Field, Resource};
 use holdfast_value::{Growth, Value};
 
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::objects::{self, Entry};
+use crate::representation::Context;
 use crate::representation::Shown;
 
 /// The most objects of one review, and the size at which no more are added.
@@ -155,7 +155,7 @@ pub(crate) async fn ask(
     let uid = context.identifiers.uid();
     let review = webhook.review(&uid, objects, api_version)?;
     let client = ClientConfig::of(&Field::root(&webhook.client_config));
-    let answer = context.webhooks.client().call(&client, review, TIMEOUT).await;
+    let answer = context.webhooks.call(&client, review, TIMEOUT).await;
     let converted = match answer {
         Ok(answer) => webhook.converted(&answer, &uid, objects, api_version),
         Err(why) => Err(webhook.unanswered(objects, &why.to_string())),

@@ -9,11 +9,11 @@ use holdfast_resource::table::Column;
 use holdfast_value::{Value, json};
 
 use super::{Shown, Tree, write_partial};
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::MetaVersion;
 use crate::http::table::IncludeObject;
 use crate::objects;
+use crate::representation::Context;
 
 /// How the rows of a table are made.
 pub(crate) struct Rows {
@@ -28,7 +28,7 @@ impl Rows {
     /// Rows of objects that are shown in this way, as of now.
     pub(crate) fn new(context: &Context, shown: &Shown, include: IncludeObject, version: MetaVersion) -> Self {
         Self {
-            types: Arc::clone(context.types()),
+            types: Arc::clone(&context.types),
             shown: shown.clone(),
             version,
             include,

@@ -12,10 +12,10 @@ use super::outcome::Outcome;
 use super::pipeline::Pipeline;
 use super::turns::Turn;
 use super::{Change, Target, metadata, pipeline};
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::DeleteOptions;
 use crate::objects::{self, Snapshot};
+use crate::write::Context;
 
 /// Carries out `request`, which is decoded, typed and has its defaults, as `action` plans it. Says what the client is to be
 /// warned of.

@@ -13,9 +13,9 @@ use super::commit::Failure;
 use super::pipeline::Pipeline;
 use super::turns::Turn;
 use super::{Target, metadata, tracking};
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::objects::{self, Entry, Index, Objects, Snapshot};
+use crate::write::Context;
 
 /// An object whose status changes together with a write.
 pub(super) struct Charged {

@@ -16,10 +16,10 @@ use super::pipeline::{self, Action, Pipeline, Prepared};
 use super::turns::Turn;
 use super::webhooks::{Asked, Given};
 use super::{Change, Target, metadata, tracking};
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::DeleteOptions;
 use crate::objects::{self, Entry, Objects, Snapshot};
+use crate::write::Context;
 
 /// The end of a write.
 pub(crate) struct Written {
@@ -81,7 +81,7 @@ async fn create_by_sight(context: &Arc<Context>, target: &Target, object: &Value
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(target, live));
         }
-        let most = context.config.max_object_bytes;
+        let most = context.max_object_bytes;
         if target.dry_run {
             return unstored(context, prepared, true, most);
         }
@@ -214,7 +214,7 @@ async fn update_by_sight(
             (Action::Put, live) => charges::of(&pipeline, &prepared.object, live.as_ref())?,
             _ => Vec::new(),
         };
-        let most = context.config.max_object_bytes;
+        let most = context.max_object_bytes;
         if target.dry_run {
             return unstored(context, prepared, created, most);
         }
@@ -415,7 +415,10 @@ async fn check_can_be_shown(pipeline: &Pipeline<'_>, live: &Entry) -> Result<(),
     if target.of_collection || !target.shown.needs_webhook(live) {
         return Ok(());
     }
-    let converted = target.shown.convert(pipeline.context, objects::tree(live)).await;
+    let converted = target
+        .shown
+        .convert(&pipeline.context.representation, objects::tree(live))
+        .await;
     converted.map(drop)
 }
 

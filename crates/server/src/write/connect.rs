@@ -7,8 +7,8 @@ use holdfast_value::Value;
 use super::Target;
 use super::pipeline::Pipeline;
 use super::webhooks::{Asked, Given};
-use crate::api::context::Context;
 use crate::http::ApiError;
+use crate::write::Context;
 
 /// How far a request of `verb` comes that asks `connecter` for `options`.
 ///

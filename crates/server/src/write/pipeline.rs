@@ -14,13 +14,13 @@ use super::change::{Change, Next};
 use super::outcome::{Call, Outcome};
 use super::webhooks::{Asked, Given};
 use super::{Target, deletion, metadata, scale, tracking};
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::identity::authorization;
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Snapshot};
 use crate::representation::conversion;
 use crate::runtime::long_work;
+use crate::write::Context;
 
 /// What is to be done to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl<'a> Pipeline<'a> {
             return scale::update(self, change, fields, entry, &stored).await;
         }
         self.check_uid(change, &key, Some(&stored))?;
-        let live = target.shown.tree(self.context, entry).await?;
+        let live = target.shown.tree(&self.context.representation, entry).await?;
         let next = change.next(self, &live).await?;
         let told = next.warnings.clone();
         let outcome = self.update_to(change, next, entry, &stored, &live).await;
@@ -464,7 +464,13 @@ impl<'a> Pipeline<'a> {
         let (Some(storage), false) = (&shown.resource.storage, shown.stored_as_shown()) else {
             return Ok(object);
         };
-        conversion::convert_written(self.context, &shown.resource, object, &storage.api_version).await
+        conversion::convert_written(
+            &self.context.representation,
+            &shown.resource,
+            object,
+            &storage.api_version,
+        )
+        .await
     }
 
     /// A stored object in the form that its version has now. It stays in that version, be it the storage version or one of

@@ -72,7 +72,7 @@ pub(super) async fn update(
     stored: &Value,
 ) -> Result<Prepared, ApiError> {
     let target = pipeline.target;
-    let parent = target.shown.tree(pipeline.context, entry).await?;
+    let parent = target.shown.tree(&pipeline.context.representation, entry).await?;
     let ownership = ownership(pipeline.resource(), &target.shown.api_version);
     let undecodable = |error: holdfast_ownership::DecodeError| ApiError::unclassified(error.to_string());
     let mut live = of(&parent, fields);

@@ -12,9 +12,9 @@ use parking_lot::RwLock;
 use super::Target;
 use super::pipeline::Pipeline;
 use super::webhook_versions::WebhookVersions;
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::representation::conversion;
+use crate::write::Context;
 
 pub(super) use holdfast_ownership::{keep_times, manager_name};
 
@@ -239,7 +239,7 @@ async fn with_webhook<T>(pipeline: &Pipeline<'_>, webhook: &ConversionWebhook, r
         };
         drop(outcome);
         let objects = [wanted.object.clone()];
-        let converted = conversion::ask(pipeline.context, webhook, &objects, &wanted.api_version).await;
+        let converted = conversion::ask(&pipeline.context.representation, webhook, &objects, &wanted.api_version).await;
         let converted = converted.map(|mut objects| objects.pop().unwrap_or_default());
         versions.learn(wanted, converted.map_err(|failure| failure.message));
     }

@@ -200,7 +200,12 @@ impl Pipeline<'_> {
         if object.str_at(&["apiVersion"]) == Some(api_version) {
             return Ok(Some(object.clone()));
         }
-        let converted = conversion::convert(self.context, self.resource(), object.clone(), api_version);
+        let converted = conversion::convert(
+            &self.context.representation,
+            self.resource(),
+            object.clone(),
+            api_version,
+        );
         converted.await.map(Some)
     }
 

@@ -16,12 +16,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use holdfast_admission::{AdmissionChain, AdmissionPlugin};
 use holdfast_authorization::{Authorizer, Chain};
-use holdfast_server::api::context::{Config, Context};
-use holdfast_server::http::Messages;
+use holdfast_server::api::context::{Config, Context, Parts};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
-use holdfast_server::objects::definitions::Definitions;
-use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
+use holdfast_server::objects::{Objects, Store};
 use holdfast_server::operations::health::Health;
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
@@ -112,20 +110,15 @@ impl Server {
         };
         let store = Store::open(config, objects).unwrap();
         let store = Arc::new(store);
-        let context = Arc::new(Context {
+        let context = Arc::new(Context::new(Parts {
             registry: Arc::clone(&registry),
             store: Arc::clone(&store),
-            messages: Messages::new(Arc::clone(types.table())),
             field_managers: FieldManagers::new(types),
-            definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
-            trees: Trees::default(),
-            turns: Default::default(),
             policies: Arc::clone(&kinds.policies),
             webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
             authorizer: Arc::new(Chain::new([Arc::clone(&kinds.policy) as Arc<dyn Authorizer>])),
             issuer: Arc::new(holdfast_resource::access::NoTokens),
             tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
-            frames: FrameCache::default(),
             admission,
             identifiers: Arc::new(RandomIdentifiers),
             clock: Arc::new(SystemClock),
@@ -133,7 +126,7 @@ impl Server {
             shutdown: ShutdownTrigger::new().shutdown(),
             background: Default::default(),
             config: Config::default(),
-        });
+        }));
         start(&context).await.unwrap();
         let service = Service {
             context,

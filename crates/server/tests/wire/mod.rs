@@ -11,12 +11,10 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use holdfast_admission::AdmissionChain;
 use holdfast_authorization::{Authorizer, Chain};
-use holdfast_server::api::context::{Config, Context};
-use holdfast_server::http::Messages;
+use holdfast_server::api::context::{Config, Context, Parts};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
-use holdfast_server::objects::definitions::Definitions;
-use holdfast_server::objects::{FrameCache, Objects, Store, Trees};
+use holdfast_server::objects::{Objects, Store};
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
@@ -167,20 +165,15 @@ impl Server {
         });
         let store = Arc::new(store);
         let service = Service {
-            context: Arc::new(Context {
+            context: Arc::new(Context::new(Parts {
                 registry: Arc::clone(&registry),
                 store: Arc::clone(&store),
-                messages: Messages::new(Arc::clone(types.table())),
                 field_managers: FieldManagers::new(types),
-                definitions: Arc::new(Definitions::new(Arc::clone(&registry), Arc::clone(&store))),
-                trees: Trees::default(),
-                turns: Default::default(),
                 policies: Arc::clone(&kinds.policies),
                 webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
                 authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
                 issuer: Arc::new(holdfast_resource::access::NoTokens),
                 tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
-                frames: FrameCache::default(),
                 admission: AdmissionChain::default(),
                 identifiers: Arc::new(RandomIdentifiers),
                 clock: Arc::new(SystemClock),
@@ -188,7 +181,7 @@ impl Server {
                 shutdown: shutdown.clone(),
                 background: Default::default(),
                 config,
-            }),
+            })),
             authenticator: Authenticator { anonymous: true },
             impersonation: Impersonation::default(),
             paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),

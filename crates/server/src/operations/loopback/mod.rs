@@ -153,8 +153,8 @@ impl Client {
         namespace: &str,
         name: &str,
     ) -> Result<(), RequestError> {
-        let target = Target::of_stored(&self.service.context, resource, namespace, name, &self.user);
-        let deleted = crate::write::delete(&self.service.context, target, DeleteOptions::default()).await;
+        let target = Target::of_stored(&self.service.context.write, resource, namespace, name, &self.user);
+        let deleted = crate::write::delete(&self.service.context.write, target, DeleteOptions::default()).await;
         deleted.map(drop).map_err(|error| RequestError {
             code: error.code().as_u16(),
             reason: error.reason().into(),

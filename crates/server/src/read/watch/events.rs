@@ -7,13 +7,13 @@ use holdfast_proto::{Messages, write_watch_event};
 use holdfast_store::EventKind;
 use holdfast_value::{SmolStr, Value};
 
-use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::{Format, View};
 use crate::http::protobuf;
 use crate::http::query::Query;
 use crate::objects::{self, Entry, Objects, Selection};
 use crate::objects::{Converted, EventType, Form};
+use crate::read::Context;
 use crate::read::items::Item;
 use crate::representation::conversion;
 use crate::representation::table::Rows;
@@ -86,7 +86,7 @@ impl Framing {
             .into_iter()
             .flatten()
             .collect();
-        let trees = conversion::stored(&self.context, &self.shown, &entries).await;
+        let trees = conversion::stored(&self.context.representation, &self.shown, &entries).await;
         let mut trees = trees?.into_iter();
         Ok(Converted {
             current: trees.next().unwrap_or_default(),
@@ -170,7 +170,7 @@ impl Framing {
         if refusal.reason().is_empty() {
             refusal.status_mut().reason = SmolStr::new_static("InternalError");
         }
-        error(self.context.messages(), self.form.format, &refusal)
+        error(&self.context.representation.messages, self.form.format, &refusal)
     }
 
     /// Whether the next frame is to tell the columns of a table, which is so once.
@@ -179,7 +179,12 @@ impl Framing {
     }
 
     fn frame(&self, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
-        frame(self.context.messages(), self.form.format, event_type, object)
+        frame(
+            &self.context.representation.messages,
+            self.form.format,
+            event_type,
+            object,
+        )
     }
 
     /// The frame of an object, which is `converted` where a webhook was asked for it.
@@ -194,13 +199,22 @@ impl Framing {
             return self.viewed(showing, Tree::Converted(tree), with_columns);
         }
         if self.form.view == View::Whole {
-            return self.frame(showing.name(), &self.shown.bytes(self.context.types(), entry)?);
+            return self.frame(
+                showing.name(),
+                &self.shown.bytes(&self.context.representation.types, entry)?,
+            );
         }
         if let View::PartialObject(version) = self.form.view
             && let Some(metadata) = self.shown.metadata_text(entry)
         {
             let mut json = Vec::with_capacity(metadata.len() + 128);
-            representation::write_partial(self.context.types(), &Value::Null, Some(&metadata), version, &mut json);
+            representation::write_partial(
+                &self.context.representation.types,
+                &Value::Null,
+                Some(&metadata),
+                version,
+                &mut json,
+            );
             return self.frame(showing.name(), &json);
         }
         self.viewed(showing, Tree::Stored(&objects::tree(entry)), with_columns)
@@ -219,7 +233,7 @@ impl Framing {
     }
 
     fn viewed(&self, showing: EventType, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
-        let (context, shown) = (&self.context, &self.shown);
+        let (context, shown) = (&*self.context.representation, &self.shown);
         let json = match self.form.view {
             View::Table(version) => {
                 let rows = Rows::new(context, shown, self.form.include, version);

@@ -1,0 +1,22 @@
+//! What reads need.
+
+use std::sync::Arc;
+
+use crate::objects::definitions::Definitions;
+use crate::objects::{FrameCache, Store};
+use crate::representation;
+use crate::runtime::shutdown::Shutdown;
+
+/// What reads need.
+pub struct Context {
+    /// The objects.
+    pub store: Arc<Store>,
+    /// How far the resources that are served follow the objects that define them; a watch ends when its resource changes.
+    pub definitions: Arc<Definitions>,
+    /// What it takes to show objects.
+    pub representation: Arc<representation::Context>,
+    /// The events that are encoded already.
+    pub frames: FrameCache,
+    /// How far the end of the server has come; watches end with it.
+    pub shutdown: Shutdown,
+}

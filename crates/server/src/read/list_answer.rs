@@ -1,0 +1,227 @@
+//! The answer that shows a list: objects, their metadata, or a table, written as the client takes them.
+
+use std::sync::Arc;
+
+use holdfast_proto::Messages;
+use holdfast_resource::schema::TypeTable;
+use holdfast_value::Value;
+use holdfast_value::json::Indenter;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Collected};
+
+use crate::http::ApiError;
+use crate::http::negotiation::{Format, MetaVersion, Representation, View};
+use crate::http::protobuf;
+use crate::http::query::Query;
+use crate::http::response::{self, Response};
+use crate::http::table::IncludeObject;
+use crate::objects;
+use crate::read::items::{Item, Turn};
+use crate::read::list::Page;
+use crate::representation::table::Rows;
+use crate::representation::{Context, Shown, Tree, go_package, write_partial};
+
+/// The answer that shows a list.
+///
+/// # Errors
+/// 406 for a view that lists do not have, 500 where the objects cannot be converted.
+pub(crate) async fn answer(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    mut page: Page,
+) -> Result<Response, ApiError> {
+    let (format, pretty) = (representation.format, representation.pretty);
+    let content_type = format.content_type();
+    if representation.view == View::Whole && format == Format::Protobuf {
+        let body = protobuf_list(&context.messages, shown, page).await?;
+        return Ok(response::bytes(StatusCode::OK, content_type, body));
+    }
+    let metadata = match representation.view {
+        View::Whole if shown.resource.conventions.chunks_tell_rest => page.metadata_with_continue(),
+        _ => page.metadata(),
+    };
+    let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
+    // What a webhook has to say to the first objects may become a status; after that it is too late.
+    page.items.prepare().await?;
+    let indenter = (format == Format::Json && pretty).then(Indenter::default);
+    let body = page.items.into_body(writer, head, indenter);
+    if format == Format::Json {
+        return Ok(response::bytes(StatusCode::OK, content_type, body));
+    }
+    let json = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    response::encoded(&context.messages, StatusCode::OK, representation, json)
+}
+
+/// The answer that shows a list of `trees`, which are in their storage version; `metadata` is that of the list, as JSON.
+///
+/// # Errors
+/// 406 for a view that lists do not have, 500 where an object cannot be converted.
+pub(crate) fn of_trees(
+    context: &Context,
+    shown: &Shown,
+    query: &Query,
+    representation: &Representation,
+    metadata: &str,
+    trees: &[Value],
+) -> Result<Response, ApiError> {
+    if representation.view == View::Whole && representation.format == Format::Protobuf {
+        let message = |tree: &Value| {
+            let tree = shown.answered(Tree::Stored(tree))?;
+            protobuf::message(&context.messages, &shown.api_version, &shown.kind, &tree)
+        };
+        let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
+        let body = protobuf::list(
+            &context.messages,
+            &shown.api_version,
+            &shown.list_kind,
+            metadata,
+            &items,
+        )?;
+        return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
+    }
+    let (writer, mut json) = Writer::new(context, shown, query, representation, metadata)?;
+    for (at, tree) in trees.iter().enumerate() {
+        writer.before(at == 0, &mut json);
+        writer.tree(Tree::Stored(tree), &mut json)?;
+    }
+    writer.end(trees.is_empty(), &mut json);
+    response::encoded(&context.messages, StatusCode::OK, representation, json)
+}
+
+/// How the objects of a list are written in JSON.
+pub(crate) struct Writer {
+    types: Arc<TypeTable>,
+    shown: Shown,
+    items: ItemForm,
+}
+
+enum ItemForm {
+    /// Without kind and version, which the list tells.
+    Whole,
+    Partial(MetaVersion),
+    Row(Rows),
+}
+
+impl Writer {
+    /// What a request asks for, and the bytes that stand before the objects.
+    fn new(
+        context: &Context,
+        shown: &Shown,
+        query: &Query,
+        representation: &Representation,
+        metadata: &str,
+    ) -> Result<(Self, Vec<u8>), ApiError> {
+        let list_head = |kind: &str, api_version: &str| {
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":")
+                .into_bytes()
+        };
+        let (items, mut head) = match representation.view {
+            View::Whole => (ItemForm::Whole, list_head(&shown.list_kind, &shown.api_version)),
+            View::PartialList(version) => (
+                ItemForm::Partial(version),
+                list_head("PartialObjectMetadataList", version.api_version()),
+            ),
+            View::PartialObject(_) => {
+                return Err(ApiError::not_acceptable(format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                    go_package(shown),
+                    shown.list_kind
+                )));
+            }
+            View::Table(version) => {
+                let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version);
+                let head = rows.head(metadata, true);
+                (ItemForm::Row(rows), head)
+            }
+        };
+        if matches!(items, ItemForm::Whole) {
+            head.push(b'[');
+        }
+        let (types, shown) = (Arc::clone(&context.types), shown.clone());
+        Ok((Self { types, shown, items }, head))
+    }
+
+    /// Writes an object of a list. One that is stored as it is shown is not parsed where its bytes will do.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub(crate) fn item(&self, item: &Item, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        if let Some(tree) = &item.converted {
+            return self.tree(Tree::Converted(tree), bytes);
+        }
+        let entry = &item.entry;
+        match &self.items {
+            ItemForm::Whole => self.whole(&self.shown.bytes(&self.types, entry)?, bytes),
+            ItemForm::Partial(version) => match self.shown.metadata_text(entry) {
+                Some(metadata) => write_partial(&self.types, &Value::Null, Some(&metadata), *version, bytes),
+                None => return self.tree(Tree::Stored(&objects::tree(entry)), bytes),
+            },
+            ItemForm::Row(rows) => {
+                let metadata = self.shown.metadata_text(entry);
+                return rows.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an object.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    fn tree(&self, tree: Tree<'_>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        match &self.items {
+            ItemForm::Whole => {
+                let object = self.shown.answered(tree)?;
+                self.whole(&objects::encode_answer(&self.types, &object), bytes);
+            }
+            ItemForm::Partial(version) => {
+                let object = self.shown.summarized(tree)?;
+                write_partial(&self.types, &object, None, *version, bytes);
+            }
+            ItemForm::Row(rows) => return rows.row(tree, None, bytes),
+        }
+        Ok(())
+    }
+
+    fn whole(&self, object: &[u8], bytes: &mut Vec<u8>) {
+        let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
+        if self.shown.resource.conventions.whole_items {
+            // Items of custom resources are whole objects.
+            bytes.extend_from_slice(object);
+            return;
+        }
+        bytes.push(b'{');
+        bytes.extend_from_slice(objects::list_item(object, kind, api_version));
+    }
+
+    /// Writes what stands before an object: the `first` one or another.
+    pub(crate) fn before(&self, first: bool, bytes: &mut Vec<u8>) {
+        match &self.items {
+            _ if !first => bytes.push(b','),
+            ItemForm::Partial(_) => bytes.push(b'['),
+            ItemForm::Whole | ItemForm::Row(_) => {}
+        }
+    }
+
+    /// Writes what stands behind the objects. A list of metadata that nothing was put into has no items, rather than none.
+    pub(crate) fn end(&self, empty: bool, bytes: &mut Vec<u8>) {
+        match &self.items {
+            ItemForm::Row(rows) => rows.end(bytes),
+            ItemForm::Partial(_) if empty => bytes.extend_from_slice(b"null}"),
+            ItemForm::Whole | ItemForm::Partial(_) => bytes.extend_from_slice(b"]}"),
+        }
+    }
+}
+
+/// A list in protobuf, each item written once. Its length stands before it, so that it is made whole.
+async fn protobuf_list(messages: &Messages, shown: &Shown, mut page: Page) -> Result<Vec<u8>, ApiError> {
+    let metadata = page.metadata();
+    let (mut items, mut turn) = (Vec::new(), Turn::default());
+    while let Some(item) = page.items.next(&mut turn).await? {
+        let tree = shown.answered(Tree::Stored(&objects::tree(&item.entry)))?;
+        items.push(protobuf::message(messages, &shown.api_version, &shown.kind, &tree)?);
+    }
+    protobuf::list(messages, &shown.api_version, &shown.list_kind, &metadata, &items)
+}
