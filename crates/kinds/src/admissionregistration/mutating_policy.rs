@@ -17,7 +17,7 @@ pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Op
     let mut errors = Errors::new();
     let root = Field::root(object);
     let spec = root.child("spec");
-    validate_binding(&spec, "spec.matchResources", &mut errors);
+    validate_binding(context.types, &spec, "spec.matchResources", &mut errors);
     validate_operations(&spec.child("matchResources"), &mut errors);
     check_reference(context, "mutatingadmissionpolicies", &spec, old, &mut errors);
     errors
@@ -28,7 +28,7 @@ pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Opt
     let mut errors = Errors::new();
     let root = Field::root(object);
     let spec = root.child("spec");
-    let mut compiler = validate_policy(&spec, &mut errors);
+    let mut compiler = validate_policy(context.types, &spec, &mut errors);
     validate_operations(&spec.child("matchConstraints"), &mut errors);
     let mutations = spec.child("mutations");
     if mutations.is_empty() {

@@ -7,6 +7,7 @@ use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, 
 use holdfast_cel::{CompileError, is_reserved};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
+use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
 use holdfast_resource::{Field, GroupKind, GroupVersion, WriteContext};
 use holdfast_value::Value;
@@ -19,7 +20,7 @@ const CONDITIONS: usize = 64;
 
 /// Reports what is wrong with the parts of the spec of a policy that come before what it does; the compiler is for what
 /// it does.
-pub(super) fn validate_policy(spec: &Field<'_, '_>, errors: &mut Errors) -> Compiler {
+pub(super) fn validate_policy(types: &TypeTable, spec: &Field<'_, '_>, errors: &mut Errors) -> Compiler {
     there_one_of(&spec.child("failurePolicy"), &["Fail", "Ignore"], errors);
     let kind = spec.child("paramKind");
     if kind.is_set() {
@@ -27,7 +28,7 @@ pub(super) fn validate_policy(spec: &Field<'_, '_>, errors: &mut Errors) -> Comp
     }
     let constraints = spec.child("matchConstraints");
     if constraints.is_set() {
-        validate_match_resources(&constraints, errors);
+        validate_match_resources(types, &constraints, errors);
         let rules = constraints.child("resourceRules");
         if rules.is_empty() {
             errors.push(rules.required(""));
@@ -206,7 +207,7 @@ fn shown(user: &User) -> String {
 }
 
 /// Reports what is wrong with the spec of a binding. `place` is how the reference calls `matchResources` there.
-pub(super) fn validate_binding(spec: &Field<'_, '_>, place: &str, errors: &mut Errors) {
+pub(super) fn validate_binding(types: &TypeTable, spec: &Field<'_, '_>, place: &str, errors: &mut Errors) {
     let policy = spec.child("policyName");
     match policy.text() {
         "" => errors.push(policy.required("")),
@@ -218,7 +219,7 @@ pub(super) fn validate_binding(spec: &Field<'_, '_>, place: &str, errors: &mut E
     }
     let constraints = Field::placed(spec.child("matchResources").value(), place);
     if constraints.is_set() {
-        validate_match_resources(&constraints, errors);
+        validate_match_resources(types, &constraints, errors);
     }
 }
 

@@ -2,46 +2,53 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::metadata::labels::validate_label_selector;
+use holdfast_resource::schema::TypeTable;
+use holdfast_resource::{Check, Field, Part, Rules};
 
-use crate::validation::{Errors, report, set_one_of, there_one_of};
+use crate::validation::{Errors, report};
+
+const MATCH_RESOURCES: &str = "io.k8s.api.admissionregistration.v1.MatchResources";
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
 /// Reports what is wrong with `MatchResources` of a policy or a binding.
-pub(super) fn validate_match_resources(constraints: &Field<'_, '_>, errors: &mut Errors) {
-    there_one_of(&constraints.child("matchPolicy"), &["Equivalent", "Exact"], errors);
-    for name in ["namespaceSelector", "objectSelector"] {
-        let selector = constraints.child(name);
-        if selector.is_set() {
-            validate_label_selector(&selector, errors);
-        } else {
-            errors.push(selector.required(""));
-        }
+pub(super) fn validate_match_resources(types: &TypeTable, constraints: &Field<'_, '_>, errors: &mut Errors) {
+    let mut check = Check::new(types);
+    if let Some(part) = check.part(MATCH_RESOURCES, *constraints) {
+        check.values(&part, &OperationRules);
     }
-    for name in ["resourceRules", "excludeResourceRules"] {
-        for rule in constraints.child(name).items() {
-            validate_named_rule(&rule, errors);
+    errors.append(&mut check.errors);
+}
+
+/// What no mark says of rules with operations, of policies and of webhooks.
+pub(super) struct OperationRules;
+
+impl<'v> Rules<'v> for OperationRules {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let (list, errors) = (part.child(name), &mut check.errors);
+        match name {
+            "resourceNames" => validate_resource_names(&list, errors),
+            "operations" => validate_operations(&list, errors),
+            "apiGroups" => validate_names(&list, "API groups", true, errors),
+            "apiVersions" => validate_names(&list, "API versions", false, errors),
+            "resources" => validate_resources(&list, errors),
+            _ => check.unknown_rule(name, part),
         }
     }
 }
 
-fn validate_named_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_resource_names(list: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
-    for name in rule.child("resourceNames").items() {
+    for name in list.items() {
         report(&name, path_segment(name.text()), errors);
         if !names.insert(name.text()) {
             errors.push(name.duplicate());
         }
     }
-    validate_rule(rule, errors);
 }
 
-/// Reports what is wrong with a rule.
-pub(super) fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
-    let operations = rule.child("operations");
+fn validate_operations(operations: &Field<'_, '_>, errors: &mut Errors) {
     if operations.is_empty() {
         errors.push(operations.required(""));
     }
@@ -53,10 +60,6 @@ pub(super) fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(operation.not_supported(&OPERATIONS));
         }
     }
-    validate_names(&rule.child("apiGroups"), "API groups", true, errors);
-    validate_names(&rule.child("apiVersions"), "API versions", false, errors);
-    validate_resources(&rule.child("resources"), errors);
-    set_one_of(&rule.child("scope"), &["*", "Cluster", "Namespaced"], errors);
 }
 
 fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors: &mut Errors) {

@@ -27,7 +27,7 @@ pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Op
     let root = Field::root(object);
     let spec = root.child("spec");
     // The reference leaves out a letter.
-    validate_binding(&spec, "spec.matchResources", &mut errors);
+    validate_binding(context.types, &spec, "spec.matchResources", &mut errors);
     validate_actions(&spec.child("validationActions"), &mut errors);
     check_reference(context, "validatingadmissionpolicies", &spec, old, &mut errors);
     errors
@@ -41,7 +41,7 @@ pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Opt
     let mut errors = Errors::new();
     let root = Field::root(object);
     let spec = root.child("spec");
-    let mut compiler = validate_policy(&spec, &mut errors);
+    let mut compiler = validate_policy(context.types, &spec, &mut errors);
     let (validations, annotations) = (spec.child("validations"), spec.child("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let detail = "validations or auditAnnotations must contain at least one item";

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_admission::webhooks::{Sort, Webhooks};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
-use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::{Field, FieldError, Followed, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Followed, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::client_config;
 use super::policy::validate_conditions;
-use super::rules::validate_rule;
-use crate::validation::{Errors, report, set_one_of};
+use super::rules::OperationRules;
+use crate::validation::{Errors, report};
 
 /// What both kinds of configurations do: they are checked, and what is called follows them.
 pub(super) struct WebhookConfiguration {
@@ -23,22 +22,10 @@ pub(super) struct WebhookConfiguration {
 }
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 
 impl Strategy for WebhookConfiguration {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let webhooks = root.child("webhooks");
-        let mut errors = Errors::new();
-        let mut names = HashSet::new();
-        for webhook in webhooks.items() {
-            validate_webhook(&webhook, &mut errors);
-            let name = webhook.child("name");
-            if !name.text().is_empty() && !names.insert(name.text()) {
-                errors.push(name.duplicate());
-            }
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 }
 
@@ -51,8 +38,37 @@ impl Followed for WebhookConfiguration {
     }
 }
 
-fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {
-    let name = webhook.child("name");
+impl<'v> Rules<'v> for WebhookConfiguration {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "webhooks" => {
+                let webhooks = part.child(name);
+                let mut names = HashSet::new();
+                for webhook in check.items(part, name, &webhooks) {
+                    check.values(&webhook, self);
+                    let name = webhook.child("name");
+                    if !name.text().is_empty() && !names.insert(name.text()) {
+                        check.errors.push(name.duplicate());
+                    }
+                }
+            }
+            "name" => validate_name(&part.child(name), &mut check.errors),
+            "client" => client_config::validate(part, &mut check.errors),
+            "matchConditions" => {
+                let conditions = part.child(name);
+                if !conditions.is_empty() {
+                    let nothing = Value::empty_map();
+                    let mut compiler = Compiler::of(&Field::root(&nothing));
+                    validate_conditions(&conditions, &mut compiler, &mut check.errors);
+                }
+            }
+            "admissionReviewVersions" => validate_review_versions(&part.child(name), &mut check.errors),
+            _ => OperationRules.rule(name, part, check),
+        }
+    }
+}
+
+fn validate_name(name: &Field<'_, '_>, errors: &mut Errors) {
     match name.text() {
         "" => errors.push(name.required("")),
         text => {
@@ -60,36 +76,9 @@ fn validate_webhook(webhook: &Field<'_, '_>, errors: &mut Errors) {
             if faults.is_empty() && text.split('.').count() < 3 {
                 errors.push(name.invalid("should be a domain with at least three segments separated by dots"));
             }
-            report(&name, faults, errors);
+            report(name, faults, errors);
         }
     }
-    for rule in webhook.child("rules").items() {
-        validate_rule(&rule, errors);
-    }
-    set_one_of(&webhook.child("failurePolicy"), &["Fail", "Ignore"], errors);
-    set_one_of(&webhook.child("matchPolicy"), &["Equivalent", "Exact"], errors);
-    let effects = webhook.child("sideEffects");
-    if !effects.is_set() {
-        let detail = format!("must specify one of {}", SIDE_EFFECTS.join(", "));
-        errors.push(effects.required(detail));
-    } else if !SIDE_EFFECTS.contains(&effects.text()) {
-        errors.push(effects.not_supported(&SIDE_EFFECTS));
-    }
-    let timeout = webhook.child("timeoutSeconds");
-    if timeout.number().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
-        errors.push(timeout.invalid("the timeout value must be between 1 and 30 seconds"));
-    }
-    for selector in ["namespaceSelector", "objectSelector"] {
-        validate_label_selector(&webhook.child(selector), errors);
-    }
-    set_one_of(&webhook.child("reinvocationPolicy"), &["IfNeeded", "Never"], errors);
-    client_config::validate(&webhook.child("clientConfig"), errors);
-    let conditions = webhook.child("matchConditions");
-    if !conditions.is_empty() {
-        let nothing = Value::empty_map();
-        validate_conditions(&conditions, &mut Compiler::of(&Field::root(&nothing)), errors);
-    }
-    validate_review_versions(&webhook.child("admissionReviewVersions"), errors);
 }
 
 fn validate_review_versions(versions: &Field<'_, '_>, errors: &mut Errors) {

@@ -3,18 +3,18 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value, qualified_name};
-use holdfast_resource::metadata::labels::validate_labels;
+use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value};
 use holdfast_resource::table::{NamedCell, items, scalar_text};
-use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_resource::{
+    Check, Field, FieldError, InitialObjects, NoRules, Part, Refusal, Rules, Strategy, WriteContext,
+};
 use holdfast_value::Value;
 
 use crate::cells::first_of;
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
 use crate::defaults::{change_items, none_if_empty};
 use crate::validation::addresses::{address_warning, canonical_address, endpoint_address};
-use crate::validation::ports::PROTOCOLS;
-use crate::validation::{Errors, immutable, one_of, report, same};
+use crate::validation::{Errors, report, same};
 
 /// What only EndpointSlices do.
 pub(crate) struct EndpointSlice {
@@ -26,7 +26,6 @@ const ENDPOINTS: usize = 1000;
 const ADDRESSES: usize = 100;
 const PORTS: usize = 20_000;
 const HINTS: usize = 8;
-const TOPOLOGIES: usize = 16;
 
 impl Strategy for EndpointSlice {
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
@@ -46,13 +45,12 @@ impl Strategy for EndpointSlice {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        self.validate_slice(context, object, &HashSet::new())
+        self.validate_slice(context, object, HashSet::new())
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old_root) = (Field::root(object), Field::root(old));
-        let mut errors = self.validate_slice(context, object, &addresses_of(old));
-        immutable(&root.child("addressType"), &old_root.child("addressType"), &mut errors);
+        let mut errors = self.validate_slice(context, object, addresses_of(old));
+        errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 
@@ -101,18 +99,87 @@ impl InitialObjects for EndpointSlice {
 
 impl EndpointSlice {
     /// Checks a slice; the addresses in `kept` stood there before and may stay.
-    fn validate_slice(&self, context: &WriteContext<'_>, object: &Value, kept: &HashSet<&str>) -> Errors {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        let sort = root.child("addressType");
-        one_of(&sort, &["FQDN", "IPv4", "IPv6"], &mut errors);
-        if !errors.is_empty() {
-            return errors;
-        }
+    fn validate_slice(&self, context: &WriteContext<'_>, object: &Value, kept: HashSet<&str>) -> Errors {
+        let sort = object.str_at(&["addressType"]).unwrap_or_default();
         let own = own_address(self.server, context);
-        validate_endpoints(&root.child("endpoints"), sort.text(), kept, own, &mut errors);
-        validate_ports(&root.child("ports"), &mut errors);
-        errors
+        context.check(object, &SliceRules { sort, kept, own })
+    }
+}
+
+/// What is known of a slice that its endpoints are checked by.
+struct SliceRules<'a> {
+    /// Of what type the addresses are.
+    sort: &'a str,
+    /// The addresses that were there before.
+    kept: HashSet<&'a str>,
+    /// The address of the server itself.
+    own: Option<IpAddr>,
+}
+
+impl<'v> Rules<'v> for SliceRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            // Of a slice of an unknown type nothing else is looked at.
+            "content" => {
+                if check.errors.is_empty() {
+                    self.validate_endpoints(part, check);
+                    self.validate_ports(part, check);
+                }
+            }
+            "addresses" => self.validate_addresses(&part.child(name), &mut check.errors),
+            "hints" => {
+                let hints = part.child(name);
+                if validate_hints(&hints.child("forZones"), label_value, &mut check.errors) {
+                    validate_hints(&hints.child("forNodes"), dns_subdomain, &mut check.errors);
+                }
+            }
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+impl SliceRules<'_> {
+    /// `validateEndpoints`
+    fn validate_endpoints<'v>(&self, slice: &Part<'v, '_>, check: &mut Check<'_>) {
+        let endpoints = slice.child("endpoints");
+        if endpoints.len() > ENDPOINTS {
+            check.errors.push(endpoints.too_many(ENDPOINTS));
+            return;
+        }
+        for endpoint in check.items(slice, "endpoints", &endpoints) {
+            check.values(&endpoint, self);
+        }
+    }
+
+    fn validate_addresses(&self, addresses: &Field<'_, '_>, errors: &mut Errors) {
+        if addresses.is_empty() {
+            errors.push(addresses.required("must contain at least 1 address"));
+        } else if addresses.len() > ADDRESSES {
+            errors.push(addresses.too_many(ADDRESSES));
+        }
+        for address in addresses.items().filter(|address| !self.kept.contains(address.text())) {
+            validate_address(addresses, &address, self.sort, self.own, errors);
+        }
+    }
+
+    /// `validatePorts`
+    fn validate_ports<'v>(&self, slice: &Part<'v, '_>, check: &mut Check<'_>) {
+        let ports = slice.child("ports");
+        if ports.len() > PORTS {
+            check.errors.push(ports.too_many(PORTS));
+            return;
+        }
+        let mut names = HashSet::new();
+        for port in check.items(slice, "ports", &ports) {
+            let name = port.child("name");
+            if !name.text().is_empty() {
+                report(&name, dns_label(name.text()), &mut check.errors);
+            }
+            if !names.insert(name.text()) {
+                check.errors.push(FieldError::duplicate(&name.path(), name.text()));
+            }
+            check.values(&port, self);
+        }
     }
 }
 
@@ -134,47 +201,6 @@ fn drop_topology(object: &mut Value) {
     change_items(object, "endpoints", has_one, |endpoint| {
         endpoint.remove_at(&["deprecatedTopology"]);
     });
-}
-
-fn validate_endpoints(
-    endpoints: &Field<'_, '_>,
-    sort: &str,
-    kept: &HashSet<&str>,
-    own: Option<IpAddr>,
-    errors: &mut Errors,
-) {
-    if endpoints.len() > ENDPOINTS {
-        errors.push(endpoints.too_many(ENDPOINTS));
-        return;
-    }
-    for endpoint in endpoints.items() {
-        let addresses = endpoint.child("addresses");
-        if addresses.is_empty() {
-            errors.push(addresses.required("must contain at least 1 address"));
-        } else if addresses.len() > ADDRESSES {
-            errors.push(addresses.too_many(ADDRESSES));
-        }
-        for address in addresses.items().filter(|address| !kept.contains(address.text())) {
-            validate_address(&addresses, &address, sort, own, errors);
-        }
-        let node = endpoint.child("nodeName");
-        if node.is_set() {
-            report(&node, dns_subdomain(node.text()), errors);
-        }
-        let topology = endpoint.child("deprecatedTopology");
-        if topology.len() > TOPOLOGIES {
-            errors.push(topology.too_many(TOPOLOGIES));
-        }
-        validate_labels(&topology, errors);
-        let host = endpoint.child("hostname");
-        if host.is_set() {
-            report(&host, dns_label(host.text()), errors);
-        }
-        let hints = endpoint.child("hints");
-        if validate_hints(&hints.child("forZones"), label_value, errors) {
-            validate_hints(&hints.child("forNodes"), dns_subdomain, errors);
-        }
-    }
 }
 
 fn validate_address(
@@ -238,28 +264,6 @@ fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: 
         report(&name, form(name.text()), errors);
     }
     true
-}
-
-fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
-    if ports.len() > PORTS {
-        errors.push(ports.too_many(PORTS));
-        return;
-    }
-    let mut names = HashSet::new();
-    for port in ports.items() {
-        let name = port.child("name");
-        if !name.text().is_empty() {
-            report(&name, dns_label(name.text()), errors);
-        }
-        if !names.insert(name.text()) {
-            errors.push(FieldError::duplicate(&name.path(), name.text()));
-        }
-        one_of(&port.child("protocol"), &PROTOCOLS, errors);
-        let protocol = port.child("appProtocol");
-        if protocol.is_set() {
-            report(&protocol, qualified_name(protocol.text()), errors);
-        }
-    }
 }
 
 /// The cells of tables that show more than a path.

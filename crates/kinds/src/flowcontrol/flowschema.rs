@@ -3,14 +3,13 @@
 use std::ops::ControlFlow;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::{Field, FieldError, FieldPath};
+use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules};
 use holdfast_value::Value;
 
 use super::EXEMPT;
 use crate::validation::{Errors, report};
 
 const ALL: &str = "*";
-const MOST: i64 = 10_000;
 const VERBS: [&str; 9] = [
     "create",
     "delete",
@@ -29,108 +28,76 @@ const SUBJECTS: [(&str, &str); 3] = [
     ("User", "user"),
 ];
 
-/// Reports what is wrong with the specification of the object of that name.
-pub(super) fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    let precedence = spec.child("matchingPrecedence");
-    let number = precedence.number().unwrap_or_default();
-    if number <= 0 {
-        errors.push(precedence.invalid_as(number, "must be a positive value"));
-    }
-    if number > MOST {
-        errors.push(precedence.invalid(format!("must not be greater than {MOST}")));
-    }
-    if number == 1 && name != EXEMPT {
-        errors.push(precedence.invalid("only the schema named 'exempt' may have matchingPrecedence 1"));
-    }
-    let method = spec.child("distinguisherMethod");
-    let sort = method.child("type");
-    if method.is_set() && !["ByNamespace", "ByUser"].contains(&sort.text()) {
-        // The reference shows the whole method.
-        let mut shown = Value::empty_map();
-        shown.set_at(&["Type"], sort.text().into());
-        errors.push(FieldError::not_supported(
-            &sort.path(),
-            shown,
-            &["ByNamespace", "ByUser"],
-        ));
-    }
-    let configuration = spec.child("priorityLevelConfiguration");
-    let level = configuration.child("name");
-    if level.text().is_empty() {
-        errors.push(level.required("must reference a priority level"));
-    } else {
-        report(&level, dns_subdomain(level.text()), errors);
-    }
-    for rule in spec.child("rules").items() {
-        validate_rule(&rule, errors);
+/// What no mark says of FlowSchemas.
+pub(super) struct SchemaRules<'n> {
+    /// The name of the schema.
+    pub(super) name: &'n str,
+}
+
+impl<'v> Rules<'v> for SchemaRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let (field, errors) = (part.child(name), &mut check.errors);
+        match name {
+            "matchingPrecedence" => {
+                if field.number() == Some(1) && self.name != EXEMPT {
+                    errors.push(field.invalid("only the schema named 'exempt' may have matchingPrecedence 1"));
+                }
+            }
+            "distinguisherMethod" => validate_method(&field, errors),
+            "subject" => validate_subject(part, errors),
+            "some" => {
+                if part.child("resourceRules").is_empty() && part.child("nonResourceRules").is_empty() {
+                    errors
+                        .push(part.required("at least one of resourceRules and nonResourceRules has to be non-empty"));
+                }
+            }
+            "verbs" => validate_verbs(&field, errors),
+            "apiGroups" => {
+                let _ = all_alone(&field, "other api groups", errors);
+            }
+            "resources" => {
+                let _ = all_alone(&field, "other resources", errors);
+            }
+            "namespaces" => validate_namespaces(part, errors),
+            "nonResourceURLs" => validate_paths(&field, errors),
+            _ => check.unknown_rule(name, part),
+        }
     }
 }
 
-fn validate_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
-    let (subjects, of_resources, of_paths) = (
-        rule.child("subjects"),
-        rule.child("resourceRules"),
-        rule.child("nonResourceRules"),
-    );
-    if subjects.is_empty() {
-        errors.push(subjects.required("subjects must contain at least one value"));
+/// `ValidateFlowDistinguisherMethod`: the whole method is shown.
+fn validate_method(method: &Field<'_, '_>, errors: &mut Errors) {
+    const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
+    let sort = method.child("type");
+    if method.is_set() && !METHODS.contains(&sort.text()) {
+        let mut shown = Value::empty_map();
+        shown.set_at(&["Type"], sort.text().into());
+        errors.push(FieldError::not_supported(&sort.path(), shown, &METHODS));
     }
-    for subject in subjects.items() {
-        validate_subject(&subject, errors);
-    }
-    if of_resources.is_empty() && of_paths.is_empty() {
-        errors.push(FieldError::required(
-            &rule.path(),
-            "at least one of resourceRules and nonResourceRules has to be non-empty",
-        ));
-    }
-    for rule in of_resources.items() {
-        validate_verbs(&rule.child("verbs"), errors);
-        for (part, missing, others) in [
-            (
-                "apiGroups",
-                "resource rules must supply at least one api group",
-                "other api groups",
-            ),
-            (
-                "resources",
-                "resource rules must supply at least one resource",
-                "other resources",
-            ),
-        ] {
-            let part = rule.child(part);
-            if part.is_empty() {
-                errors.push(part.required(missing));
-            } else {
-                let _ = all_alone(&part, others, errors);
-            }
-        }
-        let namespaces = rule.child("namespaces");
-        if namespaces.is_empty() && !rule.child("clusterScope").is_true() {
-            errors.push(
-                namespaces.required("resource rules that are not cluster scoped must supply at least one namespace"),
-            );
-        } else if all_alone(&namespaces, "other namespaces", errors).is_continue() {
-            for namespace in namespaces.items() {
-                let faults = dns_label(namespace.text()).into_iter();
-                errors.extend(faults.map(|fault| {
-                    namespace.invalid(format!(
-                        "each member of this list must be '*' or a DNS-1123 label; {fault}"
-                    ))
-                }));
-            }
+}
+
+fn validate_namespaces(rule: &Field<'_, '_>, errors: &mut Errors) {
+    let namespaces = rule.child("namespaces");
+    if namespaces.is_empty() && !rule.child("clusterScope").is_true() {
+        let why = "resource rules that are not cluster scoped must supply at least one namespace";
+        errors.push(namespaces.required(why));
+    } else if all_alone(&namespaces, "other namespaces", errors).is_continue() {
+        for namespace in namespaces.items() {
+            let faults = dns_label(namespace.text()).into_iter();
+            errors.extend(faults.map(|fault| {
+                namespace.invalid(format!(
+                    "each member of this list must be '*' or a DNS-1123 label; {fault}"
+                ))
+            }));
         }
     }
-    for rule in of_paths.items() {
-        validate_verbs(&rule.child("verbs"), errors);
-        let paths = rule.child("nonResourceURLs");
-        if paths.is_empty() {
-            errors.push(paths.required("nonResourceURLs must contain at least one value"));
-        } else if all_alone(&paths, "other non-resource URLs", errors).is_continue() {
-            for path in paths.items() {
-                if let Some(fault) = path_fault(path.text()) {
-                    errors.push(path.invalid(fault));
-                }
+}
+
+fn validate_paths(paths: &Field<'_, '_>, errors: &mut Errors) {
+    if all_alone(paths, "other non-resource URLs", errors).is_continue() {
+        for path in paths.items() {
+            if let Some(fault) = path_fault(path.text()) {
+                errors.push(path.invalid(fault));
             }
         }
     }
@@ -178,10 +145,7 @@ fn validate_named_subject(kind: &str, who: &Field<'_, '_>, errors: &mut Errors) 
 }
 
 fn validate_verbs(verbs: &Field<'_, '_>, errors: &mut Errors) {
-    if verbs.is_empty() {
-        errors.push(verbs.required("verbs must contain at least one value"));
-    } else if all_alone(verbs, "other verbs", errors).is_continue()
-        && !verbs.items().all(|verb| VERBS.contains(&verb.text()))
+    if all_alone(verbs, "other verbs", errors).is_continue() && !verbs.items().all(|verb| VERBS.contains(&verb.text()))
     {
         let path: FieldPath = verbs.path();
         errors.push(FieldError::not_supported(

@@ -10,6 +10,8 @@ use std::collections::HashSet;
 use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use self::flowschema::SchemaRules;
+use self::prioritylevelconfiguration::LevelRules;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::validation::Errors;
@@ -19,7 +21,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "flowschemas" => kind(FlowControl {
             initial_objects: initial::schemas,
-            validate_spec: flowschema::validate_spec,
+            check: |context, object, name| context.check(object, &SchemaRules { name }),
             forbidden_annotation: None,
             untyped_condition: "must not be empty",
         })
@@ -27,7 +29,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         .done(),
         "prioritylevelconfigurations" => kind(FlowControl {
             initial_objects: initial::levels,
-            validate_spec: prioritylevelconfiguration::validate_spec,
+            check: |context, object, name| context.check(object, &LevelRules { name }),
             forbidden_annotation: Some("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"),
             untyped_condition: "",
         })
@@ -40,8 +42,8 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
 /// What the kinds of the group do alike.
 struct FlowControl {
     initial_objects: fn() -> Vec<Value>,
-    /// Reports what is wrong with a specification, given the name of its object.
-    validate_spec: fn(&Field<'_, '_>, &str, &mut Errors),
+    /// What is wrong with the specification of an object of that name.
+    check: fn(&WriteContext<'_>, &Value, &str) -> Errors,
     /// The annotation that only conversion may set.
     forbidden_annotation: Option<&'static str>,
     /// What is said of a condition without a type.
@@ -49,7 +51,7 @@ struct FlowControl {
 }
 
 impl Strategy for FlowControl {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
         let mut errors = Errors::new();
@@ -61,7 +63,7 @@ impl Strategy for FlowControl {
         {
             errors.push(annotations.forbidden(format!("annotation '{forbidden}' is forbidden")));
         }
-        (self.validate_spec)(&spec, name, &mut errors);
+        errors.extend((self.check)(context, object, name));
         if initial::differs_from_fixed(object) {
             errors.push(spec.invalid(format!("spec of '{name}' must equal the fixed value")));
         }

@@ -1,96 +1,83 @@
 //! PriorityLevelConfigurations: how many requests of a level may run, and what becomes of the others.
 
-use holdfast_resource::Field;
+use holdfast_resource::{Check, Field, Part, Rules};
 
 use super::EXEMPT;
 use crate::validation::Errors;
 
 const OF_EXEMPT: &str = "Exempt";
 const LIMITED: &str = "Limited";
-const QUEUES: i64 = 10_000_000;
 /// As many bits as the hash has that deals a flow its queues.
 const HASH_BITS: f64 = 60.0;
 
-/// Reports what is wrong with the specification of the object of that name.
-pub(super) fn validate_spec(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    let (sort, limited, exempt) = (spec.child("type"), spec.child("limited"), spec.child("exempt"));
-    if (name == EXEMPT) != (sort.text() == OF_EXEMPT) {
-        errors.push(sort.invalid_text("must be 'Exempt' if and only if `name` is 'exempt'"));
-    }
-    match sort.text() {
-        OF_EXEMPT => {
-            if limited.is_set() {
-                errors.push(limited.forbidden("must be nil if the type is not Limited"));
-            }
-            if exempt.is_set() {
-                validate_shares(&exempt, errors);
-            }
+/// What no mark says of PriorityLevelConfigurations.
+pub(super) struct LevelRules<'n> {
+    /// The name of the level.
+    pub(super) name: &'n str,
+}
+
+impl<'v> Rules<'v> for LevelRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "level" => self.validate_level(part, check),
+            "response" => self.validate_response(part, check),
+            "handSize" => validate_hand(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
         }
-        LIMITED => {
-            if exempt.is_set() {
-                errors.push(exempt.forbidden("must be nil if the type is Limited"));
-            }
-            if limited.is_set() {
-                validate_response(&limited.child("limitResponse"), errors);
-                validate_shares(&limited, errors);
-            } else {
-                errors.push(limited.required("must not be empty when type is Limited"));
-            }
-        }
-        _ => errors.push(sort.not_supported(&[OF_EXEMPT, LIMITED])),
     }
 }
 
-/// Reports shares below zero, and shares that are lent or borrowed beyond what there is.
-fn validate_shares(level: &Field<'_, '_>, errors: &mut Errors) {
-    let (shares, lent, borrowed) = (
-        level.child("nominalConcurrencyShares"),
-        level.child("lendablePercent"),
-        level.child("borrowingLimitPercent"),
-    );
-    if shares.number().is_some_and(|shares| shares < 0) {
-        errors.push(shares.invalid("must be a non-negative integer"));
+impl LevelRules<'_> {
+    /// `ValidatePriorityLevelConfigurationSpec`
+    fn validate_level<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        let (sort, limited, exempt) = (spec.child("type"), spec.child("limited"), spec.child("exempt"));
+        let errors = &mut check.errors;
+        if (self.name == EXEMPT) != (sort.text() == OF_EXEMPT) {
+            errors.push(sort.invalid_text("must be 'Exempt' if and only if `name` is 'exempt'"));
+        }
+        match sort.text() {
+            OF_EXEMPT => {
+                if limited.is_set() {
+                    errors.push(limited.forbidden("must be nil if the type is not Limited"));
+                }
+                check.field(spec, "exempt", self);
+            }
+            LIMITED => {
+                if exempt.is_set() {
+                    errors.push(exempt.forbidden("must be nil if the type is Limited"));
+                }
+                if !limited.is_set() {
+                    errors.push(limited.required("must not be empty when type is Limited"));
+                }
+                check.field(spec, "limited", self);
+            }
+            _ => errors.push(sort.not_supported(&[OF_EXEMPT, LIMITED])),
+        }
     }
-    if lent.number().is_some_and(|percent| !(0..=100).contains(&percent)) {
-        errors.push(lent.invalid("must be between 0 and 100, inclusive"));
-    }
-    if borrowed.number().is_some_and(|percent| percent < 0) {
-        errors.push(borrowed.invalid("if specified, must be a non-negative integer"));
+
+    /// `ValidateLimitResponse`
+    fn validate_response<'v>(&self, response: &Part<'v, '_>, check: &mut Check<'_>) {
+        let (sort, queuing) = (response.child("type"), response.child("queuing"));
+        let errors = &mut check.errors;
+        match sort.text() {
+            "Reject" if queuing.is_set() => {
+                errors.push(queuing.forbidden("must be nil if limited.limitResponse.type is not Limited"));
+            }
+            "Reject" => {}
+            "Queue" if !queuing.is_set() => {
+                errors.push(queuing.required("must not be empty if limited.limitResponse.type is Limited"));
+            }
+            "Queue" => check.field(response, "queuing", self),
+            _ => errors.push(sort.not_supported(&["Queue", "Reject"])),
+        }
     }
 }
 
-fn validate_response(response: &Field<'_, '_>, errors: &mut Errors) {
-    let (sort, queuing) = (response.child("type"), response.child("queuing"));
-    match sort.text() {
-        "Reject" if queuing.is_set() => {
-            errors.push(queuing.forbidden("must be nil if limited.limitResponse.type is not Limited"));
-        }
-        "Reject" => {}
-        "Queue" if !queuing.is_set() => {
-            errors.push(queuing.required("must not be empty if limited.limitResponse.type is Limited"));
-        }
-        "Queue" => validate_queuing(&queuing, errors),
-        _ => errors.push(sort.not_supported(&["Queue", "Reject"])),
-    }
-}
-
-fn validate_queuing(queuing: &Field<'_, '_>, errors: &mut Errors) {
-    let (length, queues, hand) = (
-        queuing.child("queueLengthLimit"),
-        queuing.child("queues"),
-        queuing.child("handSize"),
-    );
-    let number = |field: &Field<'_, '_>| field.number().unwrap_or_default();
-    if number(&length) <= 0 {
-        errors.push(length.invalid_as(number(&length), "must be positive"));
-    }
-    let deck = number(&queues);
-    if deck <= 0 {
-        errors.push(queues.invalid_as(deck, "must be positive"));
-    } else if deck > QUEUES {
-        errors.push(queues.invalid(format!("must not be greater than {QUEUES}")));
-    }
-    let cards = number(&hand);
+/// A hand is dealt from the queues, and by the bits that the hash has.
+fn validate_hand(queuing: &Field<'_, '_>, errors: &mut Errors) {
+    let hand = queuing.child("handSize");
+    let deck = queuing.child("queues").number().unwrap_or_default();
+    let cards = hand.number().unwrap_or_default();
     if cards <= 0 {
         errors.push(hand.invalid_as(cards, "must be positive"));
     } else if cards > deck {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::cells::ingress_addresses;
@@ -22,9 +22,8 @@ const NOT_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const NOT_AT_ENDS: [&str; 2] = ["/..", "/."];
 
 impl Strategy for Ingress {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate_spec(&Field::root(object).child("spec"), &mut errors);
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = context.check(object, self);
         let annotation = object.str_at(&["metadata", "annotations", CLASS]);
         let class = object.str_at(&["spec", "ingressClassName"]);
         if let (Some(annotation), Some(class)) = (annotation, class)
@@ -41,14 +40,7 @@ impl Strategy for Ingress {
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        if context.subresource == Some("status") {
-            validate_status(&root, &mut errors);
-        } else {
-            validate_spec(&root.child("spec"), &mut errors);
-        }
-        errors
+        context.check(object, self)
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -77,38 +69,49 @@ fn status_warnings(ingress: &Field<'_, '_>) -> Vec<String> {
     points.items().filter_map(of_point).collect()
 }
 
-fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
-    let (rules, backend) = (spec.child("rules"), spec.child("defaultBackend"));
-    if rules.is_empty() && !backend.is_set() {
+impl<'v> Rules<'v> for Ingress {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "backends" => validate_backends(part, errors),
+            "backend" => validate_backend(part, errors),
+            "host" => validate_host(&part.child(name), errors),
+            "hosts" => {
+                for host in part.child(name).items() {
+                    report(&host, host_form(host.text()), errors);
+                }
+            }
+            "path" => self.validate_path(part, check),
+            "loadBalancer" => validate_balancer(&part.child(name), errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+impl Ingress {
+    /// `validateHTTPIngressPath`: without a type nothing else is said of a path.
+    fn validate_path<'v>(&self, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let sort = part.child("pathType");
+        if !sort.is_set() {
+            check.errors.push(sort.required("pathType must be specified"));
+            return;
+        }
+        validate_path_of(&sort, &part.child("path"), &mut check.errors);
+        check.field(part, "backend", self);
+    }
+}
+
+fn validate_backends(spec: &Field<'_, '_>, errors: &mut Errors) {
+    if spec.child("rules").is_empty() && !spec.child("defaultBackend").is_set() {
         errors.push(spec.invalid_as(Value::Null, "either `defaultBackend` or `rules` must be specified"));
     }
-    if backend.is_set() {
-        validate_backend(&backend, errors);
-    }
-    for rule in rules.items() {
-        let host = rule.child("host");
-        if host.text().parse::<IpAddr>().is_ok() {
-            errors.push(host.invalid("must be a DNS name, not an IP address"));
-        } else if !host.text().is_empty() {
-            report(&host, host_form(host.text()), errors);
-        }
-        let http = rule.child("http");
-        if http.is_set() {
-            validate_paths(&http.child("paths"), errors);
-        }
-    }
-    for tls in spec.child("tls").items() {
-        for host in tls.child("hosts").items() {
-            report(&host, host_form(host.text()), errors);
-        }
-        let secret = tls.child("secretName");
-        if !secret.text().is_empty() {
-            report(&secret, dns_subdomain(secret.text()), errors);
-        }
-    }
-    let class = spec.child("ingressClassName");
-    if class.is_set() {
-        report(&class, dns_subdomain(class.text()), errors);
+}
+
+fn validate_host(host: &Field<'_, '_>, errors: &mut Errors) {
+    if host.text().parse::<IpAddr>().is_ok() {
+        errors.push(host.invalid("must be a DNS name, not an IP address"));
+    } else if !host.text().is_empty() {
+        report(host, host_form(host.text()), errors);
     }
 }
 
@@ -120,41 +123,31 @@ fn host_form(host: &str) -> Faults {
     }
 }
 
-fn validate_paths(paths: &Field<'_, '_>, errors: &mut Errors) {
-    if paths.is_empty() {
-        errors.push(paths.required(""));
+fn validate_path_of(sort: &Field<'_, '_>, path: &Field<'_, '_>, errors: &mut Errors) {
+    if !PATH_TYPES.contains(&sort.text()) {
+        errors.push(sort.not_supported(&PATH_TYPES));
     }
-    for one in paths.items() {
-        let (sort, path) = (one.child("pathType"), one.child("path"));
-        if !sort.is_set() {
-            errors.push(sort.required("pathType must be specified"));
-            continue;
-        }
-        if !PATH_TYPES.contains(&sort.text()) {
-            errors.push(sort.not_supported(&PATH_TYPES));
-        }
-        let text = path.text();
-        match sort.text() {
-            "Exact" | "Prefix" => {
-                if !text.starts_with('/') {
-                    errors.push(path.invalid_text("must be an absolute path"));
-                }
-                for part in NOT_IN_PATHS.iter().filter(|part| text.contains(**part)) {
-                    errors.push(path.invalid(format!("must not contain '{part}'")));
-                }
-                for end in NOT_AT_ENDS.iter().filter(|end| text.ends_with(**end)) {
-                    errors.push(path.invalid(format!("cannot end with '{end}'")));
-                }
+    let text = path.text();
+    match sort.text() {
+        "Exact" | "Prefix" => {
+            if !text.starts_with('/') {
+                errors.push(path.invalid_text("must be an absolute path"));
             }
-            "ImplementationSpecific" if !text.is_empty() && !text.starts_with('/') => {
-                errors.push(path.invalid("must be an absolute path"));
+            for part in NOT_IN_PATHS.iter().filter(|part| text.contains(**part)) {
+                errors.push(path.invalid(format!("must not contain '{part}'")));
             }
-            _ => {}
+            for end in NOT_AT_ENDS.iter().filter(|end| text.ends_with(**end)) {
+                errors.push(path.invalid(format!("cannot end with '{end}'")));
+            }
         }
-        validate_backend(&one.child("backend"), errors);
+        "ImplementationSpecific" if !text.is_empty() && !text.starts_with('/') => {
+            errors.push(path.invalid("must be an absolute path"));
+        }
+        _ => {}
     }
 }
 
+/// `validateIngressBackend`
 fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
     let (service, resource) = (backend.child("service"), backend.child("resource"));
     match (service.is_set(), resource.is_set()) {
@@ -188,9 +181,8 @@ pub(super) fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors)
     }
 }
 
-fn validate_status(ingress: &Field<'_, '_>, errors: &mut Errors) {
-    let status = ingress.child("status");
-    let balancer = status.child("loadBalancer");
+/// `ValidateIngressLoadBalancerStatus`
+fn validate_balancer(balancer: &Field<'_, '_>, errors: &mut Errors) {
     for point in balancer.child("ingress").items() {
         let (ip, host) = (point.child("ip"), point.child("hostname"));
         if !ip.text().is_empty() {

@@ -2,49 +2,45 @@
 
 use holdfast_resource::metadata::formats::{dns_label, domain_prefixed_path};
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::ingress::validate_reference;
 use crate::cells::default_class;
-use crate::validation::{Errors, immutable_text};
+use crate::validation::Errors;
 
 /// What only IngressClasses do.
 pub(crate) struct IngressClass;
 
-const CONTROLLER_LENGTH: usize = 250;
-
 impl Strategy for IngressClass {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        let controller = spec.child("controller");
-        if controller.text().is_empty() {
-            errors.push(controller.required(""));
-        } else {
-            if controller.text().len() > CONTROLLER_LENGTH {
-                errors.push(controller.too_long(CONTROLLER_LENGTH));
-            }
-            errors.extend(domain_prefixed_path(&controller.path(), controller.text()));
-        }
-        validate_parameters(&spec.child("parameters"), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
-        immutable_text(
-            &root.child("spec").child("controller"),
-            &old.child("spec").child("controller"),
-            &mut errors,
-        );
+        let mut errors = context.check_changes(object, old, self);
         errors.extend(self.validate(context, object));
         errors
     }
 }
 
+impl<'v> Rules<'v> for IngressClass {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "path" => {
+                let controller = part.child("controller");
+                if !controller.text().is_empty() {
+                    let faults = domain_prefixed_path(&controller.path(), controller.text());
+                    check.errors.extend(faults);
+                }
+            }
+            "parameters" => validate_parameters(&part.child(name), &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+/// `validateIngressClassParametersReference`
 fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     if !parameters.is_set() {
         return;

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr as Address;
 
-use holdfast_resource::metadata::formats::{Faults, dns_subdomain, path_segment};
+use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::addresses::canonical_address_faults;
-use crate::validation::{Errors, immutable, optional_text, required_text};
+use crate::validation::{Errors, optional_text};
 
 /// What only IPAddresses do.
 pub(crate) struct IpAddress {
@@ -17,26 +17,15 @@ pub(crate) struct IpAddress {
 }
 
 impl Strategy for IpAddress {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        validate_parent(&root.child("spec").child("parentRef"), &mut errors);
-        errors
-    }
-
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
+        let root = Field::root(object);
         let metadata = root.child("metadata");
         let mut errors = Errors::new();
         for name in ["generateName", "name"] {
             optional_text(&metadata.child(name), |name| name_faults(object, name), &mut errors);
         }
         errors.extend(self.validate(context, object));
-        immutable(
-            &root.child("spec").child("parentRef"),
-            &old.child("spec").child("parentRef"),
-            &mut errors,
-        );
+        errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 }
@@ -70,18 +59,6 @@ impl InitialObjects for IpAddress {
 /// Names are addresses in their canonical form.
 pub(super) fn name_faults(_object: &Value, name: &str) -> Faults {
     canonical_address_faults(name)
-}
-
-/// `validateIPAddressParentReference`
-fn validate_parent(parent: &Field<'_, '_>, errors: &mut Errors) {
-    if !parent.is_set() {
-        errors.push(parent.required(""));
-        return;
-    }
-    optional_text(&parent.child("group"), dns_subdomain, errors);
-    required_text(&parent.child("resource"), path_segment, errors);
-    required_text(&parent.child("name"), path_segment, errors);
-    optional_text(&parent.child("namespace"), path_segment, errors);
 }
 
 /// The cells of tables that show more than a path.

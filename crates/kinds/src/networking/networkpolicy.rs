@@ -1,7 +1,6 @@
 //! NetworkPolicies: <https://kubernetes.io/docs/concepts/services-networking/network-policies/>.
 
-use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
@@ -23,32 +22,8 @@ impl Strategy for NetworkPolicy {
         }
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        validate_label_selector(&spec.child("podSelector"), &mut errors);
-        for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
-            for rule in spec.child(direction).items() {
-                for port in rule.child("ports").items() {
-                    validate_port(&port, &mut errors);
-                }
-                for peer in rule.child(peers).items() {
-                    validate_peer(&peer, &mut errors);
-                }
-            }
-        }
-        let types = spec.child("policyTypes");
-        if types.len() > 2 {
-            errors.push(types.invalid("may not specify more than two policyTypes"));
-        } else {
-            for one in types.items() {
-                if !matches!(one.text(), "Ingress" | "Egress") {
-                    errors.push(one.not_supported(&["Ingress", "Egress"]));
-                }
-            }
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -68,11 +43,31 @@ impl Strategy for NetworkPolicy {
     }
 }
 
-fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
-    let protocol = port.child("protocol");
-    if protocol.is_set() && !matches!(protocol.text(), "TCP" | "UDP" | "SCTP") {
-        errors.push(protocol.not_supported(&["TCP", "UDP", "SCTP"]));
+impl<'v> Rules<'v> for NetworkPolicy {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "policyTypes" => validate_types(&part.child(name), errors),
+            "port" => validate_port(part, errors),
+            "peer" => validate_peer(part, errors),
+            _ => check.unknown_rule(name, part),
+        }
     }
+}
+
+/// Of more than two types none is looked at.
+fn validate_types(types: &Field<'_, '_>, errors: &mut Errors) {
+    const TYPES: [&str; 2] = ["Ingress", "Egress"];
+    if types.len() > TYPES.len() {
+        errors.push(types.invalid("may not specify more than two policyTypes"));
+        return;
+    }
+    let odd = types.items().filter(|one| !TYPES.contains(&one.text()));
+    errors.extend(odd.map(|one| one.not_supported(&TYPES)));
+}
+
+/// `ValidateNetworkPolicyPort`
+fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
     let (first, last) = (port.child("port"), port.child("endPort"));
     match first.value() {
         None => {
@@ -100,15 +95,10 @@ fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// `ValidateNetworkPolicyPeer`: addresses, or Pods by selectors.
 fn validate_peer(peer: &Field<'_, '_>, errors: &mut Errors) {
-    let (pods, namespaces, addresses) = (
-        peer.child("podSelector"),
-        peer.child("namespaceSelector"),
-        peer.child("ipBlock"),
-    );
-    validate_label_selector(&pods, errors);
-    validate_label_selector(&namespaces, errors);
-    let selects = pods.is_set() || namespaces.is_set();
+    let addresses = peer.child("ipBlock");
+    let selects = peer.child("podSelector").is_set() || peer.child("namespaceSelector").is_set();
     if addresses.is_set() {
         validate_addresses(&addresses, errors);
         if selects {

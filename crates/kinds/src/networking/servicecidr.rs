@@ -1,6 +1,6 @@
 //! ServiceCIDRs: the blocks that Services get their addresses from.
 
-use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::addresses::{Block, canonical_block, lenient_block};
@@ -13,34 +13,8 @@ pub(crate) struct ServiceCidr {
 }
 
 impl Strategy for ServiceCidr {
-    #[expect(clippy::indexing_slicing, reason = "the length is looked at first")]
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let cidrs = spec.child("cidrs");
-        let mut errors = Errors::new();
-        if cidrs.is_empty() {
-            errors.push(cidrs.required("at least one CIDR required"));
-        }
-        if cidrs.len() > 2 {
-            errors.push(cidrs.invalid("may only hold up to 2 values"));
-            return errors;
-        }
-        for one in cidrs.items() {
-            canonical_block(&one, &mut errors);
-        }
-        let families: Vec<bool> = cidrs
-            .items()
-            .filter_map(|one| Some(lenient_block(one.text())?.is_ipv4_or_mapped()))
-            .collect();
-        if families.len() == 2 && families[0] == families[1] {
-            errors.push(
-                cidrs.invalid(
-                    "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
-                ),
-            );
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
@@ -59,6 +33,34 @@ impl Strategy for ServiceCidr {
             errors = self.validate(context, object);
         }
         errors
+    }
+}
+
+impl<'v> Rules<'v> for ServiceCidr {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "blocks" => validate_blocks(&part.child("cidrs"), &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+/// `ValidateServiceCIDR`: a block of each family.
+fn validate_blocks(cidrs: &Field<'_, '_>, errors: &mut Errors) {
+    const FAMILIES: &str = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+    if cidrs.len() > 2 {
+        errors.push(cidrs.invalid("may only hold up to 2 values"));
+        return;
+    }
+    for one in cidrs.items() {
+        canonical_block(&one, errors);
+    }
+    let families: Vec<bool> = cidrs
+        .items()
+        .filter_map(|one| Some(lenient_block(one.text())?.is_ipv4_or_mapped()))
+        .collect();
+    if matches!(families[..], [one, other] if one == other) {
+        errors.push(cidrs.invalid(FAMILIES));
     }
 }
 

@@ -2,43 +2,23 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::metadata::labels::validate_labels;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
 use crate::core::pod_spec::{deprecated_node_label, validate_tolerations};
 use crate::validation::resources::validate_overhead;
-use crate::validation::{Errors, immutable, required_text};
 
 /// What only RuntimeClasses do.
 pub(crate) struct RuntimeClass;
 
 impl Strategy for RuntimeClass {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        required_text(&root.child("handler"), dns_label, &mut errors);
-        let fixed = root.child("overhead").child("podFixed").value();
-        // The reference leaves out the name of the field within.
-        validate_overhead(&Field::placed(fixed, "overhead"), &mut errors);
-        let scheduling = root.child("scheduling");
-        validate_labels(&scheduling.child("nodeSelector"), &mut errors);
-        let tolerations = scheduling.child("tolerations");
-        validate_tolerations(&tolerations, &mut errors);
-        let mut seen = HashSet::new();
-        for toleration in tolerations.items() {
-            if !seen.insert(toleration.value().map(json::to_string)) {
-                errors.push(shown_twice(&toleration));
-            }
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
         let mut errors = self.validate(context, object);
-        immutable(&root.child("handler"), &old.child("handler"), &mut errors);
+        errors.extend(context.check_changes(object, old, self));
         errors
     }
 
@@ -49,6 +29,29 @@ impl Strategy for RuntimeClass {
         // The reference leaves out which label it is.
         let texts = selector.entries().filter_map(|(label, _)| deprecated_node_label(label));
         texts.map(|text| format!("{}: {text}", selector.path())).collect()
+    }
+}
+
+impl<'v> Rules<'v> for RuntimeClass {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "overhead" => {
+                let fixed = part.child(name).child("podFixed").value();
+                // The reference leaves out the name of the field within.
+                validate_overhead(&Field::placed(fixed, name), &mut check.errors);
+            }
+            "tolerations" => {
+                let tolerations = part.child(name);
+                validate_tolerations(&tolerations, &mut check.errors);
+                let mut seen = HashSet::new();
+                for toleration in tolerations.items() {
+                    if !seen.insert(toleration.value().map(json::to_string)) {
+                        check.errors.push(shown_twice(&toleration));
+                    }
+                }
+            }
+            _ => check.unknown_rule(name, part),
+        }
     }
 }
 

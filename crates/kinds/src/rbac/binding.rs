@@ -5,10 +5,11 @@ use std::sync::Arc;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_gotext::quote::quote;
-use holdfast_resource::metadata::formats::{check_key, dns_subdomain, path_segment};
+use holdfast_resource::metadata::formats::{check_key, dns_subdomain};
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{
-    Field, FieldError, Followed, GroupResource, InitialObjects, Refusal, Scope, Strategy, WriteContext,
+    Check, Field, FieldError, Followed, GroupResource, InitialObjects, Part, Refusal, Rules, Scope, Strategy,
+    WriteContext,
 };
 use holdfast_value::{Map, SmolStr, Value};
 
@@ -48,30 +49,8 @@ impl Strategy for Binding {
         self.check_binding(context, object)
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let role = root.child("roleRef");
-        let mut errors = Errors::new();
-        let group = role.child("apiGroup");
-        if group.text() != GROUP {
-            errors.push(group.not_supported(&[GROUP]));
-        }
-        let kinds: &[&str] = match self.scope {
-            Scope::Namespaced => &["Role", "ClusterRole"],
-            Scope::Cluster => &["ClusterRole"],
-        };
-        let (kind, name) = (role.child("kind"), role.child("name"));
-        if !kinds.contains(&kind.text()) {
-            errors.push(kind.not_supported(kinds));
-        }
-        match name.text() {
-            "" => errors.push(name.required("")),
-            text => report(&name, path_segment(text), &mut errors),
-        }
-        for subject in root.child("subjects").items() {
-            self.validate_subject(&subject, &mut errors);
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
@@ -106,6 +85,16 @@ impl InitialObjects for Binding {
 
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
         bootstrap::reconcile_binding(stored, initial)
+    }
+}
+
+impl<'v> Rules<'v> for Binding {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "role" => self.validate_role(part, &mut check.errors),
+            "subject" => self.validate_subject(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
     }
 }
 
@@ -149,12 +138,25 @@ impl Binding {
         escalation::check(context, &rules_of(&role))
     }
 
+    /// What a binding refers to, but for its name.
+    fn validate_role(&self, role: &Field<'_, '_>, errors: &mut Errors) {
+        let (group, kind) = (role.child("apiGroup"), role.child("kind"));
+        if group.text() != GROUP {
+            errors.push(group.not_supported(&[GROUP]));
+        }
+        let kinds: &[&str] = match self.scope {
+            Scope::Namespaced => &["Role", "ClusterRole"],
+            Scope::Cluster => &["ClusterRole"],
+        };
+        if !kinds.contains(&kind.text()) {
+            errors.push(kind.not_supported(kinds));
+        }
+    }
+
+    /// `ValidateRoleBindingSubject`, behind the name.
     fn validate_subject(&self, subject: &Field<'_, '_>, errors: &mut Errors) {
         let (kind, name) = (subject.child("kind"), subject.child("name"));
         let (group, namespace) = (subject.child("apiGroup"), subject.child("namespace"));
-        if name.text().is_empty() {
-            errors.push(name.required(""));
-        }
         match kind.text() {
             "ServiceAccount" => {
                 if !name.text().is_empty() {

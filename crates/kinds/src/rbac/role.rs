@@ -5,7 +5,9 @@ use std::sync::Arc;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
-use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
+use holdfast_resource::{
+    Check, Field, FieldError, Followed, InitialObjects, Part, Refusal, Rules, Scope, Strategy, WriteContext,
+};
 use holdfast_value::Value;
 
 use super::{GROUP, bootstrap, escalation, place};
@@ -32,27 +34,8 @@ impl Strategy for Role {
         self.check_escalation(context, context.name, object, Some(old))
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        for rule in root.child("rules").items() {
-            self.validate_rule(&rule, &mut errors);
-        }
-        let aggregation = root.child("aggregationRule");
-        if aggregation.is_set() {
-            let selectors = aggregation.child("clusterRoleSelectors");
-            if selectors.is_empty() {
-                let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
-                errors.push(selectors.required(detail));
-            }
-            for selector in selectors.items() {
-                validate_label_selector(&selector, &mut errors);
-                if LabelSelector::read(&selector).is_none() {
-                    errors.push(selector.invalid_as(Value::Null, "invalid label selector."));
-                }
-            }
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 }
 
@@ -108,13 +91,31 @@ impl Role {
         }
         Ok(())
     }
+}
 
-    fn validate_rule(&self, rule: &Field<'_, '_>, errors: &mut Errors) {
-        let (verbs, urls) = (rule.child("verbs"), rule.child("nonResourceURLs"));
-        let (groups, resources) = (rule.child("apiGroups"), rule.child("resources"));
-        if verbs.is_empty() {
-            errors.push(verbs.required("verbs must contain at least one value"));
+impl<'v> Rules<'v> for Role {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "resources" => self.validate_rule(part, errors),
+            "selectors" => {
+                for selector in part.child("clusterRoleSelectors").items() {
+                    validate_label_selector(&selector, errors);
+                    if LabelSelector::read(&selector).is_none() {
+                        errors.push(selector.invalid_as(Value::Null, "invalid label selector."));
+                    }
+                }
+            }
+            _ => check.unknown_rule(name, part),
         }
+    }
+}
+
+impl Role {
+    /// `ValidatePolicyRule`, behind the verbs.
+    fn validate_rule(&self, rule: &Field<'_, '_>, errors: &mut Errors) {
+        let urls = rule.child("nonResourceURLs");
+        let (groups, resources) = (rule.child("apiGroups"), rule.child("resources"));
         if !urls.is_empty() {
             if self.scope == Scope::Namespaced {
                 errors.push(urls.invalid("namespaced rules cannot apply to non-resource URLs"));

@@ -1,13 +1,13 @@
 //! ResourceClaims: devices that are asked for, and those that were given.
 
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::admin_access;
 use super::allocation::{prepare_status, validate_status};
 use super::requests::{default_devices, prepare_spec, validate_devices};
-use crate::validation::{Errors, immutable};
+use crate::validation::Errors;
 
 /// What only ResourceClaims do.
 pub(crate) struct ResourceClaim;
@@ -43,15 +43,15 @@ impl Strategy for ResourceClaim {
         errors
     }
 
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, before: &Value) -> Vec<FieldError> {
+        let (root, old) = (Field::root(object), Field::root(before));
         let mut errors = Errors::new();
         if context.subresource == Some("status") {
             let places = (&root.child("status"), &old.child("status"));
             admin_access::validate_results(context, places, &mut errors);
             validate_status(&root, &old, &mut errors);
         } else {
-            immutable(&root.child("spec"), &old.child("spec"), &mut errors);
+            errors = context.check_changes(object, before, &NoRules);
         }
         errors
     }

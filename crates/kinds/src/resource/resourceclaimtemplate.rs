@@ -1,12 +1,12 @@
 //! ResourceClaimTemplates: what claims are made of for Pods.
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::admin_access;
 use super::requests::{default_devices, prepare_spec, validate_devices};
+use crate::validation::Errors;
 use crate::validation::template_metadata::validate_template_metadata;
-use crate::validation::{Errors, immutable};
 
 /// What only ResourceClaimTemplates do.
 pub(crate) struct ResourceClaimTemplate;
@@ -42,11 +42,7 @@ impl Strategy for ResourceClaimTemplate {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
-        immutable(
-            &Field::root(object).child("spec"),
-            &Field::root(old).child("spec"),
-            &mut errors,
-        );
+        errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 }

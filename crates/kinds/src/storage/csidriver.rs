@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing_at};
-use crate::validation::{Errors, immutable, there_one_of};
+use crate::validation::{Errors, immutable};
 
 /// What only CSIDrivers do.
 pub(crate) struct CsiDriver;
@@ -14,12 +14,8 @@ pub(crate) struct CsiDriver;
 const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
 /// What a feature gate holds back.
 const PREVENT: [&str; 2] = ["spec", "preventPodSchedulingIfMissing"];
-const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
 /// In the order in which the reference lists them.
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
-const UPDATE_SECONDS_LEAST: i64 = 10;
-const TOKEN_SECONDS_LEAST: i64 = 600;
-const TOKEN_SECONDS_MOST: i64 = 1 << 32;
 
 impl Strategy for CsiDriver {
     fn default_fields(&self, _version: &str, object: &mut Value) {
@@ -51,25 +47,13 @@ impl Strategy for CsiDriver {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate_spec(&Field::root(object).child("spec"), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old_root) = (Field::root(object), Field::root(old));
-        let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
         let mut errors = self.validate(context, object);
-        // The reference gives this field another name.
-        let attach = spec.child("attachRequired");
-        let shown = Field::placed(attach.value(), "spec.attachedRequired");
-        immutable(&shown, &old_spec.child("attachRequired"), &mut errors);
-        immutable(
-            &spec.child("volumeLifecycleModes"),
-            &old_spec.child("volumeLifecycleModes"),
-            &mut errors,
-        );
+        errors.extend(context.check_changes(object, old, self));
         errors
     }
 
@@ -88,43 +72,51 @@ impl Strategy for CsiDriver {
     }
 }
 
-/// `validateCSIDriverSpec`
-fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
-    there_one_of(&spec.child("fsGroupPolicy"), &POLICIES, errors);
-    let requests = spec.child("tokenRequests");
-    validate_tokens(&requests, errors);
-    // The reference reports the list rather than the item.
-    let modes = spec.child("volumeLifecycleModes");
-    for mode in modes.items().filter(|mode| !MODES.contains(&mode.text())) {
-        errors.push(FieldError::not_supported(&modes.path(), mode.text(), &MODES));
+impl<'v> Rules<'v> for CsiDriver {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "tokens" => self.validate_tokens(part, check),
+            "modes" => validate_modes(&part.child("volumeLifecycleModes"), &mut check.errors),
+            "secrets" => validate_secrets(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
     }
-    let period = spec.child("nodeAllocatableUpdatePeriodSeconds");
-    if period.number().is_some_and(|period| period < UPDATE_SECONDS_LEAST) {
-        let why = format!("must be greater than or equal to {UPDATE_SECONDS_LEAST} seconds");
-        errors.push(period.invalid(why));
-    }
-    let in_secrets = spec.child("serviceAccountTokenInSecrets");
-    if in_secrets.is_set() && requests.is_empty() {
-        errors.push(in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified"));
+
+    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        let attach = part.child(name);
+        // The reference names the field otherwise.
+        let shown = Field::placed(attach.value(), "spec.attachedRequired");
+        immutable(&shown, &old.child(name), &mut check.errors);
     }
 }
 
-fn validate_tokens(requests: &Field<'_, '_>, errors: &mut Errors) {
-    let mut audiences = HashSet::new();
-    for request in requests.items() {
-        let (audience, seconds) = (request.child("audience"), request.child("expirationSeconds"));
-        if !audiences.insert(audience.text()) {
-            errors.push(audience.duplicate());
-        }
-        match seconds.number() {
-            Some(few) if few < TOKEN_SECONDS_LEAST => {
-                errors.push(seconds.invalid("may not specify a duration less than 10 minutes"));
+impl CsiDriver {
+    /// `validateTokenRequests`
+    fn validate_tokens<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        let requests = spec.child("tokenRequests");
+        let mut audiences = HashSet::new();
+        for request in check.items(spec, "tokenRequests", &requests) {
+            let audience = request.child("audience");
+            if !audiences.insert(audience.text()) {
+                check.errors.push(audience.duplicate());
             }
-            Some(many) if many > TOKEN_SECONDS_MOST => {
-                errors.push(seconds.invalid("may not specify a duration larger than 2^32 seconds"));
-            }
-            _ => {}
+            check.values(&request, self);
         }
+    }
+}
+
+/// `validateVolumeLifecycleModes`: the list is reported, not its item.
+fn validate_modes(modes: &Field<'_, '_>, errors: &mut Errors) {
+    for mode in modes.items().filter(|mode| !MODES.contains(&mode.text())) {
+        errors.push(FieldError::not_supported(&modes.path(), mode.text(), &MODES));
+    }
+}
+
+/// `validateServiceAccountTokenInSecrets`
+fn validate_secrets(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let in_secrets = spec.child("serviceAccountTokenInSecrets");
+    if in_secrets.is_set() && spec.child("tokenRequests").is_empty() {
+        errors.push(in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified"));
     }
 }
 

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::{change_items, none_if_empty};
 use crate::resource::validate_driver_name;
-use crate::validation::{Errors, numbers, same};
+use crate::validation::{Errors, same};
 
 /// What only CSINodes do.
 pub(crate) struct CsiNode;
@@ -28,15 +28,8 @@ impl Strategy for CsiNode {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        let mut names = HashSet::new();
-        for driver in spec.child("drivers").items() {
-            validate_driver(&driver, &mut names, &mut errors);
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
@@ -66,8 +59,29 @@ fn prepare(object: &mut Value) {
     }
 }
 
-/// `validateCSINodeDriver`
-fn validate_driver<'v>(driver: &Field<'v, '_>, names: &mut HashSet<&'v str>, errors: &mut Errors) {
+impl<'v> Rules<'v> for CsiNode {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "drivers" => {
+                let drivers = part.child(name);
+                let mut names = HashSet::new();
+                for driver in check.items(part, name, &drivers) {
+                    validate_driver_id(&driver, &mut check.errors);
+                    check.values(&driver, self);
+                    let name = driver.child("name");
+                    if !names.insert(name.text()) {
+                        check.errors.push(name.duplicate());
+                    }
+                    validate_topology_keys(&driver, &mut check.errors);
+                }
+            }
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+/// `validateCSINodeDriverNodeID`, and the name before it.
+fn validate_driver_id(driver: &Field<'_, '_>, errors: &mut Errors) {
     let (name, node) = (driver.child("name"), driver.child("nodeID"));
     validate_driver_name(&name, errors);
     if node.text().is_empty() {
@@ -75,11 +89,10 @@ fn validate_driver<'v>(driver: &Field<'v, '_>, names: &mut HashSet<&'v str>, err
     } else if node.text().len() > NODE_ID_LENGTH {
         errors.push(node.invalid(format!("must be {NODE_ID_LENGTH} characters or less")));
     }
-    numbers::not_negative(&driver.child("allocatable").child("count"), errors);
-    if !names.insert(name.text()) {
-        errors.push(name.duplicate());
-    }
-    // The reference reports the driver rather than its keys.
+}
+
+/// The keys of `validateCSINodeDriver`, which are reported as the driver.
+fn validate_topology_keys(driver: &Field<'_, '_>, errors: &mut Errors) {
     let mut keys = HashSet::new();
     for key in driver.child("topologyKeys").items() {
         let key = key.text();

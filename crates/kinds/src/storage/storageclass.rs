@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::cells::default_class;
 use crate::core::pod_spec::deprecated_node_label;
-use crate::validation::{Errors, immutable, one_of};
+use crate::validation::{Errors, optional_one_of};
 
 /// What only StorageClasses do.
 pub(crate) struct StorageClass;
@@ -21,42 +21,13 @@ const PARAMETERS_SIZE: usize = 256 * 1024;
 const SHOWN_DUPLICATES: usize = 16;
 
 impl Strategy for StorageClass {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        let provisioner = root.child("provisioner");
-        if provisioner.text().is_empty() {
-            errors.push(provisioner.required(""));
-        } else {
-            let lower = provisioner.text().to_lowercase();
-            let faults = qualified_name(&lower);
-            errors.extend(
-                faults
-                    .into_iter()
-                    .map(|fault| provisioner.invalid_as(lower.as_str(), fault)),
-            );
-        }
-        validate_parameters(&root.child("parameters"), &mut errors);
-        let reclaim = root.child("reclaimPolicy");
-        if !reclaim.text().is_empty() {
-            one_of(&reclaim, &["Delete", "Retain"], &mut errors);
-        }
-        let binding = root.child("volumeBindingMode");
-        if binding.is_set() {
-            one_of(&binding, &["Immediate", "WaitForFirstConsumer"], &mut errors);
-        } else {
-            errors.push(binding.required(""));
-        }
-        validate_topologies(&root.child("allowedTopologies"), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old_root) = (Field::root(object), Field::root(old));
         let mut errors = self.validate(context, object);
-        for part in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-            immutable(&root.child(part), &old_root.child(part), &mut errors);
-        }
+        errors.extend(context.check_changes(object, old, self));
         errors
     }
 
@@ -73,6 +44,30 @@ impl Strategy for StorageClass {
         }
         warnings
     }
+}
+
+impl<'v> Rules<'v> for StorageClass {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "provisioner" => validate_provisioner(&part.child(name), errors),
+            "parameters" => validate_parameters(&part.child(name), errors),
+            "reclaimPolicy" => optional_one_of(&part.child(name), &["Delete", "Retain"], errors),
+            "allowedTopologies" => validate_topologies(&part.child(name), errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+/// `validateProvisioner`: a qualified name, whatever the case of its letters.
+pub(super) fn validate_provisioner(provisioner: &Field<'_, '_>, errors: &mut Errors) {
+    if provisioner.text().is_empty() {
+        errors.push(provisioner.required(""));
+        return;
+    }
+    let lower = provisioner.text().to_lowercase();
+    let faults = qualified_name(&lower).into_iter();
+    errors.extend(faults.map(|fault| provisioner.invalid_as(lower.as_str(), fault)));
 }
 
 /// Checks what is passed on to the driver.

@@ -1,12 +1,12 @@
 //! VolumeAttachments: the wish that a volume be attached to a node.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::persistentvolume::validate_inline_volume;
 use crate::resource::validate_driver_name;
-use crate::validation::{Errors, immutable, numbers, report};
+use crate::validation::{Errors, immutable, report};
 
 /// What only VolumeAttachments do.
 pub(crate) struct VolumeAttachment;
@@ -15,35 +15,50 @@ const MESSAGE_LENGTH: usize = 1024;
 const METADATA_LENGTH: usize = 256 * 1024;
 
 impl Strategy for VolumeAttachment {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        validate_driver_name(&spec.child("attacher"), &mut errors);
-        let source = spec.child("source");
-        let name = source.child("persistentVolumeName");
-        validate_source(&source, &mut errors);
-        let node = spec.child("nodeName");
-        report(&node, dns_subdomain(node.text()), &mut errors);
-        validate_status(&root.child("status"), &mut errors);
-        if name.is_set() {
-            report(&name, dns_subdomain(name.text()), &mut errors);
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
         let mut errors = self.validate(context, object);
-        let (spec, old_spec) = (root.child("spec"), old.child("spec"));
-        // A volume of which nothing is said is another than none.
-        let is_inline = |spec: &Field<'_, '_>| spec.child("source").child("inlineVolumeSpec").is_set();
-        if is_inline(&spec) == is_inline(&old_spec) {
-            immutable(&spec, &old_spec, &mut errors);
-        } else {
-            errors.push(spec.invalid("field is immutable"));
-        }
+        errors.extend(context.check_changes(object, old, self));
         errors
+    }
+}
+
+impl<'v> Rules<'v> for VolumeAttachment {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "attacher" => validate_driver_name(&part.child(name), errors),
+            "source" => validate_source(&part.child(name), errors),
+            "volume" => {
+                let source = part.child("source");
+                let volume = source.child("persistentVolumeName");
+                if volume.is_set() {
+                    report(&volume, dns_subdomain(volume.text()), errors);
+                }
+            }
+            "attachmentMetadata" => validate_metadata(&part.child(name), errors),
+            "message" => {
+                let message = part.child(name);
+                if message.text().len() > MESSAGE_LENGTH {
+                    // The reference tells the bound of something else.
+                    errors.push(message.too_long(METADATA_LENGTH));
+                }
+            }
+            _ => check.unknown_rule(name, part),
+        }
+    }
+
+    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        let (spec, old) = (part.child(name), old.child(name));
+        let is_inline = |spec: &Field<'_, '_>| spec.child("source").child("inlineVolumeSpec").is_set();
+        if is_inline(&spec) == is_inline(&old) {
+            immutable(&spec, &old, &mut check.errors);
+        } else {
+            check.errors.push(spec.invalid("field is immutable"));
+        }
     }
 }
 
@@ -62,24 +77,14 @@ fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateVolumeAttachmentStatus`
-fn validate_status(status: &Field<'_, '_>, errors: &mut Errors) {
-    let metadata = status.child("attachmentMetadata");
+/// `validateAttachmentMetadata`
+fn validate_metadata(metadata: &Field<'_, '_>, errors: &mut Errors) {
     let size: usize = metadata
         .entries()
         .map(|(key, value)| key.len() + value.text().len())
         .sum();
     if size > METADATA_LENGTH {
         errors.push(metadata.too_long(METADATA_LENGTH));
-    }
-    for part in ["attachError", "detachError"] {
-        let error = status.child(part);
-        let message = error.child("message");
-        if message.text().len() > MESSAGE_LENGTH {
-            // The reference names another limit than the one it holds to.
-            errors.push(message.too_long(METADATA_LENGTH));
-        }
-        numbers::within(&error.child("errorCode"), 0, i64::from(i32::MAX), errors);
     }
 }
 

@@ -1,38 +1,22 @@
 //! VolumeAttributesClasses: <https://kubernetes.io/docs/concepts/storage/volume-attributes-classes/>.
 
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::storageclass::validate_parameters;
-use crate::validation::{Errors, same};
+use super::storageclass::{validate_parameters, validate_provisioner};
+use crate::validation::same;
 
 /// What only VolumeAttributesClasses do.
 pub(crate) struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        let (driver, parameters) = (root.child("driverName"), root.child("parameters"));
-        if driver.text().is_empty() {
-            errors.push(driver.required(""));
-        } else {
-            let lower = driver.text().to_lowercase();
-            let faults = qualified_name(&lower);
-            errors.extend(faults.into_iter().map(|fault| driver.invalid_as(lower.as_str(), fault)));
-        }
-        if parameters.is_empty() {
-            errors.push(parameters.required("must contain at least one key/value pair"));
-        } else {
-            validate_parameters(&parameters, &mut errors);
-        }
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
-        let mut errors = Errors::new();
+        let mut errors = Vec::new();
         for part in ["driverName", "parameters"] {
             let field = root.child(part);
             if !same(field.value(), old.get(part)) {
@@ -41,6 +25,16 @@ impl Strategy for VolumeAttributesClass {
         }
         errors.extend(self.validate(context, object));
         errors
+    }
+}
+
+impl<'v> Rules<'v> for VolumeAttributesClass {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "driverName" => validate_provisioner(&part.child(name), &mut check.errors),
+            "limits" => validate_parameters(&part.child("parameters"), &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
     }
 }
 
