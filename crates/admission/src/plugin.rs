@@ -71,6 +71,11 @@ pub trait AdmissionPlugin: Send + Sync {
     /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
     fn name(&self) -> &'static str;
 
+    /// Whether the plugin is on where no flag says otherwise.
+    fn on_by_default(&self) -> bool {
+        true
+    }
+
     /// The writes that concern the plugin.
     fn interests(&self) -> &[Interest] {
         &[Interest::EVERYTHING]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use holdfast_admission::AdmissionChain;
-use holdfast_kinds::admission::{KNOWN, OFF_BY_DEFAULT, all_plugins};
+use holdfast_kinds::admission::{KNOWN, all_plugins};
 
 /// The plugins that are left where `on` are switched on and `off` are switched off. All names of kube-apiserver are known; what
 /// is not here may be switched off, but not on.
@@ -12,8 +12,10 @@ use holdfast_kinds::admission::{KNOWN, OFF_BY_DEFAULT, all_plugins};
 /// # Errors
 /// Where a name is not known, switched on and off, or switched on and not here.
 pub(crate) fn chain(on: &[String], off: &[String]) -> Result<AdmissionChain> {
+    let plugins = all_plugins();
+    let is_known = |name: &str| KNOWN.contains(&name) || plugins.iter().any(|plugin| plugin.name() == name);
     for (flag, names) in [("enable", on), ("disable", off)] {
-        if let Some(unknown) = names.iter().find(|name| !KNOWN.contains(&name.as_str())) {
+        if let Some(unknown) = names.iter().find(|name| !is_known(name.as_str())) {
             bail!("{flag}-admission-plugins plugin {unknown:?} is unknown");
         }
     }
@@ -29,7 +31,12 @@ pub(crate) fn chain(on: &[String], off: &[String]) -> Result<AdmissionChain> {
             both.join(" ")
         );
     }
-    let all = AdmissionChain::new(all_plugins());
+    let off_by_default: Vec<&str> = plugins
+        .iter()
+        .filter(|plugin| !plugin.on_by_default())
+        .map(|plugin| plugin.name())
+        .collect();
+    let all = AdmissionChain::new(plugins);
     if let Some(missing) = on.iter().find(|name| !all.names().any(|known| known == name.as_str())) {
         let known: Vec<&str> = all.names().collect();
         bail!(
@@ -38,7 +45,7 @@ pub(crate) fn chain(on: &[String], off: &[String]) -> Result<AdmissionChain> {
         );
     }
     let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
-    Ok(all.only(|name| named(on, name) || !named(off, name) && !OFF_BY_DEFAULT.contains(&name)))
+    Ok(all.only(|name| named(on, name) || !named(off, name) && !off_by_default.contains(&name)))
 }
 
 #[cfg(test)]

@@ -7,9 +7,13 @@ use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     AtRestRules, Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
-    InitialObjects, Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
+    InitialObjects, MetadataChecks, Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
 };
 use holdfast_value::{SmolStr, Value};
+
+use crate::initial_status::{Zero, empty_status};
+use crate::metadata_checks;
+use crate::workload::{TemplateWarnings, WithPodTemplate};
 
 /// A kind: its strategy, and beside it what its capabilities are. [`Kind::done`] forgets the type of the strategy.
 pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
@@ -17,6 +21,8 @@ pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
     capabilities: Capabilities,
     deprecation: Option<&'static str>,
     cells: &'static [NamedCell],
+    empty_status: Option<&'static [(&'static str, Zero)]>,
+    metadata_checks: MetadataChecks,
 }
 
 /// A kind that does what its descriptor says, and has the capabilities that follow.
@@ -31,6 +37,8 @@ pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
         capabilities: Capabilities::default(),
         deprecation: None,
         cells: &[],
+        empty_status: None,
+        metadata_checks: metadata_checks::MOST,
     }
 }
 
@@ -179,6 +187,39 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
+    /// Its objects hold a template of Pods at `path`.
+    pub(crate) fn pod_template(
+        self,
+        path: &'static [&'static str],
+        warnings: TemplateWarnings,
+    ) -> Kind<WithPodTemplate<S>> {
+        let strategy = WithPodTemplate {
+            kind: self.strategy,
+            path,
+            warnings,
+        };
+        Kind {
+            strategy: Arc::new(strategy),
+            capabilities: self.capabilities,
+            deprecation: self.deprecation,
+            cells: self.cells,
+            empty_status: self.empty_status,
+            metadata_checks: self.metadata_checks,
+        }
+    }
+
+    /// A new object has an empty status that shows these fields, whatever its writer sends.
+    pub(crate) fn empty_status(mut self, fields: &'static [(&'static str, Zero)]) -> Self {
+        self.empty_status = Some(fields);
+        self
+    }
+
+    /// Validation of the kind looks at metadata as often as `checks` say.
+    pub(crate) fn metadata_checks(mut self, checks: MetadataChecks) -> Self {
+        self.metadata_checks = checks;
+        self
+    }
+
     /// Columns of its tables name these cells.
     pub(crate) fn cells(mut self, cells: &'static [NamedCell]) -> Self {
         self.cells = cells;
@@ -192,6 +233,8 @@ impl<S: Strategy + 'static> Kind<S> {
             capabilities: self.capabilities,
             deprecation: self.deprecation,
             cells: self.cells,
+            empty_status: self.empty_status,
+            metadata_checks: self.metadata_checks,
         }
     }
 }
@@ -207,6 +250,8 @@ impl Kind {
     pub(crate) fn behind(&self, mut resource: Resource) -> Resource {
         resource.strategy = Arc::clone(&self.strategy);
         resource.capabilities = self.capabilities.clone();
+        resource.rules.metadata_checks = self.metadata_checks;
+        resource.rules.initial_status = self.empty_status.map(empty_status);
         resource
     }
 

@@ -33,6 +33,7 @@ mod flowcontrol;
 mod harness;
 mod initial_status;
 mod kind;
+mod metadata_checks;
 mod networking;
 mod node;
 mod pod_resources;
@@ -76,7 +77,6 @@ fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tab
     for mut resource in tables::resources(&|group, plural| kind_of(group, plural, config), types)? {
         served.extend(resource.versions.iter().map(|version| Arc::clone(&version.kind_type)));
         keep_in_served_version(&mut resource);
-        resource.rules.initial_status = initial_status::initial_status(&resource.group, &resource.plural);
         registry = registry.resource(Arc::new(resource));
     }
     let types = KindTypes::new(types, served.into_iter()).with_unserved(tables::unserved());

@@ -1,11 +1,15 @@
 //! What workloads share: a selector, a template of Pods that it finds again, and counts of replicas.
 
+use std::sync::Arc;
+
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Field, FieldError, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::core::pod_spec::{Template, drop_disabled, template_warnings, validate_template_of_replicas};
+use crate::core::pod_spec::{
+    Template, default_template, drop_disabled, template_warnings, validate_template_of_replicas,
+};
 use crate::validation::{Errors, numbers};
 
 /// How a workload's selector and template are checked.
@@ -80,7 +84,7 @@ pub(crate) fn immutable_selector(new: &Field<'_, '_>, old: &Field<'_, '_>, error
 }
 
 /// Drops what nobody may set yet from the template of Pods at `path`, unless that of `old` has it: `DropDisabledTemplateFields`.
-pub(crate) fn drop_disabled_in_template(object: &mut Value, old: Option<&Value>, path: &[&str]) {
+fn drop_disabled_in_template(object: &mut Value, old: Option<&Value>, path: &[&str]) {
     let spec_of = |template: &Value| template.get("spec").cloned();
     let old = old.and_then(|old| old.at(path)).and_then(spec_of);
     if let Some(spec) = object
@@ -154,4 +158,60 @@ pub(crate) fn workload_warnings(
     }
     warnings.extend(template_warnings(object, template));
     warnings
+}
+
+/// What is said of a template of Pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TemplateWarnings {
+    /// As workloads do; `names_pods` says whether Pods take on the name of the workload.
+    OfWorkload { names_pods: bool },
+    /// What the kind itself says.
+    Own,
+}
+
+/// A kind whose objects hold a template of Pods: that is filled in and relieved of what nobody may set yet, before the kind
+/// looks at the rest.
+pub(crate) struct WithPodTemplate<S: ?Sized> {
+    pub(crate) kind: Arc<S>,
+    /// Where the template stands.
+    pub(crate) path: &'static [&'static str],
+    pub(crate) warnings: TemplateWarnings,
+}
+
+impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
+    fn default_fields(&self, version: &str, object: &mut Value) {
+        default_template(object, self.path);
+        self.kind.default_fields(version, object);
+    }
+
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, None, self.path);
+        self.kind.prepare_for_create(context, object)
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        drop_disabled_in_template(object, Some(old), self.path);
+        self.kind.prepare_for_update(context, object, old)
+    }
+
+    fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
+        self.kind.prepare_for_delete(context, object);
+    }
+
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        self.kind.validate(context, object)
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        self.kind.validate_update(context, object, old)
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        match self.warnings {
+            TemplateWarnings::OfWorkload { names_pods } => {
+                workload_warnings(context, object, old, self.path, names_pods)
+            }
+            TemplateWarnings::Own => self.kind.warnings(context, object, old),
+        }
+    }
 }

@@ -94,12 +94,12 @@ pub struct WebhookFailure {
     /// The words.
     pub message: String,
     /// What sort of failure it is.
-    pub sort: WebhookFailureSort,
+    pub kind: WebhookFailureKind,
 }
 
 /// The sorts of failures of webhooks, as metrics tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebhookFailureSort {
+pub enum WebhookFailureKind {
     /// It could not be asked.
     Call,
     /// What it says is no answer, or that it failed.
@@ -110,7 +110,7 @@ pub enum WebhookFailureSort {
     Object,
 }
 
-impl WebhookFailureSort {
+impl WebhookFailureKind {
     /// The name, as metrics give it.
     pub fn name(self) -> &'static str {
         match self {
@@ -131,7 +131,7 @@ impl ConversionWebhook {
     pub fn review(&self, uid: &str, objects: &[Value], api_version: &str) -> Result<Vec<u8>, WebhookFailure> {
         let version = self.review_version.ok_or_else(|| WebhookFailure {
             message: "no supported conversion review versions".to_owned(),
-            sort: WebhookFailureSort::Call,
+            kind: WebhookFailureKind::Call,
         })?;
         let group = format!("{GROUP}/{}", version.name());
         let mut bytes = Vec::with_capacity(2048 * objects.len());
@@ -156,7 +156,7 @@ impl ConversionWebhook {
 
     /// The failure to ask for `objects`, of which there is one at least.
     pub fn unanswered(&self, objects: &[Value], why: &str) -> WebhookFailure {
-        failure(WebhookFailureSort::Call, objects, &format!("failed: {why}"))
+        failure(WebhookFailureKind::Call, objects, &format!("failed: {why}"))
     }
 
     /// The objects that an answer gives for `objects`, in their order, each with the metadata that it had but for labels and
@@ -174,23 +174,23 @@ impl ConversionWebhook {
     ) -> Result<Vec<Value>, WebhookFailure> {
         let version = self.review_version.unwrap_or(ConversionReviewVersion::V1);
         let review = read(answer, version)
-            .map_err(|why| failure(WebhookFailureSort::Call, objects, &format!("failed: {why}")))?;
+            .map_err(|why| failure(WebhookFailureKind::Call, objects, &format!("failed: {why}")))?;
         let converted = of_response(&review, uid, version)
-            .map_err(|why| failure(WebhookFailureSort::Answer, objects, &format!("failed: {why}")))?;
+            .map_err(|why| failure(WebhookFailureKind::Answer, objects, &format!("failed: {why}")))?;
         if converted.len() != objects.len() {
             let why = format!("returned {} objects, expected {}", converted.len(), objects.len());
-            return Err(failure(WebhookFailureSort::Count, objects, &why));
+            return Err(failure(WebhookFailureKind::Count, objects, &why));
         }
         let pairs = objects.iter().zip(converted).enumerate();
         let checked = pairs.map(|(at, (original, converted))| {
             adopt(original, converted, at, api_version)
-                .map_err(|why| failure(WebhookFailureSort::Object, &objects[at..], &why))
+                .map_err(|why| failure(WebhookFailureKind::Object, &objects[at..], &why))
         });
         checked.collect()
     }
 }
 
-fn failure(sort: WebhookFailureSort, objects: &[Value], why: &str) -> WebhookFailure {
+fn failure(kind: WebhookFailureKind, objects: &[Value], why: &str) -> WebhookFailure {
     let text = |name: &str| {
         objects
             .first()
@@ -203,7 +203,7 @@ fn failure(sort: WebhookFailureSort, objects: &[Value], why: &str) -> WebhookFai
             text("apiVersion"),
             text("kind")
         ),
-        sort,
+        kind,
     }
 }
 
@@ -499,7 +499,7 @@ mod tests {
                 "{start} failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind="
             )
         );
-        assert_eq!(read("[").sort, WebhookFailureSort::Call);
+        assert_eq!(read("[").kind, WebhookFailureKind::Call);
         assert_eq!(
             read(r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview"}"#).message,
             format!(

@@ -30,7 +30,7 @@ use holdfast_value::Value;
 pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
     all_plugins()
         .into_iter()
-        .filter(|plugin| !OFF_BY_DEFAULT.contains(&plugin.name()))
+        .filter(|plugin| plugin.on_by_default())
         .collect()
 }
 
@@ -60,11 +60,8 @@ pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
     ]
 }
 
-/// The names of the plugins that are off unless flags turn them on.
-pub const OFF_BY_DEFAULT: [&str; 1] = ["ServiceAccount"];
-
-/// The names that kube-apiserver 1.36 knows, in its order. Flags may turn any of them off, but on only those that are
-/// here.
+/// The names that kube-apiserver 1.36 knows, in its order. Flags may turn any of them off, but on only those that are in
+/// [`all_plugins`].
 pub const KNOWN: [&str; 40] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
@@ -182,7 +179,7 @@ mod tests {
     fn plugins_stand_in_the_order_of_the_reference() {
         let places: Vec<_> = all_plugins()
             .iter()
-            .map(|plugin| KNOWN.iter().position(|known| *known == plugin.name()).unwrap())
+            .filter_map(|plugin| KNOWN.iter().position(|known| *known == plugin.name()))
             .collect();
         assert!(places.is_sorted_by(|one, next| one < next), "{places:?}");
     }

@@ -31,6 +31,10 @@ impl AdmissionPlugin for ServiceAccount {
         "ServiceAccount"
     }
 
+    fn on_by_default(&self) -> bool {
+        false
+    }
+
     fn interests(&self) -> &[Interest] {
         const {
             &[

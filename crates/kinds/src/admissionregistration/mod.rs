@@ -16,6 +16,7 @@ use holdfast_admission::webhooks::Sort;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::{of_apimachinery, with_status};
 use followed_kind::FollowedKind;
 use webhook_configuration::WebhookConfiguration;
 
@@ -24,11 +25,18 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policies = Arc::clone(&config.policies);
     let configuration = |sort| {
         let webhooks = Arc::clone(&config.webhooks);
-        kind(WebhookConfiguration { sort, webhooks }).followed().done()
+        kind(WebhookConfiguration { sort, webhooks })
+            .followed()
+            .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
+            .done()
     };
     let policy = |errors, set| {
         let followed = FollowedKind { policies, errors, set };
-        kind(followed).followed().cells(policy::CELLS).done()
+        kind(followed)
+            .followed()
+            .cells(policy::CELLS)
+            .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
+            .done()
     };
     Some(match plural {
         "mutatingadmissionpolicies" => policy(mutating_policy::policy_errors, |policies, name, object| {

@@ -355,14 +355,14 @@ fn scale_columns() -> Vec<Column> {
 
 /// The columns that a version lists, behind the name; name and age where it lists none.
 fn columns(version: &Value) -> Vec<Column> {
-    let column = |name: &str, sort: &str, format: &str, description: String, priority: i64, path: &str| {
+    let column = |name: &str, data_type: &str, format: &str, description: String, priority: i64, path: &str| {
         Some(Column {
             name: SmolStr::new(name),
-            sort: SmolStr::new(sort),
+            data_type: SmolStr::new(data_type),
             format: SmolStr::new(format),
             description: description.into(),
             priority,
-            cell: Cell::defined(JsonPath::parse(path).ok()?, sort),
+            cell: Cell::defined(JsonPath::parse(path).ok()?, data_type),
         })
     };
     let mut columns = Vec::new();

@@ -10,6 +10,7 @@ use holdfast_resource::{AtRestRules, DeletionRules};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::of_apimachinery;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
@@ -25,6 +26,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
                 held: Some(customresourcedefinition::holds_deletion),
                 ..DeletionRules::default()
             })
+            .metadata_checks(of_apimachinery(0, 1))
             .done(),
         _ => return None,
     })

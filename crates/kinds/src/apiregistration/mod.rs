@@ -4,6 +4,7 @@ mod apiservice;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::of_apimachinery;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
@@ -12,6 +13,8 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             .initial_objects()
             .cells(apiservice::CELLS)
             .named_by(apiservice::name_faults)
+            .empty_status(&[])
+            .metadata_checks(of_apimachinery(1, 1))
             .done(),
         _ => return None,
     })

@@ -5,12 +5,12 @@ use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::core::pod_spec::{default_template, validate_restarting, validate_selected, validate_template};
+use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template};
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{
-    collisions_only_grow, drop_disabled_in_template, immutable_selector, selects_everything, unsupported_strategy,
-    validate_counts, workload_warnings,
+    collisions_only_grow, immutable_selector, selects_everything, unsupported_strategy, validate_counts,
+    workload_warnings,
 };
 
 /// Counts the changes of the template, as a field of an older API did.
@@ -23,7 +23,6 @@ pub(crate) struct DaemonSet {
 
 impl Strategy for DaemonSet {
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["spec", "template"]);
         let rolls = object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate");
         if rolls {
             set_missing_at(object, &["spec", "updateStrategy"], "rollingUpdate", Value::empty_map);
@@ -41,7 +40,6 @@ impl Strategy for DaemonSet {
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         set_template_generation(object, 1);
-        drop_disabled_in_template(object, None, &["spec", "template"]);
         Ok(())
     }
 
@@ -50,7 +48,6 @@ impl Strategy for DaemonSet {
             return Ok(());
         }
         let template = ["spec", "template"];
-        drop_disabled_in_template(object, Some(old), &template);
         let changed = !same(object.at(&template), old.at(&template));
         let generation = template_generation(old).unwrap_or_default() + i64::from(changed);
         if template_generation(object) != Some(generation) {

@@ -1,15 +1,14 @@
 //! Deployments: <https://kubernetes.io/docs/concepts/workloads/controllers/deployment/>.
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::core::pod_spec::default_template;
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
-    SelectorRules, at_most_count, collisions_only_grow, drop_disabled_in_template, immutable_selector,
-    unsupported_strategy, validate_counts, validate_selector_and_template, workload_warnings,
+    SelectorRules, at_most_count, collisions_only_grow, immutable_selector, unsupported_strategy, validate_counts,
+    validate_selector_and_template,
 };
 
 /// What only Deployments do.
@@ -19,23 +18,12 @@ pub(crate) struct Deployment {
 
 impl Strategy for Deployment {
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["spec", "template"]);
         if object.str_at(&["spec", "strategy", "type"]) == Some("RollingUpdate") {
             set_missing_at(object, &["spec", "strategy"], "rollingUpdate", Value::empty_map);
             for part in ["maxSurge", "maxUnavailable"] {
                 set_missing_at(object, &["spec", "strategy", "rollingUpdate"], part, || "25%".into());
             }
         }
-    }
-
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, None, &["spec", "template"]);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, Some(old), &["spec", "template"]);
-        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -55,10 +43,6 @@ impl Strategy for Deployment {
         self.validate_spec(&spec, &mut errors);
         immutable_selector(&spec, &old.child("spec"), &mut errors);
         errors
-    }
-
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        workload_warnings(context, object, old, &["spec", "template"], true)
     }
 }
 

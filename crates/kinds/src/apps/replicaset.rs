@@ -1,14 +1,12 @@
 //! ReplicaSets: <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/>.
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::core::pod_spec::default_template;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
-    SelectorRules, at_most_count, drop_disabled_in_template, immutable_selector, validate_counts,
-    validate_selector_and_template, workload_warnings,
+    SelectorRules, at_most_count, immutable_selector, validate_counts, validate_selector_and_template,
 };
 
 /// What only ReplicaSets do.
@@ -17,20 +15,6 @@ pub(crate) struct ReplicaSet {
 }
 
 impl Strategy for ReplicaSet {
-    fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["spec", "template"]);
-    }
-
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, None, &["spec", "template"]);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, Some(old), &["spec", "template"]);
-        Ok(())
-    }
-
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         self.validate_spec(&Field::root(object).child("spec"), &mut errors);
@@ -48,10 +32,6 @@ impl Strategy for ReplicaSet {
         self.validate_spec(&spec, &mut errors);
         immutable_selector(&spec, &old.child("spec"), &mut errors);
         errors
-    }
-
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        workload_warnings(context, object, old, &["spec", "template"], true)
     }
 }
 

@@ -9,15 +9,10 @@ use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::core::persistentvolumeclaim;
-use crate::core::pod_spec::{
-    default_template, validate_restarting, validate_selected, validate_template, validate_template_metadata,
-};
+use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::defaults::{change_items, set_missing, set_missing_at};
 use crate::validation::{Errors, numbers, optional_text, same};
-use crate::workload::{
-    at_most_count, collisions_only_grow, drop_disabled_in_template, validate_counts, validate_selector,
-    workload_warnings,
-};
+use crate::workload::{at_most_count, collisions_only_grow, validate_counts, validate_selector, workload_warnings};
 
 /// What only StatefulSets do.
 pub(crate) struct StatefulSet {
@@ -37,7 +32,6 @@ const MUTABLE: [&str; 7] = [
 
 impl Strategy for StatefulSet {
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["spec", "template"]);
         default_strategy(object);
         if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
             let lacks_kind = |claim: &Value| claim.get("kind").is_none() || claim.get("apiVersion").is_none();
@@ -116,7 +110,6 @@ fn drop_disabled(object: &mut Value, old: Option<&Value>) {
     if old.is_none_or(|old| old.at(&UNAVAILABLE).is_none()) {
         object.remove_at(&UNAVAILABLE);
     }
-    drop_disabled_in_template(object, old, &["spec", "template"]);
 }
 
 /// Whether two maps hold the same but for the members named.

@@ -5,7 +5,9 @@ mod horizontalpodautoscaler;
 use holdfast_resource::RowRules;
 
 use crate::config::Config;
+use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::of_core;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
@@ -18,6 +20,8 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
                 of_stored_version: true,
                 ..RowRules::default()
             })
+            .empty_status(&[("currentMetrics", Zero::Null), ("desiredReplicas", Zero::Number)])
+            .metadata_checks(of_core(0, 1))
             .done(),
         _ => return None,
     })

@@ -1,15 +1,15 @@
 //! CronJobs: <https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/>.
 
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::job::validate_job_spec;
 use super::schedule;
 use crate::config::Config;
-use crate::core::pod_spec::{default_template, template_warnings};
+use crate::core::pod_spec::template_warnings;
 use crate::validation::{Errors, numbers, one_of, same};
-use crate::workload::{drop_disabled_in_template, name_warnings};
+use crate::workload::name_warnings;
 
 /// What only CronJobs do.
 pub(crate) struct CronJob {
@@ -20,23 +20,9 @@ pub(crate) struct CronJob {
 const NAME_LENGTH: usize = 52;
 
 /// Where the template of Pods stands.
-const TEMPLATE: [&str; 4] = ["spec", "jobTemplate", "spec", "template"];
+pub(super) const TEMPLATE: [&str; 4] = ["spec", "jobTemplate", "spec", "template"];
 
 impl Strategy for CronJob {
-    fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &TEMPLATE);
-    }
-
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, None, &TEMPLATE);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, Some(old), &TEMPLATE);
-        Ok(())
-    }
-
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = Field::root(object);

@@ -8,12 +8,19 @@ use holdfast_resource::{DeletionRules, SelectorWords};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::{of_core, with_status};
+use crate::workload::TemplateWarnings;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = config.clone();
     Some(match plural {
-        "cronjobs" => kind(cronjob::CronJob { config }).cells(cronjob::CELLS).done(),
+        "cronjobs" => kind(cronjob::CronJob { config })
+            .cells(cronjob::CELLS)
+            .pod_template(&cronjob::TEMPLATE, TemplateWarnings::Own)
+            .empty_status(&[])
+            .metadata_checks(with_status(of_core(0, 1), 0, 0))
+            .done(),
         "jobs" => kind(job::Job { config })
             .cells(job::CELLS)
             .deletion(DeletionRules {
@@ -21,6 +28,8 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 ..DeletionRules::default()
             })
             .selector_words(SelectorWords::NamesKind)
+            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+            .empty_status(&[])
             .done(),
         _ => return None,
     })

@@ -9,6 +9,7 @@ use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::{of_apimachinery, of_core};
 use crate::validation::{Errors, immutable, immutable_text, report, same};
 
 /// What only Events do.
@@ -28,6 +29,11 @@ pub(crate) fn events(of_own_group: bool) -> Kind {
             ..RowRules::default()
         })
         .exempt_from_quotas()
+        .metadata_checks(if of_own_group {
+            of_core(0, 1)
+        } else {
+            of_apimachinery(0, 0)
+        })
         .done()
 }
 

@@ -24,8 +24,11 @@ use holdfast_resource::{ConnectParameter, DeletionRules, GroupResource, Paramete
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
+use crate::initial_status::Zero;
 use crate::kind::{self, Kind, kind};
+use crate::metadata_checks;
 use crate::quota;
+use crate::workload::TemplateWarnings;
 
 /// A resource of this group, or a subresource as messages name it.
 const fn of_core(resource: &'static str) -> GroupResource {
@@ -71,7 +74,9 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 .done()
         }
         "events" => event::events(false),
-        "limitranges" => kind(limitrange::LimitRange).done(),
+        "limitranges" => kind(limitrange::LimitRange)
+            .metadata_checks(metadata_checks::of_core(1, 0))
+            .done(),
         "namespaces" => kind(namespace::Namespace)
             .initial_objects()
             .deletion(DeletionRules {
@@ -92,6 +97,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "persistentvolumes" => kind(persistentvolume::PersistentVolume)
             .cells(persistentvolume::CELLS)
+            .metadata_checks(metadata_checks::of_core(2, 0))
             .done(),
         "pods" => kind(pod::Pod { config: config() })
             .connects_each(pod::OF_POD.map(|of| (of.name, of)))
@@ -109,13 +115,21 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .counted_by_plural()
             .takes_of_quotas(quota::Pods)
             .done(),
-        "podtemplates" => kind(podtemplate::PodTemplate { config: config() }).done(),
+        "podtemplates" => kind(podtemplate::PodTemplate { config: config() })
+            .pod_template(&["template"], TemplateWarnings::Own)
+            .metadata_checks(metadata_checks::of_core(0, 1))
+            .done(),
         "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() })
             .counted_by_plural()
+            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+            .empty_status(&[("replicas", Zero::Number)])
+            .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         "resourcequotas" => kind(resourcequota::ResourceQuota)
             .cells(resourcequota::CELLS)
             .counted_by_plural()
+            .empty_status(&[])
+            .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         "secrets" => kind(secret::Secret).counted_by_plural().done(),
         "serviceaccounts" => kind(serviceaccount::ServiceAccount)
@@ -129,6 +143,8 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .cells(service::CELLS)
             .counted_by_plural()
             .takes_of_quotas(quota::Services)
+            .empty_status(&[("loadBalancer", Zero::Struct)])
+            .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         _ => return None,
     })

@@ -1,12 +1,11 @@
 //! PodTemplates: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/>.
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::pod_spec::{default_template, template_warnings, validate_template};
+use super::pod_spec::{template_warnings, validate_template};
 use crate::config::Config;
 use crate::validation::{Errors, same};
-use crate::workload::drop_disabled_in_template;
 
 /// What only PodTemplates do.
 pub(crate) struct PodTemplate {
@@ -14,20 +13,6 @@ pub(crate) struct PodTemplate {
 }
 
 impl Strategy for PodTemplate {
-    fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["template"]);
-    }
-
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, None, &["template"]);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, Some(old), &["template"]);
-        Ok(())
-    }
-
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate_template(

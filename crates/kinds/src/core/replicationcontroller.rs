@@ -1,15 +1,14 @@
 //! ReplicationControllers: <https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller/>.
 
 use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::pod_spec::{Template, default_template, validate_template_of_replicas};
+use super::pod_spec::{Template, validate_template_of_replicas};
 use crate::apps::replicaset::validate_replica_status;
 use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::validation::{Errors, numbers};
-use crate::workload::{drop_disabled_in_template, workload_warnings};
 
 /// What only ReplicationControllers do.
 pub(crate) struct ReplicationController {
@@ -18,7 +17,6 @@ pub(crate) struct ReplicationController {
 
 impl Strategy for ReplicationController {
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["spec", "template"]);
         let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
         let Some(labels) = labels.filter(|labels| !is_zero(Some(labels))) else {
             return;
@@ -28,16 +26,6 @@ impl Strategy for ReplicationController {
                 object.set_at(place, labels.clone());
             }
         }
-    }
-
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, None, &["spec", "template"]);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, Some(old), &["spec", "template"]);
-        Ok(())
     }
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -75,10 +63,6 @@ impl Strategy for ReplicationController {
             return errors;
         }
         self.validate(context, object)
-    }
-
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        workload_warnings(context, object, old, &["spec", "template"], true)
     }
 }
 

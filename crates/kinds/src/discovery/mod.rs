@@ -5,6 +5,7 @@ pub(crate) mod endpointslice;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::of_core;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
@@ -14,6 +15,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .initial_objects()
             .cells(endpointslice::CELLS)
             .read_by(at_rest::endpointslice)
+            .metadata_checks(of_core(1, 0))
             .done(),
         _ => return None,
     })

@@ -14,6 +14,7 @@ use self::flowschema::SchemaRules;
 use self::prioritylevelconfiguration::LevelRules;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::{of_core, with_status};
 use crate::validation::Errors;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
@@ -26,6 +27,8 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             untyped_condition: "must not be empty",
         })
         .initial_objects()
+        .empty_status(&[])
+        .metadata_checks(with_status(of_core(1, 0), 0, 0))
         .done(),
         "prioritylevelconfigurations" => kind(FlowControl {
             initial_objects: initial::levels,
@@ -34,6 +37,8 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             untyped_condition: "",
         })
         .initial_objects()
+        .empty_status(&[])
+        .metadata_checks(with_status(of_core(1, 0), 0, 0))
         .done(),
         _ => return None,
     })

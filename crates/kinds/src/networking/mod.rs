@@ -8,7 +8,9 @@ mod networkpolicy;
 mod servicecidr;
 
 use crate::config::Config;
+use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::of_core;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
@@ -17,6 +19,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "ingresses" => kind(ingress::Ingress)
             .cells(ingress::CELLS)
             .read_by(at_rest::ingress)
+            .empty_status(&[("loadBalancer", Zero::Struct)])
             .done(),
         "ingressclasses" => kind(ingressclass::IngressClass).cells(ingressclass::CELLS).done(),
         "ipaddresses" => kind(ipaddress::IpAddress { first: block.nth(1) })
@@ -24,8 +27,12 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .named_by(ipaddress::name_faults)
             .cells(ipaddress::CELLS)
             .done(),
-        "networkpolicies" => kind(networkpolicy::NetworkPolicy).done(),
-        "servicecidrs" => kind(servicecidr::ServiceCidr { first: block }).initial_objects().done(),
+        "networkpolicies" => kind(networkpolicy::NetworkPolicy).metadata_checks(of_core(0, 1)).done(),
+        "servicecidrs" => kind(servicecidr::ServiceCidr { first: block })
+            .initial_objects()
+            .empty_status(&[])
+            .metadata_checks(of_core(0, 1))
+            .done(),
         _ => return None,
     })
 }

@@ -4,13 +4,22 @@ mod at_rest;
 mod poddisruptionbudget;
 
 use crate::config::Config;
+use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::{of_apimachinery, with_status};
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "poddisruptionbudgets" => kind(poddisruptionbudget::PodDisruptionBudget)
             .read_by(at_rest::poddisruptionbudget)
+            .empty_status(&[
+                ("currentHealthy", Zero::Number),
+                ("desiredHealthy", Zero::Number),
+                ("disruptionsAllowed", Zero::Number),
+                ("expectedPods", Zero::Number),
+            ])
+            .metadata_checks(with_status(of_apimachinery(0, 0), 0, 0))
             .done(),
         _ => return None,
     })

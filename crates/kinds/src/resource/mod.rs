@@ -20,6 +20,7 @@ use holdfast_resource::SelectorWords;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::of_core;
 use crate::quota;
 
 /// What a taint does with claims that do not tolerate it.
@@ -32,6 +33,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "resourceclaims" => kind(resourceclaim::ResourceClaim)
             .cells(resourceclaim::CELLS)
             .takes_of_quotas(quota::DeviceClaims)
+            .empty_status(&[])
             .read_by(at_rest::claim)
             .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
@@ -39,6 +41,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             .done(),
         "resourceslices" => kind(resourceslice::ResourceSlice)
             .selector_words(SelectorWords::NamesVersion)
+            .metadata_checks(of_core(0, 1))
             .done(),
         _ => return None,
     })

@@ -6,6 +6,7 @@ use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::of_core;
 
 /// The classes that are known before anybody makes them, with what they are for.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
@@ -38,7 +39,10 @@ fn system_classes() -> impl Iterator<Item = Value> {
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
-        "priorityclasses" => kind(priorityclass::PriorityClass).initial_objects().done(),
+        "priorityclasses" => kind(priorityclass::PriorityClass)
+            .initial_objects()
+            .metadata_checks(of_core(0, 1))
+            .done(),
         _ => return None,
     })
 }

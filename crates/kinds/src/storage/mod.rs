@@ -8,17 +8,26 @@ mod volumeattachment;
 mod volumeattributesclass;
 
 use crate::config::Config;
+use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::{of_core, with_status};
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
-        "csidrivers" => kind(csidriver::CsiDriver).done(),
-        "csinodes" => kind(csinode::CsiNode).done(),
+        "csidrivers" => kind(csidriver::CsiDriver).metadata_checks(of_core(0, 1)).done(),
+        "csinodes" => kind(csinode::CsiNode)
+            .metadata_checks(with_status(of_core(1, 0), 1, 0))
+            .done(),
         "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity).done(),
         "storageclasses" => kind(storageclass::StorageClass).cells(storageclass::CELLS).done(),
-        "volumeattachments" => kind(volumeattachment::VolumeAttachment).done(),
-        "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass).done(),
+        "volumeattachments" => kind(volumeattachment::VolumeAttachment)
+            .empty_status(&[("attached", Zero::False)])
+            .metadata_checks(with_status(of_core(1, 0), 1, 0))
+            .done(),
+        "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass)
+            .metadata_checks(of_core(0, 1))
+            .done(),
         _ => return None,
     })
 }

@@ -1,7 +1,6 @@
 //! The generated tables of the built-in kinds, and their readers. `cargo xtask generate` writes them.
 
 mod columns;
-mod metadata_checks;
 mod resources;
 
 use holdfast_resource::schema::{TextError, TypeTable};

@@ -8,8 +8,8 @@ use holdfast_resource::{
 use smol_str::{SmolStr, format_smolstr};
 
 use super::columns::Columns;
-use super::metadata_checks;
 use crate::kind::Kind;
+use crate::metadata_checks;
 
 const TABLE: &str = include_str!("resources.txt");
 
@@ -103,7 +103,7 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
             field_selectors: Vec::new(),
             namespace_selector: false,
             initial_status: None,
-            metadata_checks: metadata_checks::of(group, plural),
+            metadata_checks: metadata_checks::MOST,
             protobuf: true,
         },
         strategy: Arc::new(Generic),

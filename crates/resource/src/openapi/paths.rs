@@ -3,9 +3,7 @@
 use holdfast_value::SmolStr;
 
 use super::operations::{Answer, Body, Operation, PathItem};
-use super::parameters::{
-    DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PATH, PRETTY, Parameter, WRITE, of_connecter,
-};
+use super::parameters::{NAME, NAMESPACE, PATH, PRETTY, Parameter, Request, of_connecter, options_of};
 use crate::schema::TypeTable;
 use crate::{Connecter, GroupVersion, GroupVersionKind, Registry, Resource, Served, Subresource, Verb};
 
@@ -324,7 +322,7 @@ impl Paths<'_> {
             ..kind_of(self.served)
         };
         Operation {
-            parameters: [&parameters[..], &LIST].concat(),
+            parameters: [&parameters[..], &options_of(Request::List)].concat(),
             answer: Answer::Object {
                 of: self.definition(&list),
                 media: self.media(LIST_MEDIA),
@@ -340,7 +338,7 @@ impl Paths<'_> {
             false => ("watchlist", "individual changes to a list"),
         };
         Operation {
-            parameters: [&parameters[..], &LIST].concat(),
+            parameters: [&parameters[..], &options_of(Request::List)].concat(),
             answer: Answer::Object {
                 of: SmolStr::from(format!("{META}WatchEvent")),
                 media: self.media(LIST_MEDIA),
@@ -358,7 +356,7 @@ impl Paths<'_> {
         let kind = &self.resource.kind;
         let id = format!("create{}{scope}{kind}", self.spelled);
         Operation {
-            parameters: [&self.path_parameters(false)[..], &WRITE].concat(),
+            parameters: [&self.path_parameters(false)[..], &options_of(Request::Write)].concat(),
             body: self.body(&self.of),
             statuses: &[200, 201, 202],
             ..self.operation("post", "post", id, format!("create {} {kind}", article(kind)))
@@ -369,7 +367,7 @@ impl Paths<'_> {
         let kind = &self.resource.kind;
         let id = format!("delete{}Collection{scope}{kind}", self.spelled);
         Operation {
-            parameters: [&self.path_parameters(false)[..], &DELETE_COLLECTION].concat(),
+            parameters: [&self.path_parameters(false)[..], &options_of(Request::DeleteCollection)].concat(),
             body: delete_options(),
             answer: status(),
             ..self.operation("delete", "deletecollection", id, format!("delete collection of {kind}"))
@@ -388,7 +386,7 @@ impl Paths<'_> {
             false => status(),
         };
         Operation {
-            parameters: [&self.path_parameters(true)[..], &DELETE].concat(),
+            parameters: [&self.path_parameters(true)[..], &options_of(Request::Delete)].concat(),
             body: delete_options(),
             statuses: &[200, 202],
             answer,
@@ -405,7 +403,7 @@ impl Paths<'_> {
         let id = self.id("replace", scope, sub);
         let operation = self.operation("put", "put", id, self.description("replace", sub));
         Operation {
-            parameters: [&self.path_parameters(true)[..], &WRITE].concat(),
+            parameters: [&self.path_parameters(true)[..], &options_of(Request::Write)].concat(),
             body: self.body(&self.definition_of(sub)),
             statuses: &[200, 201],
             ..self.of_subresource(operation, sub)
@@ -416,7 +414,7 @@ impl Paths<'_> {
         let id = self.id("patch", scope, sub);
         let operation = self.operation("patch", "patch", id, self.description("partially update", sub));
         Operation {
-            parameters: [&self.path_parameters(true)[..], &PATCH].concat(),
+            parameters: [&self.path_parameters(true)[..], &options_of(Request::Patch)].concat(),
             body: Body::Patch(match self.resource.conventions.strategic_merge {
                 true => PATCH_MEDIA,
                 false => CUSTOM_PATCH_MEDIA,
@@ -450,7 +448,7 @@ impl Paths<'_> {
         let description = format!("create {} of {} {kind}", sub.name, article(kind));
         let operation = self.operation("post", "post", self.id("create", scope, Some(sub)), description);
         Operation {
-            parameters: [&self.path_parameters(true)[..], &WRITE].concat(),
+            parameters: [&self.path_parameters(true)[..], &options_of(Request::Write)].concat(),
             body: self.body(&self.definition_of(Some(sub))),
             statuses: &[200, 201, 202],
             ..self.of_subresource(operation, Some(sub))

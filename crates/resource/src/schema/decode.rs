@@ -203,7 +203,7 @@ impl Decoder<'_> {
                 above: Some(place),
                 step: Step::Item(at),
             };
-            rebuild.settle(at, self.value(item, value, &place)?);
+            rebuild.replace(at, self.value(item, value, &place)?);
         }
         Ok(rebuild.finish())
     }
@@ -378,7 +378,7 @@ impl Decoder<'_> {
             (Scalar::JsonSchemaOrArray, Value::List(list)) => {
                 let mut rebuild = ListRebuild::new(list);
                 for (at, value) in list.iter().enumerate() {
-                    rebuild.settle(at, self.inner_schema(value, place)?);
+                    rebuild.replace(at, self.inner_schema(value, place)?);
                 }
                 Ok(rebuild.finish())
             }

@@ -88,7 +88,7 @@ impl Defaults<'_> {
         }
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
-            rebuild.settle(at, self.of_shape(item, value, true)?);
+            rebuild.replace(at, self.of_shape(item, value, true)?);
         }
         Ok(rebuild.finish())
     }

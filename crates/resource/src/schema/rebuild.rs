@@ -76,7 +76,7 @@ impl<'l> ListRebuild<'l> {
         clippy::indexing_slicing,
         reason = "called with the place of an entry or item of the source"
     )]
-    pub(crate) fn settle(&mut self, at: usize, value: Option<Value>) {
+    pub(crate) fn replace(&mut self, at: usize, value: Option<Value>) {
         match (&mut self.changed, value) {
             (None, None) => {}
             (None, Some(value)) => {

@@ -222,13 +222,13 @@ impl TypeTableBuilder {
         table.json_schema = json_schema.map(|(id, _)| id);
         for at in 0..table.types.len() {
             let id = TypeId(at as u32);
-            table.settle_zero(id, &mut Vec::new())?;
+            table.resolve_zero(id, &mut Vec::new())?;
             for kind in &table.types[at].kinds {
                 table.by_kind.insert(kind.clone(), id);
             }
         }
-        table.settle_defaults();
-        table.settle_checks()?;
+        table.resolve_defaults();
+        table.resolve_checks()?;
         Ok(table)
     }
 }
@@ -236,7 +236,7 @@ impl TypeTableBuilder {
 impl TypeTable {
     /// Works out which fields lead to defaults. Types may hold themselves, so this goes round until nothing new is found.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
-    fn settle_defaults(&mut self) {
+    fn resolve_defaults(&mut self) {
         let mut grew = true;
         while grew {
             grew = false;
@@ -258,7 +258,7 @@ impl TypeTable {
     /// Works out what to look at in the values of each type. Types may hold themselves, so this goes round until nothing new
     /// is found.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
-    fn settle_checks(&mut self) -> Result<(), TableError> {
+    fn resolve_checks(&mut self) -> Result<(), TableError> {
         let mut grew = true;
         while grew {
             grew = false;
@@ -315,7 +315,7 @@ impl TypeTable {
 
     /// Works out the zero value of a type, those of the structs within it first.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
-    fn settle_zero(&mut self, id: TypeId, above: &mut Vec<TypeId>) -> Result<(), TableError> {
+    fn resolve_zero(&mut self, id: TypeId, above: &mut Vec<TypeId>) -> Result<(), TableError> {
         let of = self.get(id);
         if of.zero.get().is_some() {
             return Ok(());
@@ -329,7 +329,7 @@ impl TypeTable {
                 let held: Vec<TypeId> = fields.iter().filter_map(held_by_value).collect();
                 above.push(id);
                 for inner in held {
-                    self.settle_zero(inner, above)?;
+                    self.resolve_zero(inner, above)?;
                 }
                 above.pop();
                 let fields = self.get(id).fields();

@@ -67,7 +67,7 @@ pub enum PatchError {
     },
     /// A value is of another sort than what it is to be merged with.
     #[error("expected a {expected}, but received a {received}")]
-    WrongSort {
+    WrongType {
         /// What should stand there, in the reference's words.
         expected: &'static str,
         /// What stands there.
@@ -116,7 +116,7 @@ pub(super) fn list_of(value: &Value) -> Result<&List, PatchError> {
 }
 
 pub(super) fn wrong_sort(expected: &'static str, value: &Value) -> PatchError {
-    PatchError::WrongSort {
+    PatchError::WrongType {
         expected,
         received: go_type(value),
     }

@@ -20,7 +20,7 @@ impl Node {
             (Value::List(list), Some(of)) => {
                 let mut rebuild = ListRebuild::new(list);
                 for (at, item) in list.iter().enumerate() {
-                    rebuild.settle(at, of.filled_in(item, growth)?);
+                    rebuild.replace(at, of.filled_in(item, growth)?);
                 }
                 Ok(rebuild.finish())
             }

@@ -114,7 +114,7 @@ impl Node {
                 };
                 let mut rebuild = ListRebuild::new(list);
                 for (at, item) in list.iter().enumerate() {
-                    rebuild.settle(at, of.read_embedded(item, &path.index(at), metadata, dropped)?);
+                    rebuild.replace(at, of.read_embedded(item, &path.index(at), metadata, dropped)?);
                 }
                 Ok(rebuild.finish())
             }

@@ -91,7 +91,7 @@ impl Node {
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
             let pruned = dropped.within(format_args!("[{at}]"), |dropped| of.prune(value, false, dropped));
-            rebuild.settle(at, pruned);
+            rebuild.replace(at, pruned);
         }
         rebuild.finish()
     }
@@ -118,7 +118,7 @@ impl Node {
                 let of = self.items.as_deref()?;
                 let mut rebuild = ListRebuild::new(list);
                 for (at, value) in list.iter().enumerate() {
-                    rebuild.settle(at, of.without_nulls(value));
+                    rebuild.replace(at, of.without_nulls(value));
                 }
                 rebuild.finish()
             }

@@ -92,9 +92,9 @@ impl Cell {
 
     /// A cell of a column that a definition describes: the first value that `path` finds, shown as one of the types of
     /// columns.
-    pub fn defined(path: JsonPath, sort: &str) -> Cell {
+    pub fn defined(path: JsonPath, data_type: &str) -> Cell {
         Cell {
-            rule: Rule::Defined(Box::new(path), SmolStr::new(sort)),
+            rule: Rule::Defined(Box::new(path), SmolStr::new(data_type)),
             missing: SmolStr::default(),
         }
     }
@@ -113,11 +113,11 @@ impl Cell {
                 return Value::Int(lengths.sum::<usize>() as i64);
             }
             Rule::Computed(Function((_, of))) => return of(object, now),
-            Rule::Defined(path, sort) => {
+            Rule::Defined(path, data_type) => {
                 let found = path.find(object);
                 return found
                     .first()
-                    .map_or(Value::Null, |value| defined_cell(value, sort, now));
+                    .map_or(Value::Null, |value| defined_cell(value, data_type, now));
             }
             Rule::Text(path) => at(object, path).map(scalar_text).unwrap_or_default(),
             Rule::Age(paths) => {
@@ -179,8 +179,8 @@ pub fn scalar_text(value: &Value) -> String {
 }
 
 /// A value in a column of a type that a definition names; `null` where it is of another type.
-fn defined_cell(value: &Value, sort: &str, now: SystemTime) -> Value {
-    match (sort, value) {
+fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
+    match (data_type, value) {
         (_, Value::Null) => Value::Null,
         ("string", value) => scalar_text(value).into(),
         ("integer", Value::Float(number)) => Value::Int(*number as i64),

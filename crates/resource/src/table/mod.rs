@@ -20,7 +20,7 @@ pub struct Column {
     /// The heading.
     pub name: SmolStr,
     /// The type of its cells: `string`, `integer`, `boolean`, `date`.
-    pub sort: SmolStr,
+    pub data_type: SmolStr,
     /// How the type is meant: `name` for names, else empty.
     pub format: SmolStr,
     /// What it shows, for people.
@@ -36,11 +36,11 @@ impl Column {
     /// those that they may name.
     pub fn parse(line: &str, cells: &[NamedCell]) -> Option<Column> {
         let mut parts = line.splitn(4, '|').map(str::trim);
-        let (name, sort, priority, rule) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let (sort, format) = sort.split_once(':').unwrap_or((sort, ""));
+        let (name, data_type, priority, rule) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (data_type, format) = data_type.split_once(':').unwrap_or((data_type, ""));
         Some(Column {
             name: SmolStr::new(name),
-            sort: SmolStr::new(sort),
+            data_type: SmolStr::new(data_type),
             format: SmolStr::new(format),
             description: SmolStr::default(),
             priority: priority.parse().ok()?,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_resource::conversion::WebhookFailureSort;
+use holdfast_resource::conversion::WebhookFailureKind;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 /// The counters of conversions by webhooks.
@@ -59,11 +59,11 @@ impl Conversions {
         &self,
         definition: &str,
         [from, to]: [&str; 2],
-        failure: Option<WebhookFailureSort>,
+        failure: Option<WebhookFailureKind>,
         elapsed: Duration,
     ) {
         let result = if failure.is_none() { "success" } else { "failure" };
-        let outcome = [result, failure.map_or("", WebhookFailureSort::name)];
+        let outcome = [result, failure.map_or("", WebhookFailureKind::name)];
         let seconds = elapsed.as_secs_f64();
         if let Ok(counter) = self.requests.get_metric_with_label_values(&outcome) {
             counter.inc();

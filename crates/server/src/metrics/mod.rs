@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_resource::Registry;
-use holdfast_resource::conversion::WebhookFailureSort;
+use holdfast_resource::conversion::WebhookFailureKind;
 use http::{HeaderValue, StatusCode, header};
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
@@ -164,7 +164,7 @@ impl Metrics {
         &self,
         definition: &str,
         versions: [&str; 2],
-        failure: Option<WebhookFailureSort>,
+        failure: Option<WebhookFailureKind>,
         elapsed: Duration,
     ) {
         self.conversions.count(definition, versions, failure, elapsed);
@@ -243,7 +243,7 @@ mod tests {
         metrics.handshake_failed();
         let elapsed = Duration::from_millis(3);
         metrics.converted("as.x.io", ["v1", "v2"], None, elapsed);
-        metrics.converted("as.x.io", ["v1", "v2"], Some(WebhookFailureSort::Count), elapsed);
+        metrics.converted("as.x.io", ["v1", "v2"], Some(WebhookFailureKind::Count), elapsed);
         let in_flight = Arc::new(InFlight::new(2, 1));
         let place = in_flight.enter(&Arc::default(), false, false);
         let text = text(metrics.respond(&in_flight).unwrap()).await;

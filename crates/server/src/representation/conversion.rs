@@ -163,7 +163,7 @@ pub(crate) async fn ask(
     let from = objects.first().and_then(|object| object.str_at(&["apiVersion"]));
     let versions =
         [from.unwrap_or_default(), api_version].map(|version| version.rsplit('/').next().unwrap_or_default());
-    let failure = converted.as_ref().err().map(|failure| failure.sort);
+    let failure = converted.as_ref().err().map(|failure| failure.kind);
     let metrics = &context.metrics;
     metrics.converted(&webhook.definition, versions, failure, begun.elapsed());
     converted

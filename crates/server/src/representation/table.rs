@@ -140,7 +140,7 @@ fn definitions(columns: &[Column]) -> Value {
     let definition = |column: &Column| {
         let mut definition = Value::empty_map();
         definition.set_at(&["name"], column.name.clone().into());
-        definition.set_at(&["type"], column.sort.clone().into());
+        definition.set_at(&["type"], column.data_type.clone().into());
         definition.set_at(&["format"], column.format.clone().into());
         definition.set_at(&["description"], column.description.clone().into());
         definition.set_at(&["priority"], Value::Int(column.priority));

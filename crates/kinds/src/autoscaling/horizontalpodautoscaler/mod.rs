@@ -143,14 +143,14 @@ mod tests {
             "spec:",
             "status: {currentCPUUtilizationPercentage: 42, currentReplicas: 1, desiredReplicas: 2}, spec:",
         );
-        let settled = HorizontalPodAutoscaler.round_trip(Harness::new().read(&used));
-        let annotation = at(&settled, "metadata.annotations");
+        let noted = HorizontalPodAutoscaler.round_trip(Harness::new().read(&used));
+        let annotation = at(&noted, "metadata.annotations");
         assert!(
             annotation.contains("current-metrics") && annotation.contains("42"),
             "{annotation}"
         );
-        assert_eq!(at(&settled, "status.currentCPUUtilizationPercentage"), "42");
-        assert_eq!(HorizontalPodAutoscaler.round_trip(settled.clone()), settled);
+        assert_eq!(at(&noted, "status.currentCPUUtilizationPercentage"), "42");
+        assert_eq!(HorizontalPodAutoscaler.round_trip(noted.clone()), noted);
     }
 
     #[test]

@@ -13,9 +13,7 @@ use holdfast_value::Value;
 
 pub(super) use self::validation::validate_job_spec;
 use crate::config::Config;
-use crate::core::pod_spec::default_template;
 use crate::defaults::{is_zero, set_missing};
-use crate::workload::{drop_disabled_in_template, workload_warnings};
 
 /// What only Jobs do: they make up the selector that finds their own Pods.
 pub(crate) struct Job {
@@ -34,7 +32,6 @@ pub(super) const DELETION_WARNING: &str = "child pods are preserved by default w
 
 impl Strategy for Job {
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_template(object, &["spec", "template"]);
         label_as_template(object);
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
             return;
@@ -68,17 +65,11 @@ impl Strategy for Job {
                 object.set_at(&["metadata", "labels"], labels);
             }
         }
-        drop_disabled_in_template(object, None, &["spec", "template"]);
         // What is read back from the store is filled in again, now with labels that the template did not have before. A name
         // that can be no label is left for validation of the template to refuse.
         if label_value(context.name).is_empty() {
             label_as_template(object);
         }
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, Some(old), &["spec", "template"]);
         Ok(())
     }
 
@@ -96,10 +87,6 @@ impl Strategy for Job {
         validation::validate_own_spec(&root, self.config.allow_privileged, &mut errors);
         validation::validate_change(&root, &old_root, &mut errors);
         errors
-    }
-
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        workload_warnings(context, object, old, &["spec", "template"], true)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Pod {
 
 /// Makes `podIP` and the first of `podIPs` the same, as conversion does in the reference: where both are set and differ,
 /// `podIP` counts alone.
-fn settle_addresses(status: &mut Value) {
+fn match_addresses(status: &mut Value) {
     let first = match status.get("podIPs").and_then(Value::as_list).map(|list| &list[..]) {
         Some([first, ..]) => Some(first.str_at(&["ip"]).unwrap_or_default().to_owned()),
         _ => None,
@@ -56,7 +56,7 @@ impl Strategy for Pod {
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_pod(object);
         if let Some(status) = object.at_mut(&["status"]) {
-            settle_addresses(status);
+            match_addresses(status);
         }
     }
 
@@ -267,7 +267,7 @@ spec:
 
     #[test]
     fn an_address_is_the_first_of_all_addresses() {
-        for (given, settled) in [
+        for (given, matched) in [
             (
                 r#"{"podIP":"10.0.0.1"}"#,
                 r#"{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}"#,
@@ -285,8 +285,8 @@ spec:
         ] {
             let limits = holdfast_value::Limits::TRUSTED;
             let mut status = holdfast_value::json::parse(given.as_bytes(), &limits).unwrap();
-            settle_addresses(&mut status);
-            assert_eq!(holdfast_value::json::to_string(&status), settled);
+            match_addresses(&mut status);
+            assert_eq!(holdfast_value::json::to_string(&status), matched);
         }
     }
 

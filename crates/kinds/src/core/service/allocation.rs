@@ -122,19 +122,19 @@ impl Allocations {
         match result {
             Ok(()) => Ok(taking.made),
             Err(refusal) => {
-                self.settle(&taking.made, false);
+                self.finish(&taking.made, false);
                 Err(refusal)
             }
         }
     }
 
     /// Makes reservations lasting, or gives them back.
-    pub(super) fn settle(&self, reservations: &[Reservation], stored: bool) {
+    pub(super) fn finish(&self, reservations: &[Reservation], stored: bool) {
         let mut taken = self.taken();
         for reservation in reservations {
             match reservation {
-                Reservation::Address(address) => settle_one(&mut taken.addresses, address, stored),
-                Reservation::Port(port) => settle_one(&mut taken.ports, port, stored),
+                Reservation::Address(address) => finish_one(&mut taken.addresses, address, stored),
+                Reservation::Port(port) => finish_one(&mut taken.ports, port, stored),
             }
         }
     }
@@ -446,7 +446,7 @@ fn draws_node_ports(object: &Value) -> bool {
     sort_of(object) == "NodePort" || allocate.and_then(Value::as_bool) == Some(true)
 }
 
-fn settle_one<K: std::hash::Hash + Eq>(holds: &mut HashMap<K, Hold>, key: &K, stored: bool) {
+fn finish_one<K: std::hash::Hash + Eq>(holds: &mut HashMap<K, Hold>, key: &K, stored: bool) {
     match holds.get_mut(key) {
         Some(hold) if stored => *hold = Hold::Stored,
         Some(Hold::Reserved) => {
@@ -528,7 +528,7 @@ mod tests {
             "spec.clusterIPs: Invalid value: null: failed to allocate IP 10.9.8.3: provided IP is already \
              allocated"
         );
-        allocations.settle(&taken, false);
+        allocations.finish(&taken, false);
         assert!(
             allocations
                 .allocate(&mut service("ClusterIP", "10.9.8.3"), None, false)
@@ -647,7 +647,7 @@ mod tests {
         let mut first = service("NodePort", "");
         let taken = allocations.allocate(&mut first, None, false).unwrap();
         allocations.observe(None, Some(&first));
-        allocations.settle(&taken, true);
+        allocations.finish(&taken, true);
         let mut second = service("NodePort", "");
         allocations.allocate(&mut second, None, false).unwrap();
         assert_ne!(first.at(&["spec", "ports"]), second.at(&["spec", "ports"]));

@@ -212,7 +212,7 @@ impl Service {
         let taken = self.allocations.allocate(object, old, context.dry_run)?;
         if !taken.is_empty() {
             let allocations = Arc::clone(&self.allocations);
-            context.on_outcome(move |stored| allocations.settle(&taken, stored));
+            context.on_outcome(move |stored| allocations.finish(&taken, stored));
         }
         Ok(())
     }

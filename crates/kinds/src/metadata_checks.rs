@@ -1,0 +1,31 @@
+//! How often the validation of each kind looks at metadata, beside the checks for all kinds.
+
+use holdfast_resource::{MetadataChecks, RepeatedChecks};
+
+/// As most kinds do: the core group's checks, as at creation and against the old object; of a status the latter.
+pub(crate) const MOST: MetadataChecks = of_core(1, 1);
+
+/// By the checks of the core group: an update of the object looks so often at the whole metadata and at the change.
+pub(crate) const fn of_core(whole: u8, update: u8) -> MetadataChecks {
+    MetadataChecks {
+        object: RepeatedChecks { whole, update },
+        subresource: RepeatedChecks { whole: 0, update: 1 },
+        finalizer_names: true,
+    }
+}
+
+/// By the checks of apimachinery, which do not look at the names of finalizers.
+pub(crate) const fn of_apimachinery(whole: u8, update: u8) -> MetadataChecks {
+    MetadataChecks {
+        finalizer_names: false,
+        ..of_core(whole, update)
+    }
+}
+
+/// As `checks`, and so often for an update of the status.
+pub(crate) const fn with_status(checks: MetadataChecks, whole: u8, update: u8) -> MetadataChecks {
+    MetadataChecks {
+        subresource: RepeatedChecks { whole, update },
+        ..checks
+    }
+}
