@@ -2,9 +2,20 @@
 #![warn(clippy::indexing_slicing)]
 //! The Kubernetes-compatible HTTP server.
 //!
-//! The folders stand in layers: each uses only those above it in the list below, which `tests/layers.rs` checks. A request
-//! comes in by the connection (`wire`); `operations::service` finds out who asks (`identity`), whether they may, and what about
-//! (`http::request_info`); the router and the handler of the verb (`api`) read and write. Handlers know resources as data alone.
+//! The folders stand in layers. Each imports only those before it in this list, which `tests/layers.rs` checks:
+//!
+//! - [`runtime`]: the clock, identifiers, background tasks, long work, shutdown, the build.
+//! - [`wire`]: connections, TLS and certificates, bodies, slow clients, requests in flight, WebSocket framing.
+//! - [`http`]: headers, negotiation, parameters, request info, answers and the `Status` of errors.
+//! - [`objects`]: stored objects and the index beside them, lookups, followers, definitions, encoded events.
+//! - [`identity`]: authentication, impersonation, service account tokens, authorization of a request.
+//! - [`metrics`]: what the server counts.
+//! - [`webhooks`]: the client of webhooks.
+//! - `representation`: an object as an answer shows it: its version, its metadata, a row of a table.
+//! - [`read`]: lists, continue tokens, watches.
+//! - [`write`]: a write from its decoded object to its commit.
+//! - [`api`]: the router, one file for each verb, and the context that puts the layers together.
+//! - [`operations`]: the service of all requests, health, discovery, OpenAPI, the loopback client, the start.
 
 pub mod api;
 pub mod http;

@@ -13,7 +13,7 @@ use holdfast_resource::access::{TokenAuthenticator, TokenIssuer};
 
 use crate::metrics::Metrics;
 use crate::objects::definitions::Definitions;
-use crate::objects::{FrameCache, Store, Trees};
+use crate::objects::{EventCache, Store, Trees};
 use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::{Clock, Identifiers};
@@ -107,7 +107,7 @@ impl Context {
             store: Arc::clone(&parts.store),
             definitions: Arc::clone(&definitions),
             representation: Arc::clone(&representation),
-            frames: FrameCache::default(),
+            frames: EventCache::default(),
             shutdown: parts.shutdown.clone(),
         };
         let write = write::Context {

@@ -32,7 +32,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     decoded.warnings.extend(repeated);
     let mut result = match write::create(&context.write, target, object).await {
         Ok(result) => result,
-        // What was left out of the object is told even where the rest is refused.
+        // A refusal warns of the fields that were dropped as well.
         Err(error) => return Err(error.with_warnings(decoded.warnings)),
     };
     result.warnings.splice(0..0, decoded.warnings);

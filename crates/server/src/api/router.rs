@@ -36,7 +36,7 @@ pub struct Incoming {
     pub body: RequestBody,
     /// When the request came.
     pub now: SystemTime,
-    /// When the client is told that it took too long, if ever.
+    /// The deadline of the request, if it has one.
     pub deadline: Option<Instant>,
     /// How the connection becomes a WebSocket, where the client asks for one.
     pub upgrade: Option<Upgrade>,
@@ -103,7 +103,7 @@ pub fn resource_request(
         deadline,
         upgrade,
     } = incoming;
-    let place = Place::find(&registry, &target)?;
+    let place = Route::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
     let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
@@ -131,7 +131,7 @@ pub fn resource_request(
         place.check_named(verb)?;
         Representation::of_object(&headers, &info.query, place.forms())?
     };
-    let Place {
+    let Route {
         served,
         namespace,
         name,
@@ -185,7 +185,7 @@ const PROXY: &str = "proxy";
 const SUBRESOURCES_WITH_ROWS: [&str; 2] = ["status", "scale"];
 
 /// Where a path leads among the resources that are served.
-struct Place {
+struct Route {
     served: Served,
     namespace: SmolStr,
     name: SmolStr,
@@ -195,7 +195,7 @@ struct Place {
     path_verb: Option<PathVerb>,
 }
 
-impl Place {
+impl Route {
     fn find(registry: &Registry, target: &ResourcePath) -> Result<Self, ApiError> {
         let served = registry
             .served(&target.group, &target.version, &target.resource)

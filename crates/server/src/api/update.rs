@@ -21,7 +21,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let repeated = write::metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
     let told = decoded.warnings.clone();
-    // What was left out of the object is told even where the rest is refused.
+    // A refusal warns of the fields that were dropped as well.
     let warned = |error: ApiError| error.with_warnings(told.clone());
     write::check_namespace(&mut object, &request.namespace).map_err(warned)?;
     write::check_place(&mut object, &request.name, &request.namespace).map_err(warned)?;

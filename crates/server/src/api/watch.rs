@@ -14,10 +14,10 @@ use crate::http::options::ListOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::http::table::IncludeObject;
-use crate::objects::Form;
+use crate::objects::EventForm;
 use crate::read::items::Conversion;
-use crate::read::list::{Place, fresh, revision, selection};
-use crate::read::watch::{Bookmarks, Framing, WatchStream, error_frame, too_old};
+use crate::read::list::{KeyRange, fresh, revision, selection};
+use crate::read::watch::{Bookmarks, WatchEncoder, WatchStream, error_frame, too_old};
 use crate::representation::Shown;
 use crate::wire::body::ResponseBody;
 use crate::wire::websocket::MessageKind;
@@ -54,7 +54,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         (Some(true), wanted) | (_, wanted @ None) => fresh(&context.read, wanted).await?,
         _ => context.store.snapshot(),
     };
-    let place = Place::of(&request, &selection);
+    let place = KeyRange::of(&request, &selection);
     let shown = Shown::of_request(&request);
     let conversion = Conversion::of(&context.representation, &shown);
     let initial = match from_state {
@@ -81,7 +81,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         }
         Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
     };
-    let form = Form {
+    let form = EventForm {
         format,
         view: request.representation.view,
         include,
@@ -93,7 +93,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
             .as_ref()
             .map_or(0, |definition| definition.serial),
     };
-    let framing = Framing {
+    let encoder = WatchEncoder {
         context: Arc::clone(&context.read),
         shown,
         selection,
@@ -101,7 +101,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         columns_told: false,
     };
     let watch = WatchStream {
-        framing,
+        encoder,
         watcher,
         initial,
         initial_revision: snapshot.revision(),

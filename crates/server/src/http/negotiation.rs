@@ -274,7 +274,7 @@ impl Clause {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether it asks to leave out a field of objects. Several are joined by `+`; those that nobody knows are left in.
+    /// Whether it asks to leave out a field of objects. Several are joined by `+`; unknown fields stay.
     fn drops(&self, field: &str) -> bool {
         let dropped = self.parameter("drop").unwrap_or_default();
         dropped.split('+').any(|dropped| dropped == field)
@@ -297,14 +297,14 @@ impl Clause {
         accepted.next().filter(|_| !wild_before_a_name)
     }
 
-    /// Whether the clause asks for a stream, or for a version of the server, that nobody has.
+    /// Whether the clause requests a stream, or a version of the server, that does not exist.
     fn asks_too_much(&self, format: Format) -> bool {
         let stream = self.parameter("stream").unwrap_or_default();
         let streamed = stream.is_empty() || stream == "watch" && format != Format::Yaml;
         !streamed || self.parameter("sv").is_some_and(|version| !version.is_empty())
     }
 
-    /// What the clause asks to be shown; `None` where nobody can show that.
+    /// The view that the clause requests; `None` if there is no such view.
     fn view(&self, format: Format) -> Option<View> {
         if self.asks_too_much(format) {
             return None;

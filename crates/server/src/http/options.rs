@@ -133,7 +133,7 @@ pub struct ListOptions {
     pub label_selector: String,
     /// The text of the field selector.
     pub field_selector: String,
-    /// Whether a stream of changes is asked for.
+    /// Whether the request is a watch.
     pub watch: bool,
     /// Whether the watch wants bookmarks.
     pub allow_watch_bookmarks: bool,

@@ -1,4 +1,4 @@
-//! A request for a resource, as the handlers of the verbs get it: who asks, what is asked for, and in which form.
+//! A request for a resource, as the handlers of the verbs get it: the user, the target, and the form of the answer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct ResourceRequest {
     pub rest: String,
     /// When the request came: the time of day for all that it does.
     pub now: SystemTime,
-    /// When the client is told that it took too long, if ever.
+    /// The deadline of the request, if it has one.
     pub deadline: Option<Instant>,
     /// How the connection becomes a WebSocket, where the client asks for one.
     pub upgrade: Option<Upgrade>,

@@ -158,7 +158,7 @@ mod tests {
 
     const PREFIX: &str = "/registry/configmaps/";
 
-    /// Notes what it is told.
+    /// Records the differences.
     #[derive(Default)]
     struct Notes(Vec<String>);
 

@@ -40,7 +40,7 @@ impl Lookup for SnapshotLookup<'_> {
             return;
         };
         for entry in self.snapshot.range(storage.namespace_prefix(namespace).as_bytes()) {
-            // What cannot be read is told of elsewhere, and holds up nobody who looks at all.
+            // Objects that cannot be read are reported elsewhere; lists skip them.
             if objects::readable(entry).is_some_and(|tree| visit(&tree).is_break()) {
                 return;
             }

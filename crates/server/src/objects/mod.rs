@@ -7,13 +7,13 @@
 //! the store puts it in its place then.
 
 pub mod definitions;
+mod encoded_events;
 pub(crate) mod followers;
-mod frames;
 pub mod lookup;
 mod trees;
 
-pub(crate) use frames::{Converted, EventType, Form};
-pub use frames::{EventFrames, FrameCache};
+pub(crate) use encoded_events::{Converted, EventForm, EventType};
+pub use encoded_events::{EncodedEvent, EventCache};
 pub use trees::Trees;
 
 use std::ops::{ControlFlow, Range};
@@ -114,7 +114,7 @@ impl Objects {
 
 impl Indexer for Objects {
     type Index = Index;
-    type Encodings = EventFrames;
+    type Encodings = EncodedEvent;
 
     fn index(&self, key: &Key, value: &[u8]) -> Index {
         let registry = self.registry.load();

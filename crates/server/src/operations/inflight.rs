@@ -9,14 +9,14 @@ use http::{HeaderValue, StatusCode};
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
 use crate::http::status::{RETRY_SECONDS, TOO_MANY};
-use crate::wire::in_flight::{InFlight, Place};
+use crate::wire::in_flight::{InFlight, Seat};
 
 /// The health checks of the server, which are answered whoever asks.
 const PROBES: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// A place for a request of `user`; `None` if there is none for that user. Users who may do everything are never refused, so
 /// that they can mend what is wrong, nor are health checks.
-pub(crate) fn enter(in_flight: &Arc<InFlight>, request: &RequestInfo, user: &Arc<User>) -> Option<Place> {
+pub(crate) fn enter(in_flight: &Arc<InFlight>, request: &RequestInfo, user: &Arc<User>) -> Option<Seat> {
     let mutates = !matches!(request.verb.as_str(), "get" | "list" | "watch");
     let anyway = user.is_in(MASTERS) || PROBES.contains(&request.path.as_str());
     in_flight.enter(user, mutates, anyway)

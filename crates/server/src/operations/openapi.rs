@@ -201,7 +201,7 @@ impl OpenApi {
                 let Some(fingerprint) = self.source.fingerprint_3(name) else {
                     return Ok(Some(refused(StatusCode::NOT_FOUND)));
                 };
-                // Who accepts no media type at all is told nothing, and not even refused.
+                // A client that accepts no media type gets an empty answer, not a refusal.
                 if negotiation::clauses(headers).is_empty() {
                     return Ok(Some(refused(StatusCode::OK)));
                 }

@@ -88,7 +88,7 @@ impl Paths {
         self
     }
 
-    /// Whether `path` lies below a group that is served, so that what is missing there is told as a `Status`.
+    /// Whether `path` lies below a group that is served, so that a missing path there is answered with a `Status`.
     pub fn is_api(&self, path: &str) -> bool {
         if path.starts_with("/api/") {
             return true;

@@ -47,7 +47,7 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// The longest name that a client may give its request, in bytes.
 const MAX_AUDIT_ID: usize = 64;
 
-/// A request that takes longer is told of in the log, unless it is a watch.
+/// The log reports requests that take longer, except watches.
 const SLOW: Duration = Duration::from_millis(500);
 
 impl connection::Service for Service {

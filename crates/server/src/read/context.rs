@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::objects::definitions::Definitions;
-use crate::objects::{FrameCache, Store};
+use crate::objects::{EventCache, Store};
 use crate::representation;
 use crate::runtime::shutdown::Shutdown;
 
@@ -16,7 +16,7 @@ pub struct Context {
     /// What it takes to show objects.
     pub representation: Arc<representation::Context>,
     /// The events that are encoded already.
-    pub frames: FrameCache,
+    pub frames: EventCache,
     /// How far the end of the server has come; watches end with it.
     pub shutdown: Shutdown,
 }

@@ -22,7 +22,7 @@ use crate::representation::conversion::{self, BYTES_TOGETHER, TOGETHER};
 use crate::representation::{Context, Shown};
 use crate::wire::body::ResponseBody;
 
-/// How many objects are looked at before it is asked whether others should have a turn.
+/// How many objects a list looks at before it checks whether others should have a turn.
 const LOOK: usize = 64;
 
 /// How long a list works before others have a turn.

@@ -36,7 +36,7 @@ pub(crate) async fn page(
 ) -> Result<Page, ApiError> {
     let token = ContinueToken::read(options)?;
     let extent = Extent {
-        of_one: Place::of(request, selection).key.is_some(),
+        of_one: KeyRange::of(request, selection).key.is_some(),
         // The objects of a collection are deleted page by page.
         limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
     };
@@ -179,7 +179,7 @@ pub(crate) struct Page {
     revision: u64,
     /// The token of the next chunk; empty for the last.
     continue_token: String,
-    /// How many objects come after these, where that is told.
+    /// The number of objects after these, if the list states it.
     remaining: Option<usize>,
 }
 
@@ -192,7 +192,7 @@ impl Page {
         snapshot: &Snapshot,
         conversion: Option<Conversion>,
     ) -> Result<Self, ApiError> {
-        let place = Place::of(request, selection);
+        let place = KeyRange::of(request, selection);
         let prefix = place.prefix.as_bytes();
         let from = token.map(|token| [prefix, token.start()].concat());
         let resource = &request.served.resource;
@@ -272,14 +272,14 @@ fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, 
 }
 
 /// Where the objects of a list or of a watch are kept.
-pub(crate) struct Place {
+pub(crate) struct KeyRange {
     /// What their keys begin with.
     pub(crate) prefix: String,
     /// The one key, where the request is about one object.
     pub(crate) key: Option<String>,
 }
 
-impl Place {
+impl KeyRange {
     /// Where the objects are that a request selects. A selector that names the namespace or the object narrows the place
     /// as the path does.
     pub(crate) fn of(request: &ResourceRequest, selection: &Selection) -> Self {

@@ -28,7 +28,7 @@ pub trait Identifiers: Send + Sync {
     fn name_suffix(&self) -> String;
 }
 
-/// Identifiers that nobody can foresee.
+/// Identifiers that cannot be predicted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RandomIdentifiers;
 

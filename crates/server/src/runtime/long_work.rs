@@ -46,7 +46,7 @@ impl Default for LongWork {
 }
 
 impl LongWork {
-    /// Runs `work` where it holds up nobody as soon as it comes to long work.
+    /// Runs `work` apart from other requests as soon as it comes to long work.
     pub(crate) async fn apart<T>(&self, work: impl Future<Output = T> + Send + Unpin) -> T {
         let turns = Turns {
             work,

@@ -17,7 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
-use crate::wire::in_flight::{Place, Receiving};
+use crate::wire::in_flight::{Receiving, Seat};
 
 /// An answer to a request.
 pub type Response = http::Response<ResponseBody>;
@@ -51,7 +51,7 @@ pub struct RequestBody {
     source: Mutex<Option<Source>>,
     read_timeout: Duration,
     /// The place of the request among those that are served, which it does not take up while its body comes.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<Seat>>,
 }
 
 type Source = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
@@ -73,7 +73,7 @@ impl RequestBody {
     }
 
     /// Gives `place` back while the body comes.
-    pub(crate) fn leaving(&mut self, place: Arc<Place>) {
+    pub(crate) fn leaving(&mut self, place: Arc<Seat>) {
         self.place = Some(place);
     }
 
@@ -96,7 +96,7 @@ impl RequestBody {
     }
 }
 
-/// How much of a body that nobody wants is read, and for how long, before the connection is given up.
+/// How much of an unwanted body is read, and for how long, before the connection is closed.
 const MAX_UNWANTED_BYTES: u64 = 256 * 1024;
 const UNWANTED_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -126,7 +126,7 @@ async fn discard(mut source: Source) {
 /// body is sent, and would see a broken connection instead.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
-async fn collect(mut source: Source, mut place: Option<Arc<Place>>) -> Result<Bytes, BodyError> {
+async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Bytes, BodyError> {
     let (mut collected, mut receiving) = (Collected::of(&source), None);
     loop {
         let frame = match source.frame().now_or_never() {

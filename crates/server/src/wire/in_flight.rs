@@ -1,5 +1,5 @@
 //! How many requests are served at a time: those that read and those that change something have a limit each
-//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). What comes above it is told to come back.
+//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). Requests above it are refused with advice to retry.
 //!
 //! No user takes more than is left for all others: alone one gets half of the places, two get a third each, and there is
 //! one left for whoever comes next. A request whose body is still to come is not served. It gives its place back and is
@@ -64,8 +64,8 @@ impl InFlight {
 
     /// A place for a request of `user` that changes something or merely reads; `None` if there is none for that user. A request
     /// that is served `anyway` always gets one.
-    pub fn enter(self: &Arc<Self>, user: &Arc<User>, mutates: bool, anyway: bool) -> Option<Place> {
-        let place = Place {
+    pub fn enter(self: &Arc<Self>, user: &Arc<User>, mutates: bool, anyway: bool) -> Option<Seat> {
+        let place = Seat {
             in_flight: Arc::clone(self),
             mutates,
             anyway,
@@ -126,7 +126,7 @@ impl Shares {
 
 /// The place of a request that is served; given back when this goes.
 #[derive(Debug)]
-pub struct Place {
+pub struct Seat {
     in_flight: Arc<InFlight>,
     mutates: bool,
     /// Whether it is never refused.
@@ -136,7 +136,7 @@ pub struct Place {
     served: AtomicBool,
 }
 
-impl Place {
+impl Seat {
     fn shares(&self) -> &Mutex<Shares> {
         match self.mutates {
             true => &self.in_flight.mutating,
@@ -172,7 +172,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
         self.leave();
     }
@@ -181,7 +181,7 @@ impl Drop for Place {
 /// A request whose body is received.
 #[derive(Debug)]
 pub(crate) struct Receiving {
-    place: Arc<Place>,
+    place: Arc<Seat>,
     bytes: usize,
 }
 
@@ -230,11 +230,11 @@ mod tests {
         })
     }
 
-    fn read(in_flight: &Arc<InFlight>, user: &Arc<User>) -> Option<Place> {
+    fn read(in_flight: &Arc<InFlight>, user: &Arc<User>) -> Option<Seat> {
         in_flight.enter(user, false, false)
     }
 
-    fn write(in_flight: &Arc<InFlight>, user: &Arc<User>) -> Option<Place> {
+    fn write(in_flight: &Arc<InFlight>, user: &Arc<User>) -> Option<Seat> {
         in_flight.enter(user, true, false)
     }
 
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn nobody_takes_more_than_is_left_for_others() {
         let in_flight = Arc::new(InFlight::new(100, 0));
-        let all = |name: &str| -> Vec<Place> {
+        let all = |name: &str| -> Vec<Seat> {
             let user = user(name);
             std::iter::from_fn(|| read(&in_flight, &user)).collect()
         };

@@ -1,5 +1,5 @@
 //! TLS: what the server shows to clients, and the client certificates that it asks for. A handshake takes any of them;
-//! which are trusted is asked when it is over ([`ClientAuthorities`]).
+//! [`ClientAuthorities`] decides afterwards which are trusted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ pub struct TlsFiles {
 pub struct Tls {
     /// How handshakes go.
     pub config: Arc<ServerConfig>,
-    /// Whose client certificates are trusted; `None` where none is asked for.
+    /// The authorities that sign client certificates; `None` if the server requests no certificates.
     pub authorities: Option<Arc<ClientAuthorities>>,
 }
 
 /// TLS that cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or holds no PEM of the sort that is asked for.
+    /// A file cannot be read, or holds no PEM of the right kind.
     #[error("cannot read {what} from {}: {source}", path.display())]
     Read {
         /// What the file should hold.

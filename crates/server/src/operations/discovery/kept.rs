@@ -24,7 +24,7 @@ struct Kept {
 type Name = (String, Representation);
 
 impl KeptDocuments {
-    /// The document at `path` as `registry` has it, which `make` writes if nobody has asked for it yet.
+    /// The document at `path` as `registry` has it, which `make` writes at the first request.
     ///
     /// # Errors
     /// Those of `make`.

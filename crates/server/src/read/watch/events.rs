@@ -12,7 +12,7 @@ use crate::http::negotiation::{Format, View};
 use crate::http::protobuf;
 use crate::http::query::Query;
 use crate::objects::{self, Entry, Objects, Selection};
-use crate::objects::{Converted, EventType, Form};
+use crate::objects::{Converted, EventForm, EventType};
 use crate::read::Context;
 use crate::read::items::Item;
 use crate::representation::conversion;
@@ -22,7 +22,7 @@ use crate::representation::{self, Shown, Tree};
 type Event = holdfast_store::Event<Objects>;
 
 /// What a watcher sees: which objects, and in which form.
-pub(crate) struct Framing {
+pub(crate) struct WatchEncoder {
     /// What the requests share.
     pub(crate) context: Arc<Context>,
     /// The version that is shown.
@@ -30,12 +30,12 @@ pub(crate) struct Framing {
     /// Which objects.
     pub(crate) selection: Selection,
     /// In which form.
-    pub(crate) form: Form,
+    pub(crate) form: EventForm,
     /// Whether the columns of a table were told already.
     pub(crate) columns_told: bool,
 }
 
-impl Framing {
+impl WatchEncoder {
     /// The frame of a change; `None` where the watcher is not to see it. An object that comes to be selected is ADDED, one
     /// that is no longer selected DELETED.
     ///
@@ -70,7 +70,7 @@ impl Framing {
             let kept = self
                 .context
                 .frames
-                .kept(event.encodings(), showing_everything(event), &self.form);
+                .kept(event.encodings(), type_for_all(event), &self.form);
             if kept.is_some() {
                 return Ok(kept);
             }
@@ -107,7 +107,7 @@ impl Framing {
         let before = event.previous().is_some_and(|previous| selected(previous, then));
         let removed = event.kind() == EventKind::Delete;
         let after = !removed && selected(event.current(), now);
-        let showing = match (before, after) {
+        let event_type = match (before, after) {
             (false, false) => return Ok(None),
             (false, true) => EventType::Added,
             (true, true) => EventType::Modified,
@@ -115,16 +115,18 @@ impl Framing {
             (true, false) => EventType::Left,
         };
         let with_columns = self.with_columns();
-        let encode = || match showing {
+        let encode = || match event_type {
             EventType::Left => self.left(event, then, with_columns),
-            _ => self.object(showing, event.current(), now, with_columns),
+            _ => self.object(event_type, event.current(), now, with_columns),
         };
         if with_columns {
             // The first frame of a table is larger than those of others.
             return encode().map(Some);
         }
         let frames = &self.context.frames;
-        frames.frame(event.encodings(), showing, &self.form, encode).map(Some)
+        frames
+            .frame(event.encodings(), event_type, &self.form, encode)
+            .map(Some)
     }
 
     /// The frame of a selected object that is there when the watch begins.
@@ -190,17 +192,17 @@ impl Framing {
     /// The frame of an object, which is `converted` where a webhook was asked for it.
     fn object(
         &self,
-        showing: EventType,
+        event_type: EventType,
         entry: &Entry,
         converted: Option<&Value>,
         with_columns: bool,
     ) -> Result<Bytes, ApiError> {
         if let Some(tree) = converted {
-            return self.viewed(showing, Tree::Converted(tree), with_columns);
+            return self.viewed(event_type, Tree::Converted(tree), with_columns);
         }
         if self.form.view == View::Whole {
             return self.frame(
-                showing.name(),
+                event_type.name(),
                 &self.shown.bytes(&self.context.representation.types, entry)?,
             );
         }
@@ -215,9 +217,9 @@ impl Framing {
                 version,
                 &mut json,
             );
-            return self.frame(showing.name(), &json);
+            return self.frame(event_type.name(), &json);
         }
-        self.viewed(showing, Tree::Stored(&objects::tree(entry)), with_columns)
+        self.viewed(event_type, Tree::Stored(&objects::tree(entry)), with_columns)
     }
 
     fn left(&self, event: &Event, converted: Option<&Value>, with_columns: bool) -> Result<Bytes, ApiError> {
@@ -232,7 +234,7 @@ impl Framing {
         self.viewed(EventType::Left, tree, with_columns)
     }
 
-    fn viewed(&self, showing: EventType, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
+    fn viewed(&self, event_type: EventType, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
         let (context, shown) = (&*self.context.representation, &self.shown);
         let json = match self.form.view {
             View::Table(version) => {
@@ -241,12 +243,12 @@ impl Framing {
             }
             view => representation::view(context, shown, &Query::default(), view, tree)?,
         };
-        self.frame(showing.name(), &json)
+        self.frame(event_type.name(), &json)
     }
 }
 
 /// What an event shows to who sees everything.
-fn showing_everything(event: &Event) -> EventType {
+fn type_for_all(event: &Event) -> EventType {
     match (event.kind(), event.previous()) {
         (EventKind::Delete, _) => EventType::Deleted,
         (_, Some(_)) => EventType::Modified,

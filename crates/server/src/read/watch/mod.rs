@@ -7,6 +7,6 @@
 mod events;
 mod stream;
 
-pub(crate) use events::Framing;
+pub(crate) use events::WatchEncoder;
 pub(crate) use events::error as error_frame;
 pub(crate) use stream::{Bookmarks, WatchStream, too_old};

@@ -12,7 +12,7 @@ use futures_util::stream;
 use holdfast_store::{HistoryError, Watcher};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::events::Framing;
+use super::events::WatchEncoder;
 use crate::http::ApiError;
 use crate::objects::Objects;
 use crate::read::items::{Items, Turn};
@@ -38,7 +38,7 @@ const RUN_BYTES: usize = 64 * 1024;
 /// A watch that is about to begin.
 pub(crate) struct WatchStream {
     /// What the watcher sees.
-    pub(crate) framing: Framing,
+    pub(crate) encoder: WatchEncoder,
     /// Its place in the history.
     pub(crate) watcher: Watcher<Objects>,
     /// The objects that it is shown first, if any.
@@ -54,10 +54,10 @@ pub(crate) struct WatchStream {
 impl WatchStream {
     /// The frames of the watch.
     pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
-        let shutdown = self.framing.context.shutdown.clone();
+        let shutdown = self.encoder.context.shutdown.clone();
         let (definitions, resource) = (
-            Arc::clone(&self.framing.context.definitions),
-            Arc::clone(&self.framing.shown.resource),
+            Arc::clone(&self.encoder.context.definitions),
+            Arc::clone(&self.encoder.shown.resource),
         );
         let changed = resource.conventions.form_changes.then(|| {
             let changed = async move { definitions.changed(&resource).await };
@@ -108,7 +108,7 @@ impl Run {
         let mut turn = Turn::default();
         loop {
             turn.end_if_due().await;
-            let framing = &mut self.watch.framing;
+            let encoder = &mut self.watch.encoder;
             let happened = tokio::select! {
                 biased;
                 () = &mut self.closing => return None,
@@ -117,12 +117,12 @@ impl Run {
                 () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
             };
             let frame = match happened {
-                Some(Ok(event)) if framing.may_wait() => tokio::select! {
+                Some(Ok(event)) if encoder.may_wait() => tokio::select! {
                     biased;
                     () = &mut self.closing => return None,
-                    frame = framing.change(&event) => frame,
+                    frame = encoder.change(&event) => frame,
                 },
-                Some(Ok(event)) => framing.change(&event).await,
+                Some(Ok(event)) => encoder.change(&event).await,
                 Some(Err(HistoryError::Compacted { requested, oldest })) => Err(too_old(requested, oldest)),
                 Some(Err(_)) => return None,
                 None if Instant::now() >= self.watch.end => return None,
@@ -152,14 +152,14 @@ impl Run {
             };
             let Some(item) = item else {
                 if self.watch.bookmarks.after_initial_events {
-                    match self.watch.framing.bookmark(self.watch.initial_revision, true) {
+                    match self.watch.encoder.bookmark(self.watch.initial_revision, true) {
                         Ok(frame) => run.extend_from_slice(&frame),
                         Err(error) => run.extend_from_slice(&self.fail(&error)),
                     }
                 }
                 return (run.freeze(), false);
             };
-            match self.watch.framing.object_at_start(&item) {
+            match self.watch.encoder.object_at_start(&item) {
                 Ok(frame) => run.extend_from_slice(&frame),
                 Err(error) => {
                     run.extend_from_slice(&self.fail(&error));
@@ -172,10 +172,10 @@ impl Run {
 
     /// The bookmark that is due; an event that came meanwhile goes first.
     async fn bookmark(&mut self) -> Result<Option<Bytes>, ApiError> {
-        let WatchStream { framing, watcher, .. } = &mut self.watch;
+        let WatchStream { encoder, watcher, .. } = &mut self.watch;
         match watcher.try_next() {
-            Ok(Some(event)) => framing.change(&event).await,
-            Ok(None) => framing.bookmark(watcher.progress(), false).map(Some),
+            Ok(Some(event)) => encoder.change(&event).await,
+            Ok(None) => encoder.bookmark(watcher.progress(), false).map(Some),
             Err(HistoryError::Compacted { requested, oldest }) => Err(too_old(requested, oldest)),
             Err(_) => Ok(None),
         }
@@ -194,7 +194,7 @@ impl Run {
 
     fn fail(&mut self, error: &ApiError) -> Bytes {
         self.ended = true;
-        self.watch.framing.error(error)
+        self.watch.encoder.error(error)
     }
 }
 

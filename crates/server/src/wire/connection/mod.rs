@@ -99,7 +99,7 @@ const MAX_HEADERS: usize = 200;
 const MAX_RESET_STREAMS: usize = 20;
 const MAX_FAULTY_STREAMS: usize = 1024;
 
-/// A client that is silent on an HTTP/2 connection for this long is asked whether it is still there, and has
+/// The server pings a client that is silent on an HTTP/2 connection for this long. The client has
 /// [`PING_TIMEOUT`] to answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);

@@ -39,7 +39,7 @@ impl EventType {
 
 /// The form in which a watcher sees events. Frames of equal forms are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct EventForm {
     /// How events are written: JSON or protobuf.
     pub(crate) format: Format,
     /// What is shown of an object.
@@ -56,11 +56,11 @@ pub(crate) struct Form {
 
 /// The frames of one event, in every form that somebody asked for and that is still kept.
 #[derive(Default)]
-pub struct EventFrames(OnceLock<Arc<Frames>>);
+pub struct EncodedEvent(OnceLock<Arc<Encodings>>);
 
 #[derive(Default)]
-struct Frames {
-    made: Mutex<Vec<(EventType, Form, Bytes)>>,
+struct Encodings {
+    made: Mutex<Vec<(EventType, EventForm, Bytes)>>,
     conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
 }
 
@@ -86,9 +86,9 @@ struct Version {
     with_previous: bool,
 }
 
-impl EventFrames {
+impl EncodedEvent {
     /// The conversion of the event's objects to the version of that form.
-    pub(crate) fn conversion(&self, form: &Form, with_previous: bool) -> Arc<Conversion> {
+    pub(crate) fn conversion(&self, form: &EventForm, with_previous: bool) -> Arc<Conversion> {
         let version = Version {
             api_version: form.api_version.clone(),
             definition: form.definition,
@@ -109,7 +109,7 @@ impl EventFrames {
 /// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded anew for those who
 /// lag behind.
 #[derive(Debug)]
-pub struct FrameCache {
+pub struct EventCache {
     kept: Mutex<Kept>,
     limit: usize,
 }
@@ -117,23 +117,23 @@ pub struct FrameCache {
 #[derive(Debug, Default)]
 struct Kept {
     /// The events whose frames are kept, in the order in which those were made, with the size of the frame.
-    order: VecDeque<(Weak<Frames>, usize)>,
+    order: VecDeque<(Weak<Encodings>, usize)>,
     bytes: usize,
 }
 
-impl std::fmt::Debug for Frames {
+impl std::fmt::Debug for Encodings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Frames")
+        f.write_str("Encodings")
     }
 }
 
-impl Default for FrameCache {
+impl Default for EventCache {
     fn default() -> Self {
         Self::new(16 << 20)
     }
 }
 
-impl FrameCache {
+impl EventCache {
     /// A cache that keeps frames of so many bytes at most.
     pub fn new(limit: usize) -> Self {
         Self {
@@ -148,34 +148,36 @@ impl FrameCache {
     /// Those of `encode`.
     pub(crate) fn frame<E>(
         &self,
-        event: &EventFrames,
-        showing: EventType,
-        form: &Form,
+        event: &EncodedEvent,
+        event_type: EventType,
+        form: &EventForm,
         encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         let frames = event.0.get_or_init(Arc::default);
         // Others who want this frame wait until it is made, and then share it.
         let mut known = frames.made.lock();
-        let found = known.iter().find(|(of, in_form, _)| *of == showing && in_form == form);
+        let found = known
+            .iter()
+            .find(|(of, in_form, _)| *of == event_type && in_form == form);
         if let Some((.., frame)) = found {
             return Ok(frame.clone());
         }
         let frame = encode()?;
-        known.push((showing, form.clone(), frame.clone()));
+        known.push((event_type, form.clone(), frame.clone()));
         drop(known);
         self.keep(frames, frame.len());
         Ok(frame)
     }
 
     /// The frame of an event in that form, if it is kept.
-    pub(crate) fn kept(&self, event: &EventFrames, showing: EventType, form: &Form) -> Option<Bytes> {
+    pub(crate) fn kept(&self, event: &EncodedEvent, event_type: EventType, form: &EventForm) -> Option<Bytes> {
         let known = event.0.get()?.made.lock();
         let mut frames = known.iter();
-        let (.., frame) = frames.find(|(of, in_form, _)| *of == showing && in_form == form)?;
+        let (.., frame) = frames.find(|(of, in_form, _)| *of == event_type && in_form == form)?;
         Some(frame.clone())
     }
 
-    fn keep(&self, frames: &Arc<Frames>, bytes: usize) {
+    fn keep(&self, frames: &Arc<Encodings>, bytes: usize) {
         let mut gone = Vec::new();
         {
             let mut kept = self.kept.lock();
@@ -201,8 +203,8 @@ mod tests {
     use super::*;
     use crate::http::negotiation::MetaVersion;
 
-    fn form(view: View) -> Form {
-        Form {
+    fn form(view: View) -> EventForm {
+        EventForm {
             drops_managed_fields: false,
             format: Format::Json,
             view,
@@ -213,9 +215,9 @@ mod tests {
     }
 
     /// The frame, and whether it had to be made.
-    fn ask(cache: &FrameCache, event: &EventFrames, showing: EventType, form: &Form) -> (Bytes, bool) {
+    fn ask(cache: &EventCache, event: &EncodedEvent, event_type: EventType, form: &EventForm) -> (Bytes, bool) {
         let mut made = false;
-        let frame = cache.frame(event, showing, form, || {
+        let frame = cache.frame(event, event_type, form, || {
             made = true;
             Ok::<_, Infallible>(Bytes::from(vec![b'x'; 100]))
         });
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_made_once_for_each_form() {
-        let (cache, event) = (FrameCache::default(), EventFrames::default());
+        let (cache, event) = (EventCache::default(), EncodedEvent::default());
         let whole = form(View::Whole);
         let (first, made) = ask(&cache, &event, EventType::Added, &whole);
         let (second, made_again) = ask(&cache, &event, EventType::Added, &whole);
@@ -236,8 +238,8 @@ mod tests {
 
     #[test]
     fn the_oldest_frames_go_when_there_are_too_many() {
-        let cache = FrameCache::new(250);
-        let (whole, events) = (form(View::Whole), [(); 3].map(|()| EventFrames::default()));
+        let cache = EventCache::new(250);
+        let (whole, events) = (form(View::Whole), [(); 3].map(|()| EncodedEvent::default()));
         for event in &events {
             assert!(ask(&cache, event, EventType::Added, &whole).1);
         }
