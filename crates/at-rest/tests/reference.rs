@@ -337,3 +337,47 @@ fn objects_are_kept_as_json_where_that_is_asked_for() {
     let in_protobuf = self::kept().to_rest(key, &served).unwrap();
     assert_eq!(kept.from_rest(key, &in_protobuf).unwrap(), served);
 }
+
+/// Whatever lies in etcd, reading it says what it is or what is wrong with it; and what was read stays what it is once it is
+/// written again.
+#[needs(shared)]
+#[test]
+fn what_was_changed_by_a_stranger_is_read_or_refused() {
+    let kept = kept();
+    let mut state = 0x9E37_79B9_u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    let (mut read, mut refused) = (0, 0);
+    for stored in entries().iter().step_by(7) {
+        for _ in 0..4 {
+            let mut bytes = stored.bytes.clone();
+            match random(3) {
+                0 => bytes.truncate(random(bytes.len())),
+                1 => {
+                    let at = random(bytes.len());
+                    bytes.remove(at);
+                }
+                _ => {
+                    let at = random(bytes.len());
+                    bytes[at] = random(256) as u8;
+                }
+            }
+            let Ok(served) = kept.from_rest(stored.key.as_bytes(), &bytes) else {
+                refused += 1;
+                continue;
+            };
+            read += 1;
+            if let Ok(written) = kept.to_rest(stored.key.as_bytes(), &served) {
+                let again = kept
+                    .from_rest(stored.key.as_bytes(), &written)
+                    .map_err(|fault| fault.to_string());
+                assert_eq!(again.as_ref(), Ok(&served), "{}: {}", stored.key, bytes.escape_ascii());
+            }
+        }
+    }
+    assert!(read > 100 && refused > 100, "{read} read, {refused} refused");
+}

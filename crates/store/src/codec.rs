@@ -35,6 +35,9 @@ pub struct CodecError {
     pub why: String,
 }
 
+/// What the placeholder of an entry begins with.
+const UNDECODABLE: &str = "undecodable: ";
+
 impl CodecError {
     /// The error of the value under `key`.
     pub fn new(key: &[u8], why: impl ToString) -> Self {
@@ -47,7 +50,12 @@ impl CodecError {
     /// What stands in the state for an entry that cannot be decoded: no JSON, so that whoever asks for it by its key is told
     /// why it cannot be read, and lists and watches leave it out.
     pub fn placeholder(&self) -> Value {
-        Value::plain(format!("undecodable: {}", self.why))
+        Value::plain(format!("{UNDECODABLE}{}", self.why))
+    }
+
+    /// What is wrong with the entry that `value` stands for, if it is a [`CodecError::placeholder`].
+    pub fn of_placeholder(value: &[u8]) -> Option<&str> {
+        std::str::from_utf8(value.strip_prefix(UNDECODABLE.as_bytes())?).ok()
     }
 }
 
@@ -102,5 +110,10 @@ mod tests {
         let error = CodecError::new(b"/registry/pods/a/b", "unexpected EOF");
         assert_eq!(error.to_string(), "/registry/pods/a/b: unexpected EOF");
         assert_eq!(error.placeholder().bytes(), "undecodable: unexpected EOF");
+        assert_eq!(
+            CodecError::of_placeholder(error.placeholder().bytes()),
+            Some("unexpected EOF")
+        );
+        assert_eq!(CodecError::of_placeholder(b"{}"), None);
     }
 }

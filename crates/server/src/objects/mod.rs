@@ -25,7 +25,7 @@ use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
 use holdfast_resource::{Registry, Resource};
-use holdfast_store::{Indexer, Key};
+use holdfast_store::{CodecError, Indexer, Key};
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
@@ -326,7 +326,10 @@ pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
     if let Some(tree) = entry.index().remembered() {
         return Ok(tree);
     }
-    json::parse(entry.bytes(), &Limits::TRUSTED).map_err(|error| unreadable(entry, &error))
+    json::parse(entry.bytes(), &Limits::TRUSTED).map_err(|error| match CodecError::of_placeholder(entry.bytes()) {
+        Some(why) => unreadable(entry, &why),
+        None => unreadable(entry, &error),
+    })
 }
 
 /// Refuses a stored object that is known to be unreadable.

@@ -1,0 +1,45 @@
+//! How long it takes to turn a Deployment of some 6 KB into what etcd keeps of it, and back.
+
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used)] // Without its table there is nothing to measure.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use holdfast_at_rest::{Kept, OlderKind};
+use holdfast_kinds::{Config, tables};
+use holdfast_store::Value;
+
+const DEPLOYMENT: &[u8] = include_bytes!("../../value/benches/deployment.json");
+const KEY: &[u8] = b"/registry/deployments/default/web";
+const CUSTOM: &[u8] = b"/registry/example.com/widgets/default/web";
+
+fn keeping(criterion: &mut Criterion) {
+    let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+        api_version,
+        kind,
+        like,
+    });
+    let types = Arc::new(tables::types_at_rest().unwrap());
+    let kept = Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older);
+    let stored = kept.to_rest(KEY, &Value::plain(DEPLOYMENT)).unwrap();
+    let served = kept.from_rest(KEY, &stored).unwrap();
+    let custom = kept.from_rest(CUSTOM, DEPLOYMENT).unwrap();
+    let custom_stored = kept.to_rest(CUSTOM, &custom).unwrap();
+    let mut group = criterion.benchmark_group("deployment");
+    group.bench_function("to etcd", |bench| bench.iter(|| kept.to_rest(KEY, black_box(&served))));
+    group.bench_function("from etcd", |bench| {
+        bench.iter(|| kept.from_rest(KEY, black_box(&stored)))
+    });
+    group.bench_function("to etcd as a custom object", |bench| {
+        bench.iter(|| kept.to_rest(CUSTOM, black_box(&custom)));
+    });
+    group.bench_function("from etcd as a custom object", |bench| {
+        bench.iter(|| kept.from_rest(CUSTOM, black_box(&custom_stored)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, keeping);
+criterion_main!(benches);
