@@ -4,39 +4,34 @@
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
 
 use holdfast_admission::AdmissionPlugin;
-use holdfast_authorization::{AlwaysAllow, User};
+use holdfast_authorization::AlwaysAllow;
 use holdfast_resource::access::{
     Access, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
 use holdfast_resource::{
     ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup,
-    Operation, Refusal, Registry, Resource, Responder, Review, TableTypes, WriteContext,
+    Operation, Refusal, Resource, Responder, Review, TableTypes, WriteContext,
 };
 use holdfast_value::{Limits, SmolStr, Value, yaml};
+use holdfast_writes::testing::{UID, World};
+use holdfast_writes::{Call, Stage, metadata};
 
 use crate::{Config, admission, registry_of, tables};
 
-/// A set of kinds and the objects that they can look up.
+/// A set of kinds and the objects that they can look up. What the steps of a write are, `holdfast_writes` says.
 pub(crate) struct Harness {
-    registry: Registry,
+    world: World,
     objects: Vec<Value>,
-    user: User,
 }
 
 impl Harness {
     pub(crate) fn new() -> Self {
         static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| TableTypes::new(Arc::new(tables::types().unwrap())));
         Self {
-            registry: registry_of(&Config::default(), &TYPES).unwrap(),
+            world: World::new(registry_of(&Config::default(), &TYPES).unwrap()),
             objects: Vec::new(),
-            user: User {
-                name: "tester".into(),
-                groups: vec!["system:authenticated".into()],
-                ..User::default()
-            },
         }
     }
 
@@ -56,7 +51,7 @@ impl Harness {
 
     fn typed(&self, object: &Value) -> Value {
         let kind = kind_of(object);
-        let types = self.registry.types();
+        let types = self.world.registry.types();
         let of = types.kind(&kind.group_version.api_version(), &kind.kind).unwrap();
         let mut typed = of.decode(object).unwrap().object;
         typed.set_at(&["apiVersion"], kind.group_version.api_version().into());
@@ -95,17 +90,17 @@ impl Harness {
         })
     }
 
-    fn resource(&self, object: &Value) -> &Resource {
+    fn resource(&self, object: &Value) -> &Arc<Resource> {
         self.resource_of(object).unwrap()
     }
 
-    fn resource_of(&self, object: &Value) -> Option<&Resource> {
+    fn resource_of(&self, object: &Value) -> Option<&Arc<Resource>> {
         let kind = kind_of(object);
         let group_kind = GroupKind {
             group: kind.group_version.group,
             kind: kind.kind,
         };
-        self.registry.kind(&group_kind).map(AsRef::as_ref)
+        self.world.registry.kind(&group_kind)
     }
 
     /// The object that a create of `text` stores.
@@ -119,9 +114,7 @@ impl Harness {
     pub(crate) fn errors(&self, text: &str) -> Vec<String> {
         let mut object = self.read(text);
         match self.prepare(&mut object, None, None) {
-            Ok(()) => texts(&self.call(&object, None, None, |resource, context| {
-                resource.strategy.validate(context, &object)
-            })),
+            Ok(()) => texts(&self.run(&object, None, None, |stage, call| stage.faults_of_new(call, &object))),
             Err(Refusal::Invalid(errors)) => texts(&errors),
             Err(refusal) => vec![format!("{refusal:?}")],
         }
@@ -140,8 +133,8 @@ impl Harness {
             object.set_at(&["metadata", "uid"], uid.clone());
         }
         match self.prepare(&mut object, Some(&old), subresource) {
-            Ok(()) => texts(&self.call(&object, Some(&old), subresource, |resource, context| {
-                resource.strategy.validate_update(context, &object, &old)
+            Ok(()) => texts(&self.run(&object, Some(&old), subresource, |stage, call| {
+                stage.faults_of_changed(call, &object, &old)
             })),
             Err(Refusal::Invalid(errors)) => texts(&errors),
             Err(refusal) => vec![format!("{refusal:?}")],
@@ -210,13 +203,13 @@ impl Harness {
             group: Default::default(),
             resource: plural.into(),
         };
-        self.registry.resource(&resource).unwrap()
+        self.world.registry.resource(&resource).unwrap()
     }
 
     /// What is wrong with putting `object` in the place of `old`, both as they are.
     pub(crate) fn check_update(&self, subresource: Option<&str>, old: &Value, object: &Value) -> Vec<String> {
-        texts(&self.call(object, Some(old), subresource, |resource, context| {
-            resource.strategy.validate_update(context, object, old)
+        texts(&self.run(object, Some(old), subresource, |stage, call| {
+            stage.faults_of_changed(call, object, old)
         }))
     }
 
@@ -329,14 +322,21 @@ impl Harness {
 
     fn prepare(&self, object: &mut Value, old: Option<&Value>, subresource: Option<&str>) -> Result<(), Refusal> {
         let shown = object.clone();
-        self.call(&shown, old, subresource, |resource, context| match old {
-            Some(old) => resource.strategy.prepare_for_update(context, object, old),
-            None => {
-                object.set_at(&["metadata", "uid"], "11111111-2222-4333-8444-555555555555".into());
-                if let Some(status) = &resource.rules.initial_status {
-                    object.set_at(&["status"], status.clone());
+        self.run(&shown, old, subresource, |stage, call| match old {
+            Some(old) => {
+                // The address names the object.
+                for field in ["name", "namespace"] {
+                    metadata::take(object, old, &["metadata", field]);
                 }
-                resource.strategy.prepare_for_create(context, object)
+                stage.prepare_changed(call, object, old)
+            }
+            None => {
+                object.set_at(&["metadata", "uid"], UID.into());
+                metadata::set_namespace(object, call.namespace);
+                if metadata::wanted_name(object).is_empty() {
+                    object.set_at(&["metadata", "name"], "nameless".into());
+                }
+                stage.prepare_new(call, object)
             }
         })
     }
@@ -349,29 +349,32 @@ impl Harness {
         step: impl FnOnce(&Resource, &WriteContext<'_>) -> T,
     ) -> T {
         let resource = self.resource(object);
-        let context = WriteContext {
-            operation: if old.is_some() {
-                Operation::Update
-            } else {
-                Operation::Create
-            },
-            subresource,
-            namespace: if resource.namespaced() { "default" } else { "" },
-            name: object.str_at(&["metadata", "name"]).unwrap_or_default(),
-            user: &self.user,
-            access: Access {
-                authorizer: &AlwaysAllow,
-                tokens: &TesterToken,
-                issuer: &TesterToken,
-            },
-            dry_run: false,
-            now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
-            types: self.registry.types().table(),
-            lookup: self,
-            outcome: Default::default(),
-            beside: Default::default(),
+        self.run(object, old, subresource, |_, call| step(resource, call))
+    }
+
+    /// Does something with the run of a write of `object`.
+    fn run<T>(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        subresource: Option<&str>,
+        step: impl FnOnce(&Stage<'_>, &Call<'_>) -> T,
+    ) -> T {
+        let resource = self.resource(object);
+        let target = self.world.target(resource, object, subresource.unwrap_or_default());
+        let access = Access {
+            authorizer: &AlwaysAllow,
+            tokens: &TesterToken,
+            issuer: &TesterToken,
         };
-        step(resource, &context)
+        let environment = self.world.environment(self, access);
+        let stage = Stage::new(environment, &target);
+        let operation = match old {
+            Some(_) => Operation::Update,
+            None => Operation::Create,
+        };
+        let call = stage.call(operation, &target.name);
+        step(&stage, &call)
     }
 }
 
@@ -416,7 +419,7 @@ impl TokenAuthenticator for TesterToken {
             return Err(TokenError::Unknown);
         }
         Ok(TokenUser {
-            user: Arc::new(Harness::new().user),
+            user: Harness::new().world.user,
             audiences: vec!["here".into()],
         })
     }

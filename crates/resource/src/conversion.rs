@@ -47,6 +47,9 @@ pub enum ConversionError {
     /// In the version, defaults make more of the object than there is room for.
     #[error(transparent)]
     Overgrown(#[from] holdfast_value::Error),
+    /// The webhook that converts objects failed.
+    #[error(transparent)]
+    Webhook(#[from] WebhookFailure),
 }
 
 /// The versions of reviews.

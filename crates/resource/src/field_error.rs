@@ -1,5 +1,6 @@
 //! What is wrong with a field, in the form that clients see as the causes of a 422.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use holdfast_gotext::number::general;
@@ -272,6 +273,42 @@ impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message())
     }
+}
+
+/// Field errors in one text: a single one as it is, several in brackets, each text once.
+pub struct Aggregate<'a>(pub &'a [FieldError]);
+
+impl fmt::Display for Aggregate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut left = TOLD_BYTES;
+        let texts = self.0.iter().map(FieldError::to_string);
+        let mut texts: Vec<String> = texts.take_while(|text| is_told(&mut left, text)).collect();
+        let untold = self.0.len() - texts.len();
+        let mut seen = HashSet::with_capacity(texts.len());
+        let first: Vec<bool> = texts.iter().map(|text| seen.insert(text.as_str())).collect();
+        drop(seen);
+        let mut first = first.into_iter();
+        texts.retain(|_| first.next().unwrap_or(true));
+        if untold > 0 {
+            texts.push(format!("{untold} more errors"));
+        }
+        match texts.as_slice() {
+            [] => f.write_str("<nil>"),
+            [only] => f.write_str(only),
+            several => write!(f, "[{}]", several.join(", ")),
+        }
+    }
+}
+
+/// How much text of errors an answer tells: what is wrong with one object may show large parts of it over and over.
+pub const TOLD_BYTES: usize = 2 << 20;
+
+/// Whether there is room for `text`; the first text always has it.
+pub fn is_told(left: &mut usize, text: &str) -> bool {
+    let first = *left == TOLD_BYTES;
+    let room = text.len() <= *left;
+    *left = left.saturating_sub(text.len().max(1));
+    first || room
 }
 
 #[cfg(test)]

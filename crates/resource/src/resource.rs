@@ -208,6 +208,12 @@ impl Resource {
             .find(|served| served.group_version.version == version)
     }
 
+    /// Whether objects are stored in `api_version`. What is never stored has no other version.
+    pub fn is_stored_in(&self, api_version: &str) -> bool {
+        let storage = self.storage.as_ref();
+        storage.is_none_or(|storage| storage.api_version == api_version)
+    }
+
     /// Whether objects live in namespaces.
     pub fn namespaced(&self) -> bool {
         self.scope == Scope::Namespaced

@@ -68,7 +68,7 @@ pub trait Shapes {
     ///
     /// # Errors
     /// Why it does not fit.
-    fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault>;
+    fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault>;
 }
 
 /// Why there is no object after a change.
@@ -334,11 +334,11 @@ impl<'a> Mutating<'a, '_> {
                 }
             }
         };
-        let settled = self.shapes.settle(kind, patched).map_err(Trouble::Fault)?;
+        let conforming = self.shapes.conform(kind, patched).map_err(Trouble::Fault)?;
         let version = holdfast_resource::GroupVersion::parse(&own);
         *self.object = match version {
-            Some(version) => in_version(resource, &settled, &version)?,
-            None => settled,
+            Some(version) => in_version(resource, &conforming, &version)?,
+            None => conforming,
         };
         Ok(())
     }

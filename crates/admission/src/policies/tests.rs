@@ -67,7 +67,7 @@ impl Shapes for AsTheyAre {
         Ok(merged)
     }
 
-    fn settle(&self, _kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
+    fn conform(&self, _kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
         Ok(object)
     }
 }

@@ -12,7 +12,7 @@ use crate::http::negotiation;
 use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
-use crate::write::{self, Target, decode};
+use crate::write::{self, decode};
 
 /// The answer to what was carried out.
 const DONE: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
@@ -40,10 +40,10 @@ pub(super) async fn handle(
         validation,
         action.other_versions(),
     )?;
-    let target = Target::of_request(&request, options.write);
+    let target = write::target(&request, options.write);
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
-    let acted = write::act(&context.write, target, action.as_ref(), object).await;
-    let warnings = acted.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
+    let performed = write::perform(&context.write, target, action.as_ref(), object).await;
+    let warnings = performed.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let representation = &request.representation;
     let mut answer = response::encoded(context.messages(), StatusCode::CREATED, representation, DONE.to_vec())?;
     let warnings = [decoded.warnings, warnings].concat();

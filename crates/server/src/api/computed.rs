@@ -1,18 +1,19 @@
 //! Objects that are computed when they are read, and never stored.
 
 use holdfast_resource::{ComputedObjects, Operation, Verb};
+use holdfast_writes::WriteOptions;
 use http::StatusCode;
 
 use super::unsupported;
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::options::{GetOptions, ListOptions, WriteOptions};
+use crate::http::options::{GetOptions, ListOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::read::list;
 use crate::read::list_answer;
 use crate::representation::{self, Shown, Tree};
-use crate::write::{self, Target};
+use crate::write;
 
 /// Answers a request that reads what `kind` computes.
 ///
@@ -23,14 +24,14 @@ pub(super) fn read(
     request: &ResourceRequest,
     kind: &dyn ComputedObjects,
 ) -> Result<Response, ApiError> {
-    let target = Target::of_request(request, WriteOptions::default());
+    let target = write::target(request, WriteOptions::default());
     let (shown, query, representation) = (Shown::of_subresource(request), &request.query, &request.representation);
     match request.verb {
         Verb::Get => {
             GetOptions::parse(query)?;
-            let object = write::ask(&context.write, &target, Operation::Update, |pipeline, call| {
+            let object = write::ask(&context.write, &target, Operation::Update, |stage, call| {
                 let object = kind.get(call, &request.name);
-                object.map_err(|refusal| pipeline.refusal_of_answer(refusal, None))
+                object.map_err(|refusal| stage.refusal_of_answer(refusal, None).into())
             })?;
             representation::object(
                 &context.representation,
@@ -44,9 +45,9 @@ pub(super) fn read(
         Verb::List => {
             let options = ListOptions::parse(query)?;
             let selection = list::selection(request, &options)?;
-            let mut objects = write::ask(&context.write, &target, Operation::Update, |pipeline, call| {
+            let mut objects = write::ask(&context.write, &target, Operation::Update, |stage, call| {
                 let objects = kind.list(call);
-                objects.map_err(|refusal| pipeline.refusal_of_answer(refusal, None))
+                objects.map_err(|refusal| stage.refusal_of_answer(refusal, None).into())
             })?;
             objects.retain(|object| selection.selects_tree(&request.served.resource, object));
             list_answer::of_trees(&context.representation, &shown, query, representation, "{}", &objects)

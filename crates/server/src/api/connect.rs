@@ -4,16 +4,17 @@
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{ConnectParameter, Connecter, Connection, ParameterForm};
 use holdfast_value::{Map, Value};
+use holdfast_writes::WriteOptions;
 use http::StatusCode;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::View;
-use crate::http::options::{self, WriteOptions};
+use crate::http::options;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::wire::body::ResponseBody;
-use crate::write::{self, Target};
+use crate::write;
 
 /// Answers a request through a subresource that is connected through.
 ///
@@ -27,7 +28,7 @@ pub(super) async fn connect(
     if connecter.connects() && request.query.get("dryRun").is_some() {
         return Err(ApiError::bad_request("dryRun is not supported"));
     }
-    let target = Target::of_request(request, WriteOptions::default());
+    let target = write::target(request, WriteOptions::default());
     let mut options = Map::new();
     options.insert("kind", target.body_kind.as_str());
     options.insert("apiVersion", target.body_version.as_str());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_resource::KindType;
 use holdfast_value::{SmolStr, Value};
+use holdfast_writes::metadata;
 
 use super::{filled_in, read_object, written};
 use crate::api::context::Context;
@@ -11,7 +12,7 @@ use crate::http::ApiError;
 use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
-use crate::write::{self, Target};
+use crate::write;
 
 /// Answers a POST.
 ///
@@ -20,7 +21,7 @@ use crate::write::{self, Target};
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
-    let target = Target::of_request(&request, options.write);
+    let target = write::target(&request, options.write);
     let capabilities = &request.served.resource.capabilities;
     let object = if capabilities.keeps_reset_fields_at_creation {
         decoded.object
@@ -28,7 +29,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
         without(kind_type.as_ref(), decoded.object, &target.reset_fields)?
     };
     let mut object = filled_in(kind_type.as_ref(), object)?;
-    let repeated = write::metadata::drop_repeated_owners(&mut object, false);
+    let repeated = metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
     let mut result = match write::create(&context.write, target, object).await {
         Ok(result) => result,
@@ -44,7 +45,7 @@ fn without(kind_type: &dyn KindType, mut object: Value, paths: &[Vec<SmolStr>]) 
     if paths.is_empty() {
         return Ok(object);
     }
-    write::metadata::reset_fields(&mut object, None, paths);
+    metadata::reset_fields(&mut object, None, paths);
     let typed = kind_type.decode(&object).map_err(ApiError::internal)?;
     Ok(typed.object)
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use holdfast_value::{Value, json};
+use holdfast_writes::{DeleteOptions, Target, WriteOptions, metadata};
 use http::StatusCode;
 
 use super::{read_body, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation;
-use crate::http::options::{DeleteOptions, ListOptions, WriteOptions};
+use crate::http::options::{self, ListOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::objects::{self, Entry};
@@ -18,7 +19,7 @@ use crate::read::list;
 use crate::read::list_answer;
 use crate::representation::Shown;
 use crate::representation::conversion;
-use crate::write::{self, Target, Written, decode};
+use crate::write::{self, Written, decode};
 
 /// Answers a DELETE of one object.
 ///
@@ -125,18 +126,18 @@ fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
         dry_run: options.dry_run,
         ..WriteOptions::default()
     };
-    Target::of_request(request, write_options)
+    write::target(request, write_options)
 }
 
 /// The options: from the body where there is one, else from the query.
 async fn read_options(context: &Context, request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
     let body = read_body(request).await?;
     if body.is_empty() {
-        return DeleteOptions::parse(&request.query);
+        return options::delete_options(&request.query);
     }
     let format = negotiation::body_format(&request.headers)?;
     let object = decode::delete_options(&body, format, context.write.body_types())?;
-    DeleteOptions::from_object(&object)
+    Ok(DeleteOptions::from_object(&object)?)
 }
 
 /// The `Status` that tells of an object that is gone.
@@ -149,7 +150,7 @@ fn success(request: &ResourceRequest, result: &Written) -> Vec<u8> {
         details.push_str(&format!(",\"group\":{}", text(&resource.group)));
     }
     details.push_str(&format!(",\"kind\":{}", text(&resource.plural)));
-    details.push_str(&format!(",\"uid\":{}}}", text(write::metadata::uid(&tree))));
+    details.push_str(&format!(",\"uid\":{}}}", text(metadata::uid(&tree))));
     format!(
         "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Success\",\"details\":{details}}}"
     )

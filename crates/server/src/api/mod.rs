@@ -22,11 +22,11 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use holdfast_resource::{KindType, Responder, Verb};
 use holdfast_value::Value;
+use holdfast_writes::WriteOptions;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::{self, Representation};
-use crate::http::options::WriteOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::representation::{self, Shown};

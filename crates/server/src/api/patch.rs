@@ -9,7 +9,7 @@ use crate::http::negotiation;
 use crate::http::options::PatchOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
-use crate::write::{self, Change, Target};
+use crate::write;
 
 /// Answers a PATCH.
 ///
@@ -19,8 +19,8 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let sort = negotiation::patch_type(&request.headers)?;
     let options = PatchOptions::parse(&request.query, sort)?;
     let body = read_body(&mut request).await?;
-    let change = Change::read(&body, sort, &options)?;
-    let target = Target::of_request(&request, options.write);
+    let change = write::read_patch(&body, sort, &options)?;
+    let target = write::target(&request, options.write);
     let result = write::update(&context.write, target, change).await?;
     written(context, &request, &result).await
 }

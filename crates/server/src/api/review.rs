@@ -12,7 +12,7 @@ use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::representation::{self, Shown, Tree};
-use crate::write::{self, Target};
+use crate::write;
 
 /// Answers a POST to a resource, or a subresource, with what `review` makes of it.
 ///
@@ -28,7 +28,7 @@ pub(super) async fn create(
     }
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
-    let target = Target::of_request(&request, options.write);
+    let target = write::target(&request, options.write);
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
     let answered = write::answer(&context.write, &target, review.as_ref(), object).await;
     let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_resource::{ScaleFields, nested_integer, nested_path};
 use holdfast_value::Value;
+use holdfast_writes::{Change, check_place, scale};
 use http::StatusCode;
 
 use super::{get, read_body, read_object};
@@ -15,7 +16,7 @@ use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::objects;
 use crate::representation::{self, Shown, Tree};
-use crate::write::{self, Change, Target, Written};
+use crate::write::{self, Written};
 
 /// Answers a GET.
 ///
@@ -48,12 +49,12 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let options = UpdateOptions::parse(&request.query)?;
     let (_, decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = decoded.object;
-    write::check_place(&mut object, &request.name, &request.namespace)?;
+    check_place(&mut object, &request.name, &request.namespace)?;
     let change = Change::Replace {
         object,
         warnings: decoded.warnings,
     };
-    let target = Target::of_request(&request, options.write);
+    let target = write::target(&request, options.write);
     written(context, &request, &write::update(&context.write, target, change).await?).await
 }
 
@@ -65,8 +66,8 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let sort = negotiation::patch_type(&request.headers)?;
     let options = PatchOptions::parse(&request.query, sort)?;
     let body = read_body(&mut request).await?;
-    let change = Change::read(&body, sort, &options)?;
-    let target = Target::of_request(&request, options.write);
+    let change = write::read_patch(&body, sort, &options)?;
+    let target = write::target(&request, options.write);
     written(context, &request, &write::update(&context.write, target, change).await?).await
 }
 
@@ -80,7 +81,7 @@ async fn answer(context: &Context, request: &ResourceRequest, stored: Value) -> 
     let parent = Shown::of_request(request)
         .convert(&context.representation, stored)
         .await?;
-    let scale = write::scale::of(&parent, fields(request)?);
+    let scale = scale::of(&parent, fields(request)?);
     let (query, representation) = (&request.query, &request.representation);
     let shown = Shown::of_subresource(request);
     representation::object(

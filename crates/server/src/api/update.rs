@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use holdfast_writes::{Change, Error, check_namespace, check_place, metadata};
+
 use super::{filled_in, read_object, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::UpdateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
-use crate::write::{self, Change, Target};
+use crate::write;
 
 /// Answers a PUT.
 ///
@@ -18,18 +20,19 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let options = UpdateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = filled_in(kind_type.as_ref(), decoded.object)?;
-    let repeated = write::metadata::drop_repeated_owners(&mut object, false);
+    let repeated = metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
     let told = decoded.warnings.clone();
     // A refusal warns of the fields that were dropped as well.
     let warned = |error: ApiError| error.with_warnings(told.clone());
-    write::check_namespace(&mut object, &request.namespace).map_err(warned)?;
-    write::check_place(&mut object, &request.name, &request.namespace).map_err(warned)?;
+    let refused = |error: Error| warned(error.into());
+    check_namespace(&mut object, &request.namespace).map_err(refused)?;
+    check_place(&mut object, &request.name, &request.namespace).map_err(refused)?;
     let change = Change::Replace {
         object,
         warnings: decoded.warnings,
     };
-    let target = Target::of_request(&request, options.write);
+    let target = write::target(&request, options.write);
     let result = write::update(&context.write, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

@@ -8,7 +8,7 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use holdfast_gotext::quote::quote;
 use holdfast_resource::{FieldError, FieldPath};
-use holdfast_value::Value;
+use holdfast_writes::{DeleteOptions, FieldValidation, WriteOptions, dry_run, named};
 
 use crate::http::ApiError;
 use crate::http::negotiation::PatchType;
@@ -17,38 +17,6 @@ use crate::http::query::Query;
 /// Whether the text of a boolean parameter counts as true.
 pub fn reads_as_true(text: &str) -> bool {
     !(text.eq_ignore_ascii_case("false") || text == "0")
-}
-
-/// What unknown and repeated fields in a body do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
-    /// They are dropped silently.
-    Ignore,
-    /// They are dropped, and the client is warned: what happens where the client says nothing.
-    #[default]
-    Warn,
-    /// The request fails.
-    Strict,
-}
-
-impl FieldValidation {
-    const NAMES: [(&'static str, Self); 4] = [
-        ("", Self::Warn),
-        ("Ignore", Self::Ignore),
-        ("Strict", Self::Strict),
-        ("Warn", Self::Warn),
-    ];
-}
-
-/// What all writes of objects have in common.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// Whether nothing is to be stored (`dryRun=All`).
-    pub dry_run: bool,
-    /// The name of the field manager; empty where the client leaves it to the User-Agent.
-    pub field_manager: String,
-    /// What unknown and repeated fields do.
-    pub field_validation: FieldValidation,
 }
 
 /// The options of a POST.
@@ -72,42 +40,6 @@ pub struct PatchOptions {
     pub write: WriteOptions,
     /// Whether an apply takes fields from other managers.
     pub force: bool,
-}
-
-/// What happens to the dependents of an object that is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PropagationPolicy {
-    /// They are deleted first.
-    Foreground,
-    /// They are deleted afterwards.
-    Background,
-    /// They stay.
-    Orphan,
-}
-
-impl PropagationPolicy {
-    const NAMES: [(&'static str, Self); 3] = [
-        ("Foreground", Self::Foreground),
-        ("Background", Self::Background),
-        ("Orphan", Self::Orphan),
-    ];
-}
-
-/// The options of a DELETE, from the query or from a body of kind `DeleteOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeleteOptions {
-    /// Whether nothing is to be deleted (`dryRun=All`).
-    pub dry_run: bool,
-    /// How many seconds the object has to end.
-    pub grace_period_seconds: Option<i64>,
-    /// The older form of [`DeleteOptions::propagation_policy`].
-    pub orphan_dependents: Option<bool>,
-    /// What happens to dependents.
-    pub propagation_policy: Option<PropagationPolicy>,
-    /// The uid that the object must have.
-    pub uid: Option<String>,
-    /// The resource version that the object must have.
-    pub resource_version: Option<String>,
 }
 
 /// The options of a GET of one object.
@@ -151,59 +83,6 @@ pub struct ListOptions {
     pub send_initial_events: Option<bool>,
 }
 
-impl WriteOptions {
-    /// The options as an object of that kind, such as `CreateOptions`.
-    pub fn to_object(&self, kind: &str) -> Value {
-        let mut object = options_object(kind, self.dry_run);
-        if !self.field_manager.is_empty() {
-            object.set_at(&["fieldManager"], self.field_manager.as_str().into());
-        }
-        let named = FieldValidation::NAMES
-            .iter()
-            .find(|(_, of)| *of == self.field_validation);
-        if let Some((name, _)) = named.filter(|(name, _)| !name.is_empty()) {
-            object.set_at(&["fieldValidation"], (*name).into());
-        }
-        object
-    }
-}
-
-fn options_object(kind: &str, dry_run: bool) -> Value {
-    let mut object = Value::empty_map();
-    object.set_at(&["kind"], kind.into());
-    object.set_at(&["apiVersion"], "meta.k8s.io/v1".into());
-    if dry_run {
-        object.set_at(&["dryRun"], Value::from(vec![Value::from("All")]));
-    }
-    object
-}
-
-impl DeleteOptions {
-    /// The options as an object.
-    pub fn to_object(&self) -> Value {
-        let mut object = options_object("DeleteOptions", self.dry_run);
-        if let Some(seconds) = self.grace_period_seconds {
-            object.set_at(&["gracePeriodSeconds"], Value::Int(seconds));
-        }
-        if let Some(orphans) = self.orphan_dependents {
-            object.set_at(&["orphanDependents"], Value::Bool(orphans));
-        }
-        let policy = PropagationPolicy::NAMES
-            .iter()
-            .find(|(_, of)| Some(of) == self.propagation_policy.as_ref());
-        if let Some((name, _)) = policy {
-            object.set_at(&["propagationPolicy"], (*name).into());
-        }
-        if let Some(uid) = &self.uid {
-            object.set_at(&["preconditions", "uid"], uid.as_str().into());
-        }
-        if let Some(version) = &self.resource_version {
-            object.set_at(&["preconditions", "resourceVersion"], version.as_str().into());
-        }
-        object
-    }
-}
-
 impl CreateOptions {
     /// Reads the options of a POST.
     ///
@@ -211,7 +90,7 @@ impl CreateOptions {
     /// 422 for values that are none.
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
-        let write = WriteOptions::parse(query, &mut errors);
+        let write = write_options(query, &mut errors);
         refuse("CreateOptions", errors)?;
         Ok(Self { write })
     }
@@ -224,7 +103,7 @@ impl UpdateOptions {
     /// 422 for values that are none.
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
-        let write = WriteOptions::parse(query, &mut errors);
+        let write = write_options(query, &mut errors);
         refuse("UpdateOptions", errors)?;
         Ok(Self { write })
     }
@@ -250,7 +129,7 @@ impl PatchOptions {
                 "may not be specified for non-apply patch",
             ));
         }
-        let write = WriteOptions::parse(query, &mut errors);
+        let write = write_options(query, &mut errors);
         refuse("PatchOptions", errors)?;
         Ok(Self {
             write,
@@ -259,94 +138,34 @@ impl PatchOptions {
     }
 }
 
-impl WriteOptions {
-    fn parse(query: &Query, errors: &mut Vec<FieldError>) -> Self {
-        let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
-        check_field_manager(&field_manager, errors);
-        let dry_run = dry_run(query.all("dryRun"), errors);
-        let text = query.get("fieldValidation").unwrap_or_default();
-        let names = FieldValidation::NAMES;
-        let field_validation = named(&names, "fieldValidation", text, &names.map(|(name, _)| name), errors);
-        Self {
-            dry_run,
-            field_manager,
-            field_validation: field_validation.unwrap_or_default(),
-        }
+fn write_options(query: &Query, errors: &mut Vec<FieldError>) -> WriteOptions {
+    let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
+    check_field_manager(&field_manager, errors);
+    let dry_run = dry_run(query.all("dryRun"), errors);
+    let text = query.get("fieldValidation").unwrap_or_default();
+    let names = FieldValidation::NAMES;
+    let field_validation = named(&names, "fieldValidation", text, &names.map(|(name, _)| name), errors);
+    WriteOptions {
+        dry_run,
+        field_manager,
+        field_validation: field_validation.unwrap_or_default(),
     }
 }
 
-impl DeleteOptions {
-    /// Reads the options of a DELETE without a body.
-    ///
-    /// # Errors
-    /// 400 for a number that cannot be read, 422 for values that are none.
-    pub fn parse(query: &Query) -> Result<Self, ApiError> {
-        let grace_period_seconds = integer(query, "gracePeriodSeconds")?;
-        let orphan_dependents = query.get("orphanDependents").map(reads_as_true);
-        let policy = query.get("propagationPolicy");
-        let precondition = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
-        Ok(Self {
-            uid: precondition("uid"),
-            resource_version: precondition("resourceVersion"),
-            ..Self::check(query.all("dryRun"), grace_period_seconds, orphan_dependents, policy)?
-        })
-    }
-
-    /// Reads the options of a DELETE from an object that has the form of its type.
-    ///
-    /// # Errors
-    /// 422 for values that are none.
-    pub fn from_object(object: &Value) -> Result<Self, ApiError> {
-        // Every stored object can be read here, so that `ignoreStoreReadErrorWithClusterBreakingPotential` has nothing to do.
-        let text = |path: &[&str]| object.str_at(path).map(str::to_owned);
-        let dry_runs = object
-            .get("dryRun")
-            .and_then(Value::as_list)
-            .into_iter()
-            .flat_map(|list| list.iter());
-        let dry_runs = dry_runs.map(|item| item.as_str().unwrap_or_default());
-        let integer = object.get("gracePeriodSeconds").and_then(Value::as_i64);
-        let orphan = object.get("orphanDependents").and_then(Value::as_bool);
-        let options = Self::check(dry_runs, integer, orphan, object.str_at(&["propagationPolicy"]))?;
-        Ok(Self {
-            uid: text(&["preconditions", "uid"]),
-            resource_version: text(&["preconditions", "resourceVersion"]),
-            ..options
-        })
-    }
-
-    fn check<'a>(
-        dry_runs: impl Iterator<Item = &'a str>,
-        grace_period_seconds: Option<i64>,
-        orphan_dependents: Option<bool>,
-        policy: Option<&str>,
-    ) -> Result<Self, ApiError> {
-        let mut errors = Vec::new();
-        if let (Some(_), Some(policy)) = (orphan_dependents, policy) {
-            const WHY: &str = "orphanDependents and deletionPropagation cannot be both set";
-            errors.push(FieldError::invalid(&FieldPath::new("propagationPolicy"), policy, WHY));
-        }
-        let propagation_policy = policy.and_then(|text| {
-            let supported = ["Foreground", "Background", "Orphan", "nil"];
-            named(
-                &PropagationPolicy::NAMES,
-                "propagationPolicy",
-                text,
-                &supported,
-                &mut errors,
-            )
-        });
-        let dry_run = dry_run(dry_runs, &mut errors);
-        refuse("DeleteOptions", errors)?;
-        Ok(Self {
-            dry_run,
-            grace_period_seconds,
-            orphan_dependents,
-            propagation_policy,
-            uid: None,
-            resource_version: None,
-        })
-    }
+/// Reads the options of a DELETE without a body.
+///
+/// # Errors
+/// 400 for a number that cannot be read, 422 for values that are none.
+pub fn delete_options(query: &Query) -> Result<DeleteOptions, ApiError> {
+    let grace_period_seconds = integer(query, "gracePeriodSeconds")?;
+    let orphan_dependents = query.get("orphanDependents").map(reads_as_true);
+    let policy = query.get("propagationPolicy");
+    let precondition = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+    Ok(DeleteOptions {
+        uid: precondition("uid"),
+        resource_version: precondition("resourceVersion"),
+        ..DeleteOptions::check(query.all("dryRun"), grace_period_seconds, orphan_dependents, policy)?
+    })
 }
 
 impl GetOptions {
@@ -470,30 +289,6 @@ fn refuse(options: &'static str, errors: Vec<FieldError>) -> Result<(), ApiError
     }
 }
 
-/// The value that `text` names; an error that lists `supported` where it names none.
-fn named<T: Copy>(
-    names: &[(&str, T)],
-    field: &str,
-    text: &str,
-    supported: &[&str],
-    errors: &mut Vec<FieldError>,
-) -> Option<T> {
-    let found = names.iter().find(|(name, _)| *name == text);
-    if found.is_none() {
-        errors.push(FieldError::not_supported(&FieldPath::new(field), text, supported));
-    }
-    found.map(|(_, value)| *value)
-}
-
-fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
-    let values: Vec<Value> = values.map(Value::from).collect();
-    let dry = !values.is_empty();
-    if values.iter().any(|value| value.as_str() != Some("All")) {
-        errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), values, &["All"]));
-    }
-    dry
-}
-
 /// The longest name of a field manager, in bytes.
 const MAX_FIELD_MANAGER: usize = 128;
 
@@ -573,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_delete_may_state_in_its_query_what_the_object_must_be() {
-        let parse = |query| DeleteOptions::parse(&Query::parse(query)).unwrap();
+        let parse = |query| delete_options(&Query::parse(query)).unwrap();
         let options = parse("resourceVersion=7&resourceVersion=8&uid=x");
         assert_eq!(
             (options.resource_version.as_deref(), options.uid.as_deref()),
@@ -650,10 +445,13 @@ mod tests {
     fn delete_options_come_from_a_body_as_well() {
         let body = |text: &str| {
             let object = holdfast_value::json::parse(text.as_bytes(), &holdfast_value::Limits::REQUEST).unwrap();
-            DeleteOptions::from_object(&object).map_err(|error| error.to_string())
+            DeleteOptions::from_object(&object).map_err(|error| ApiError::from(error).to_string())
         };
         let options = body(r#"{"propagationPolicy":"Orphan","preconditions":{"uid":"x"},"dryRun":["All"]}"#).unwrap();
-        assert_eq!(options.propagation_policy, Some(PropagationPolicy::Orphan));
+        assert_eq!(
+            options.propagation_policy,
+            Some(holdfast_writes::PropagationPolicy::Orphan)
+        );
         assert_eq!((options.uid.as_deref(), options.dry_run), (Some("x"), true));
         assert_eq!(
             body(r#"{"propagationPolicy":"Sideways"}"#).unwrap_err(),

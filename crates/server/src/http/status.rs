@@ -3,13 +3,14 @@
 //! A `Status` has a code, a reason for machines, a message for people and details. Clients rely on all of them, so the
 //! texts here are those of kube-apiserver. Other parts of the server make an [`ApiError`] by naming what happened.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
+use holdfast_resource::field_error::{Aggregate, TOLD_BYTES, is_told};
+use holdfast_resource::{ConversionError, Field, FieldError, GroupKind, GroupResource, Refusal};
 use holdfast_store::ReadError;
-use holdfast_value::json;
+use holdfast_value::{Value, json};
+use holdfast_writes::ErrorKind;
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
@@ -94,6 +95,29 @@ impl Details {
         }
     }
 
+    /// The `details` of a `Status` that a webhook gives.
+    fn of_status(details: &Value) -> Self {
+        let root = Field::root(details);
+        let of = |field: &Field<'_, '_>, name: &str| field.child(name).text().to_owned();
+        let causes = root.child("causes");
+        let causes = causes.items().map(|cause| Cause {
+            reason: of(&cause, "reason"),
+            message: of(&cause, "message"),
+            field: of(&cause, "field"),
+        });
+        let retry = root.child("retryAfterSeconds").number();
+        Self {
+            name: of(&root, "name"),
+            group: of(&root, "group").into(),
+            kind: of(&root, "kind").into(),
+            uid: of(&root, "uid"),
+            causes: causes.collect(),
+            retry_after_seconds: retry
+                .and_then(|seconds| u32::try_from(seconds).ok())
+                .unwrap_or_default(),
+        }
+    }
+
     fn of_causes(causes: Vec<Cause>) -> Self {
         Self {
             causes,
@@ -134,6 +158,33 @@ impl ApiError {
             continue_token: String::new(),
             warnings: Vec::new(),
         }))
+    }
+
+    /// As [`ApiError::new`], of a code that somebody else gives; 400 where that is none.
+    fn of_code(code: u16, reason: SmolStr, message: String, details: Option<Details>) -> Self {
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST);
+        Self::new(code, reason, message, details)
+    }
+
+    /// 403: the user may not do this to the resource, or to the subresource of it. `reason` is what the authorizer says about
+    /// it; may be empty.
+    pub(crate) fn unauthorized_for(
+        (user, verb): (&str, &str),
+        (resource, subresource): (&GroupResource, &str),
+        (namespace, name): (&str, &str),
+        reason: &str,
+    ) -> Self {
+        let below = if subresource.is_empty() { "" } else { "/" };
+        let place = match namespace {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace \"{namespace}\""),
+        };
+        let because = if reason.is_empty() { "" } else { ": " };
+        let why = format!(
+            "User \"{user}\" cannot {verb} resource \"{}{below}{subresource}\" in API group \"{}\" {place}{because}{reason}",
+            resource.resource, resource.group
+        );
+        Self::forbidden(resource, name, why)
     }
 
     /// 404: the object `name` is not there.
@@ -546,6 +597,83 @@ impl ApiError {
     }
 }
 
+impl From<ConversionError> for ApiError {
+    fn from(error: ConversionError) -> Self {
+        match error {
+            ConversionError::Unknown { .. } => Self::internal(error.to_string()),
+            ConversionError::Overgrown(error) => Self::too_large_because(error),
+            ConversionError::NoSuchTarget(_) | ConversionError::NoSuchSource(_) | ConversionError::Webhook(_) => {
+                Self::unclassified(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<holdfast_writes::Error> for ApiError {
+    fn from(error: holdfast_writes::Error) -> Self {
+        let (kind, warnings) = error.into_parts();
+        Self::from(kind).with_warnings(warnings)
+    }
+}
+
+impl From<ErrorKind> for ApiError {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::NotFound(resource, name) => Self::not_found(&resource, &name),
+            ErrorKind::Conflict { resource, name, why } => Self::conflict(&resource, &name, why),
+            ErrorKind::Modified(resource, name) => Self::modified(&resource, &name),
+            ErrorKind::ApplyConflict(conflicts) => Self::apply_conflict(&conflicts),
+            ErrorKind::Invalid { kind, name, errors } => Self::invalid(&kind, &name, &errors),
+            ErrorKind::UnprocessablePatch => Self::unprocessable_patch(),
+            ErrorKind::Forbidden { resource, name, why } => Self::forbidden(&resource, &name, why),
+            ErrorKind::Unauthorized {
+                verb,
+                user,
+                resource,
+                namespace,
+                name,
+                reason,
+            } => Self::unauthorized_for((&user, verb), (&resource, ""), (&namespace, &name), &reason),
+            ErrorKind::Refusal {
+                refusal,
+                resource,
+                kind,
+                name,
+            } => Self::refusal(refusal, &resource, &kind, &name),
+            ErrorKind::Denied {
+                resource,
+                name,
+                code,
+                reason,
+                message,
+                causes,
+            } => {
+                let causes = causes.into_iter().map(|message| Cause {
+                    message,
+                    ..Cause::default()
+                });
+                let details = Details {
+                    causes: causes.collect(),
+                    ..Details::of(&resource, &name)
+                };
+                Self::of_code(code, reason, message, Some(details))
+            }
+            ErrorKind::Rejected {
+                code,
+                reason,
+                message,
+                details,
+            } => Self::of_code(code, reason, message, details.as_ref().map(Details::of_status)),
+            ErrorKind::Unconverted(error) => error.into(),
+            ErrorKind::BadRequest(message) => Self::bad_request(message),
+            ErrorKind::TooLarge(why) => Self::too_large_because(why),
+            ErrorKind::OutOfTime => Self::out_of_time(),
+            ErrorKind::Internal(why) => Self::internal(why),
+            ErrorKind::Unclassified(message) => Self::unclassified(message),
+        }
+    }
+}
+
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
@@ -574,42 +702,6 @@ struct Document<'a> {
 struct ListMeta<'a> {
     #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
     continue_token: &'a str,
-}
-
-/// Field errors in one text: a single one as it is, several in brackets, each text once.
-pub(crate) struct Aggregate<'a>(pub(crate) &'a [FieldError]);
-
-impl fmt::Display for Aggregate<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut left = TOLD_BYTES;
-        let texts = self.0.iter().map(FieldError::to_string);
-        let mut texts: Vec<String> = texts.take_while(|text| is_told(&mut left, text)).collect();
-        let untold = self.0.len() - texts.len();
-        let mut seen = HashSet::with_capacity(texts.len());
-        let first: Vec<bool> = texts.iter().map(|text| seen.insert(text.as_str())).collect();
-        drop(seen);
-        let mut first = first.into_iter();
-        texts.retain(|_| first.next().unwrap_or(true));
-        if untold > 0 {
-            texts.push(format!("{untold} more errors"));
-        }
-        match texts.as_slice() {
-            [] => f.write_str("<nil>"),
-            [only] => f.write_str(only),
-            several => write!(f, "[{}]", several.join(", ")),
-        }
-    }
-}
-
-/// How much text of errors an answer tells: what is wrong with one object may show large parts of it over and over.
-const TOLD_BYTES: usize = 2 << 20;
-
-/// Whether there is room for `text`; the first text always has it.
-fn is_told(left: &mut usize, text: &str) -> bool {
-    let first = *left == TOLD_BYTES;
-    let room = text.len() <= *left;
-    *left = left.saturating_sub(text.len().max(1));
-    first || room
 }
 
 impl From<BodyError> for ApiError {

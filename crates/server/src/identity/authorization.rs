@@ -59,17 +59,8 @@ pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) ->
         group: target.group.into(),
         resource: target.resource.into(),
     };
-    let below = if target.subresource.is_empty() { "" } else { "/" };
-    let place = if target.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace \"{}\"", target.namespace)
-    };
-    let why = because(format!(
-        "User \"{user}\" cannot {verb} resource \"{}{below}{}\" in API group \"{}\" {place}",
-        target.resource, target.subresource, target.group
-    ));
-    ApiError::forbidden(&resource, target.name, why)
+    let (addressed, place) = ((&resource, target.subresource), (target.namespace, target.name));
+    ApiError::unauthorized_for((user, verb), addressed, place, reason)
 }
 
 #[cfg(test)]

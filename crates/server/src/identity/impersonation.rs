@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use holdfast_authorization::{AccessTarget, Attributes, Authorizer, MASTERS, ResourceTarget, User};
 use holdfast_gotext::quote::quote;
-use holdfast_resource::FieldPath;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path};
+use holdfast_resource::{Aggregate, FieldPath};
 use holdfast_value::SmolStr;
 use http::header::HeaderMap;
 use parking_lot::Mutex;
@@ -16,7 +16,6 @@ use super::{AUTHENTICATED, UNAUTHENTICATED};
 use crate::http::ApiError;
 use crate::http::headers::exact;
 use crate::http::query::{self, DecodeError};
-use crate::http::status::Aggregate;
 use crate::identity::authorization;
 
 const USER: &str = "impersonate-user";

@@ -7,6 +7,7 @@ use futures_util::future::try_join_all;
 use holdfast_authorization::User;
 use holdfast_resource::Resource;
 use holdfast_value::{SmolStr, Value};
+use holdfast_writes::{Change, Target, metadata};
 use http::StatusCode;
 
 use crate::api::context::Context;
@@ -14,12 +15,8 @@ use crate::http::ApiError;
 use crate::objects::definitions;
 use crate::objects::followers::{self, Difference, Followed, Follower};
 use crate::objects::{self, Entry};
-use crate::representation::Shown;
 use crate::runtime::background;
-use crate::write::{self, Change, Target, metadata};
-
-/// By whom the objects are written that are there from the start.
-const MANAGER: &str = "kube-apiserver";
+use crate::write;
 
 /// Shows the kinds what is stored, keeps on showing them what changes, and makes the objects that are there from the start.
 ///
@@ -135,32 +132,23 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
             }
         }
     };
-    let types = context.write.field_managers.types();
-    let typed = |object: &Value| match types.kind(&version.api_version, &resource.kind) {
-        Some(kind_type) => {
-            let typed = kind_type.decode(object).map_err(ApiError::internal)?;
-            kind_type.fill_in(typed.object).map_err(ApiError::too_large_because)
-        }
-        None => Ok(object.clone()),
+    let typed = |object: &Value| {
+        let typed = version.kind_type.decode(object).map_err(ApiError::internal)?;
+        let filled = version.kind_type.fill_in(typed.object);
+        filled.map_err(ApiError::too_large_because)
     };
+    let (registry, user) = (context.registry(), Arc::new(User::server()));
     let mut target = Target {
-        shown: Shown::new(resource, version),
-        subresource: SmolStr::default(),
-        scale: None,
-        body_version: version.api_version.clone(),
-        body_kind: resource.kind.clone(),
-        reset_fields: Arc::clone(&version.reset_fields),
         namespace,
-        name: SmolStr::default(),
-        user: Arc::new(User::server()),
-        manager: SmolStr::new_static(MANAGER),
-        options: Default::default(),
-        dry_run: false,
-        by_server: true,
-        of_collection: false,
-        now: context.clock.now(),
-        deadline: None,
-        registry: context.registry(),
+        internal: true,
+        ..Target::new(
+            &registry,
+            resource,
+            &version.api_version,
+            "",
+            &user,
+            context.clock.now(),
+        )
     };
     let written = match next {
         None => write::create(&context.write, target, typed(object)?).await,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
-use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion};
+use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion, convert};
 use holdfast_value::Value;
 use http::StatusCode;
 use smol_str::SmolStr;
@@ -64,18 +64,6 @@ impl Shown {
         }
     }
 
-    /// The objects of a resource as they are stored.
-    pub(crate) fn as_stored(resource: &Arc<Resource>, api_version: &SmolStr) -> Self {
-        Self {
-            resource: Arc::clone(resource),
-            kind: resource.kind.clone(),
-            list_kind: SmolStr::default(),
-            api_version: api_version.clone(),
-            own_columns: None,
-            drops_managed_fields: false,
-        }
-    }
-
     /// What the subresource of a request is shown as.
     pub(crate) fn of_subresource(request: &ResourceRequest) -> Self {
         let mut shown = Self::of_request(request);
@@ -102,8 +90,7 @@ impl Shown {
         if self.own_columns.is_some() {
             return true;
         }
-        let storage = self.resource.storage.as_ref();
-        storage.is_none_or(|storage| storage.api_version == self.api_version)
+        self.resource.is_stored_in(&self.api_version)
     }
 
     /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
@@ -139,20 +126,9 @@ impl Shown {
         tree
     }
 
-    /// The tree of a stored object, in the version that is shown.
-    ///
-    /// # Errors
-    /// 500 where the kind does not know the conversion, or its webhook fails.
-    pub(crate) async fn tree(&self, context: &Context, entry: &Entry) -> Result<Value, ApiError> {
-        if self.is_stored_so(entry) {
-            return Ok(objects::tree(entry));
-        }
-        self.convert(context, objects::tree(entry)).await
-    }
-
     /// The webhook that has to be asked to show `tree`, if any.
     pub(crate) fn webhook(&self, tree: &Value) -> Option<&ConversionWebhook> {
-        let webhook = conversion::webhook(&self.resource, tree, &self.api_version);
+        let webhook = convert::webhook(&self.resource, tree, &self.api_version);
         webhook.filter(|_| self.own_columns.is_none())
     }
 
@@ -176,19 +152,18 @@ impl Shown {
     /// # Errors
     /// 500 where the kind does not know the conversion, or its webhook fails.
     pub(crate) async fn convert(&self, context: &Context, tree: Value) -> Result<Value, ApiError> {
-        if self.webhook(&tree).is_none() {
-            return self.convert_at_once(tree);
+        if self.own_columns.is_some() {
+            return Ok(tree);
         }
-        conversion::convert(context, &self.resource, tree, &self.api_version).await
+        Ok(convert::shown(context, &self.resource, tree, &self.api_version).await?)
     }
 
     /// The same where no webhook has to be asked.
     fn convert_at_once(&self, tree: Value) -> Result<Value, ApiError> {
-        let of_kind_of_its_own = self.own_columns.is_some();
-        if of_kind_of_its_own || self.stored_as_shown() && !self.resource.conventions.form_changes {
+        if self.own_columns.is_some() {
             return Ok(tree);
         }
-        conversion::at_once(&self.resource, tree, &self.api_version)
+        Ok(convert::shown_at_once(&self.resource, tree, &self.api_version)?)
     }
 
     /// The tree of which tables and metadata are made.

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+pub use holdfast_writes::Identifiers;
+
 /// Where the time of day comes from.
 pub trait Clock: Send + Sync {
     /// Now.
@@ -16,16 +18,6 @@ impl Clock for SystemClock {
     fn now(&self) -> SystemTime {
         SystemTime::now()
     }
-}
-
-/// Where uids and the ends of generated names come from.
-pub trait Identifiers: Send + Sync {
-    /// A new uid: a UUID of version 4 in small letters.
-    fn uid(&self) -> String;
-
-    /// Five letters or digits that make a name of a `generateName`. They leave out vowels, and digits that look like them,
-    /// so that no words come about.
-    fn name_suffix(&self) -> String;
 }
 
 /// Identifiers that cannot be predicted.

@@ -2,7 +2,6 @@
 
 mod client;
 mod connector;
-mod rejection;
 mod services;
 mod trust;
 
@@ -18,7 +17,6 @@ use services::Services;
 pub(crate) use client::CallError;
 pub use client::Client;
 pub use holdfast_admission::webhooks::authorities_fault;
-pub(crate) use rejection::rejection;
 
 /// The webhooks of admission, and how they are called.
 pub struct Webhooks {

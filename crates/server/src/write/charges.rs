@@ -8,11 +8,10 @@ use holdfast_resource::Operation;
 use holdfast_resource::schema::TypeTable;
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
+use holdfast_writes::{Stage, Target, metadata, update_as};
 
 use super::commit::Failure;
-use super::pipeline::Pipeline;
 use super::turns::Turn;
-use super::{Target, metadata, tracking};
 use crate::http::ApiError;
 use crate::objects::{self, Entry, Index, Objects, Snapshot};
 use crate::write::Context;
@@ -29,32 +28,39 @@ pub(super) struct Charged {
 ///
 /// # Errors
 /// What the client is to be told where too little is left.
-pub(super) fn of(pipeline: &Pipeline<'_>, object: &Value, live: Option<&Arc<Entry>>) -> Result<Vec<Charged>, ApiError> {
+pub(super) fn of(
+    context: &Context,
+    stage: &Stage<'_>,
+    target: &Target,
+    snapshot: &Snapshot,
+    object: &Value,
+    live: Option<&Arc<Entry>>,
+) -> Result<Vec<Charged>, ApiError> {
     let name = metadata::name(object);
     let operation = match live {
         Some(_) => Operation::Update,
         None => Operation::Create,
     };
-    let call = pipeline.call(operation, name);
+    let call = stage.call(operation, name);
     let read = live.map(|live| || objects::tree(live));
     let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
-    let admission = &pipeline.context.admission;
-    let charges = admission
-        .charge(&call, pipeline.resource(), object, old)
-        .map_err(|refusal| pipeline.refusal(refusal, name))?;
+    let charges = context
+        .admission
+        .charge(&call, stage.resource(), object, old)
+        .map_err(|refusal| stage.refusal(refusal, name))?;
     charges
         .into_iter()
-        .map(|charge| Charged::new(pipeline, charge))
+        .map(|charge| Charged::new(context, target, snapshot, charge))
         .collect()
 }
 
 impl Charged {
-    fn new(pipeline: &Pipeline<'_>, charge: Charge) -> Result<Self, ApiError> {
+    fn new(context: &Context, write: &Target, snapshot: &Snapshot, charge: Charge) -> Result<Self, ApiError> {
         let Charge { resource, mut object } = charge;
-        let registry = &pipeline.target.registry;
+        let registry = &write.registry;
         let missing = || ApiError::internal(format!("{resource} has no status"));
         let of = registry.resource(&resource).ok_or_else(missing)?;
-        let server = Target::of_server(registry, of, "status", pipeline.now()).ok_or_else(missing)?;
+        let server = Target::of_server(registry, of, "status", write.now).ok_or_else(missing)?;
         let target = Target {
             namespace: object.str_at(&["metadata", "namespace"]).unwrap_or_default().into(),
             name: metadata::name(&object).into(),
@@ -62,8 +68,13 @@ impl Charged {
         };
         let storage = of.storage.as_ref().ok_or_else(missing)?;
         let key = storage.key(&target.namespace, &target.name);
-        let live = pipeline.snapshot.get(key.as_bytes()).ok_or_else(missing)?;
-        tracking::update_as(pipeline.context, &target, Some(&objects::tree(live)), &mut object);
+        let live = snapshot.get(key.as_bytes()).ok_or_else(missing)?;
+        update_as(
+            &context.field_managers,
+            &target,
+            Some(&objects::tree(live)),
+            &mut object,
+        );
         Ok(Self {
             key,
             live: Arc::clone(live),
@@ -78,8 +89,8 @@ impl Charged {
     }
 
     fn index(&self) -> Index {
-        let (registry, resource) = (&self.target.registry, &self.target.shown.resource);
-        objects::index_of(registry, resource, &self.object, &self.target.shown.api_version)
+        let (registry, resource) = (&self.target.registry, &self.target.resource);
+        objects::index_of(registry, resource, &self.object, &self.target.api_version)
     }
 
     fn add_to(&self, types: &TypeTable, transaction: Transaction<Objects>) -> Transaction<Objects> {

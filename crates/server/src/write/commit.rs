@@ -1,24 +1,23 @@
-//! Writes from beginning to end: runs of the pipeline until one of them is stored.
+//! Writes from beginning to end: runs until one of them is stored.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_resource::{GroupResource, Operation, Review, WriteContext};
+use holdfast_resource::{Connecter, Connection, GroupResource, Operation, Review, Verb, WriteContext};
 use holdfast_store::{CommitError, Committed, Revision, Transaction};
 use holdfast_value::{SmolStr, Value};
+use holdfast_writes::{
+    AfterCommit, Change, DeleteOptions, Live, Stage, Staged, Target, Write, check_has_no_version, check_namespace,
+    is_marked_first, metadata,
+};
 
-use super::admission::Told;
 use super::charges::{self, Charged};
-use super::deletion::{self, Deletion};
-use super::outcome::{Call, Outcome};
-use super::pipeline::{self, Action, Pipeline, Prepared};
+use super::environment::{lookup, stage};
 use super::turns::Turn;
-use super::webhooks::{Asked, Given};
-use super::{Change, Target, metadata, tracking};
 use crate::http::ApiError;
-use crate::http::options::DeleteOptions;
 use crate::objects::{self, Entry, Objects, Snapshot};
+use crate::runtime::long_work;
 use crate::write::Context;
 
 /// The end of a write.
@@ -56,7 +55,7 @@ impl Shape {
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
-    pipeline::check_namespace(&mut object, &target.namespace)?;
+    check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);
     let sight = Sight::take(context, &target).await?;
     let outcome = create_by_sight(context, &target, &object).await;
@@ -71,22 +70,28 @@ async fn create_by_sight(context: &Arc<Context>, target: &Target, object: &Value
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
         let object = object.clone();
-        let pipeline = Pipeline::new(context, target, &snapshot);
-        let prepared = pipeline.create(object).await?;
-        let charges = charges::of(&pipeline, &prepared.object, None)?;
-        let key = key_of(target, metadata::name(&prepared.object));
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
+        let staged = stage.create(object).await?;
+        let charges = charges::of(context, &stage, target, &snapshot, &staged.object, None)?;
+        let key = target.key(metadata::name(&staged.object));
         if !target.dry_run {
-            pipeline::check_has_no_version(&prepared.object)?;
+            check_has_no_version(&staged.object)?;
         }
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(target, live));
         }
         let most = context.max_object_bytes;
         if target.dry_run {
-            return unstored(context, prepared, true, most);
+            return unstored(context, staged, None, most);
         }
-        let home = Home::of(target, &snapshot);
-        match store(context, target, key, prepared, charges, home, most).await {
+        let place = Place {
+            key,
+            live: None,
+            home: Home::of(target, &snapshot),
+            most_bytes: most,
+        };
+        match store(context, target, place, staged, charges).await {
             Ok(written) => return Ok(written),
             // Somebody made the object, or the namespace goes, which the next run tells.
             Err(Failure::Lost) => {}
@@ -103,13 +108,14 @@ pub(crate) fn ask<T>(
     context: &Context,
     target: &Target,
     operation: Operation,
-    ask: impl FnOnce(&Pipeline<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
+    ask: impl FnOnce(&Stage<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
     let snapshot = context.store.snapshot();
-    let pipeline = Pipeline::new(context, target, &snapshot);
-    let call = pipeline.call(operation, &target.name);
-    let answer = ask(&pipeline, &call)?;
-    call.outcome().stored();
+    let lookup = lookup(context, &target.registry, &snapshot);
+    let stage = stage(context, target, &lookup);
+    let call = stage.call(operation, &target.name);
+    let answer = ask(&stage, &call)?;
+    call.after_commit().stored();
     Ok(answer)
 }
 
@@ -122,39 +128,40 @@ pub(crate) async fn answer(
     context: &Context,
     target: &Target,
     review: &dyn Review,
-    mut object: Value,
+    object: Value,
 ) -> Result<(Value, Vec<String>), ApiError> {
-    pipeline::check_namespace(&mut object, &target.namespace)?;
     let snapshot = context.store.snapshot();
-    let pipeline = Pipeline::new(context, target, &snapshot);
-    let call = pipeline.call(Operation::Create, &target.name);
-    let refuse = |refusal| pipeline.refusal_of_answer(refusal, review.named_when_invalid());
-    tracking::update_as(context, target, None, &mut object);
-    if !target.name.is_empty() {
-        target.check_key()?;
-    }
-    let admitted = admit_request(&pipeline, &call, &mut object, &refuse).await;
-    let answer = admitted.and_then(|()| review.review(&call, object).map_err(refuse));
-    let answer = answer.map_err(|error| call.refused(error))?;
-    let warnings = call.warnings();
-    call.outcome().stored();
-    Ok((answer, warnings))
+    let lookup = lookup(context, &target.registry, &snapshot);
+    Ok(stage(context, target, &lookup).answer(review, object).await?)
 }
 
-/// Admission of what is sent to an address that stores nothing itself.
-pub(super) async fn admit_request(
-    pipeline: &Pipeline<'_>,
-    call: &Call<'_>,
-    request: &mut Value,
-    refuse: Told<'_>,
-) -> Result<(), ApiError> {
-    let name = match pipeline.target.name.as_str() {
-        "" => SmolStr::new(metadata::name(request)),
-        name => SmolStr::new(name),
-    };
-    let asked = pipeline.asked("CREATE", &name);
-    pipeline.mutate(call, &asked, Some(request), None, Some(refuse)).await?;
-    pipeline.validate(call, &asked, Some(request), None, refuse).await
+/// How far a request of `verb` comes that asks `connecter` for `options`.
+///
+/// # Errors
+/// What the client is to be told of a refusal by admission.
+pub(crate) async fn connect(
+    context: &Context,
+    target: &Target,
+    verb: Verb,
+    connecter: &dyn Connecter,
+    options: Value,
+) -> Result<Connection, ApiError> {
+    let snapshot = context.store.snapshot();
+    let lookup = lookup(context, &target.registry, &snapshot);
+    Ok(stage(context, target, &lookup)
+        .connect(verb, connecter, options)
+        .await?)
+}
+
+/// The object in place as a run finds it.
+///
+/// # Errors
+/// 500 where it cannot be read.
+fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
+    Ok(Live {
+        stored: objects::tree_or_refusal(entry)?,
+        shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
+    })
 }
 
 /// Waits until it is the turn of a write to the object that `target` names. A dry run waits for nobody.
@@ -165,7 +172,7 @@ pub(super) async fn turn<'a>(context: &'a Context, target: &Target) -> Result<Tu
     if target.dry_run {
         return Ok(context.turns.none());
     }
-    let key = key_of(target, &target.name);
+    let key = target.key(&target.name);
     context.turns.take(&key, target.deadline).await
 }
 
@@ -206,25 +213,38 @@ async fn update_by_sight(
     loop {
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
-        let pipeline = Pipeline::new(context, target, &snapshot);
-        let prepared = turn.over(pipeline.update(change)).await?;
-        let created = prepared.live.is_none();
-        let charges = match (prepared.action, prepared.live.clone()) {
-            (Action::Keep, Some(live)) => return Ok(kept(prepared, live)),
-            (Action::Put, live) => charges::of(&pipeline, &prepared.object, live.as_ref())?,
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
+        // An object that was made under another name than the address has is stored under that of the address.
+        let key = target.key(&target.name);
+        let entry = snapshot.get(key.as_bytes());
+        let live = match entry {
+            Some(entry) => {
+                long_work::begins(entry.bytes().len()).await;
+                Some(live(target, entry)?)
+            }
+            None => None,
+        };
+        let staged = turn.over(stage.update(change, live.as_ref())).await?;
+        let charges = match (staged.write, entry) {
+            (Write::Unchanged, Some(entry)) => return Ok(kept(staged, Arc::clone(entry))),
+            (Write::Put, entry) => charges::of(context, &stage, target, &snapshot, &staged.object, entry)?,
             _ => Vec::new(),
         };
         let most = context.max_object_bytes;
         if target.dry_run {
-            return unstored(context, prepared, created, most);
+            return unstored(context, staged, entry, most);
         }
-        // An object that was made under another name than the address has is stored under that of the address.
-        let key = key_of(target, &target.name);
-        if was_overtaken(context, turn, &key, prepared.live.as_ref()).await? {
+        if was_overtaken(context, turn, &key, entry).await? {
             continue;
         }
-        let home = Home::of(target, &snapshot).filter(|_| created);
-        match store(context, target, key, prepared, charges, home, most).await {
+        let place = Place {
+            key,
+            live: entry,
+            home: Home::of(target, &snapshot).filter(|_| entry.is_none()),
+            most_bytes: most,
+        };
+        match store(context, target, place, staged, charges).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -320,39 +340,38 @@ async fn delete_by_sight(
     options: &DeleteOptions,
     turn: &mut Turn<'_>,
 ) -> Result<Written, ApiError> {
-    let key = key_of(target, &target.name);
+    let key = target.key(&target.name);
     let mut options = Cow::Borrowed(options);
     // The object as this request marked it, when it had yet to go.
     let mut marked = None;
     loop {
         target.check_deadline()?;
         let snapshot = context.store.snapshot();
-        let Some(live) = snapshot.get(key.as_bytes()).cloned() else {
-            let resource = target.shown.resource.group_resource();
+        let Some(entry) = snapshot.get(key.as_bytes()) else {
+            let resource = target.resource.group_resource();
             // What another one finished that this one began is done as well.
             return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
         };
-        objects::check_readable(&live)?;
-        let pipeline = Pipeline::new(context, target, &snapshot);
-        let prepared = turn.over(remove(&pipeline, &options, &live)).await?;
-        if prepared.action == Action::Keep {
-            return Ok(kept(prepared, live));
+        let live = live(target, entry)?;
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
+        let staged = turn.over(stage.delete(&options, &live)).await?;
+        if staged.write == Write::Unchanged {
+            return Ok(kept(staged, Arc::clone(entry)));
         }
         if target.dry_run {
-            let removed = prepared.action == Action::Remove;
+            let removed = staged.write == Write::Delete;
             return Ok(Written {
                 removed,
-                ..unstored(context, prepared, false, usize::MAX)?
+                ..unstored(context, staged, Some(entry), usize::MAX)?
             });
         }
-        if was_overtaken(context, turn, &key, Some(&live)).await? {
+        if was_overtaken(context, turn, &key, Some(entry)).await? {
             continue;
         }
-        let mut expected = live.mod_revision();
-        if prepared.action == Action::Remove
-            && deletion::is_marked_first(&target.shown.resource, &prepared.object, &live)
-        {
-            expected = match mark(context, target, &key, &prepared.object, expected).await {
+        let mut expected = entry.mod_revision();
+        if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &live.stored) {
+            expected = match mark(context, target, &key, &staged.object, expected).await {
                 Ok(revision) => revision,
                 Err(Failure::Refused(error)) => return Err(error),
                 Err(Failure::Lost) => continue,
@@ -361,72 +380,18 @@ async fn delete_by_sight(
                 options.to_mut().resource_version = Some(expected.to_string());
             }
             marked = Some(Written {
-                object: Shape::Tree(prepared.object.clone()),
+                object: Shape::Tree(staged.object.clone()),
                 created: false,
                 removed: true,
-                warnings: prepared.warnings.clone(),
+                warnings: staged.warnings.clone(),
             });
         }
-        match remove_or_mark(context, target, key.clone(), prepared, expected).await {
+        match remove_or_mark(context, target, key.clone(), staged, entry, expected).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
         }
     }
-}
-
-/// The run of a DELETE.
-async fn remove(pipeline: &Pipeline<'_>, options: &DeleteOptions, live: &Arc<Entry>) -> Result<Prepared, ApiError> {
-    check_can_be_shown(pipeline, live).await?;
-    let stored = pipeline.stored(live);
-    let name = &pipeline.target.name;
-    deletion::check_preconditions(pipeline.resource(), options, &stored)?;
-    // Admission does not hear the names of the objects of a collection.
-    let asked_name = if pipeline.target.of_collection { "" } else { name };
-    let call = pipeline.call(Operation::Delete, asked_name);
-    let asked = Asked::new("DELETE", asked_name, Given::Delete(options));
-    let refuse = |refusal| pipeline.refusal(refusal, name);
-    let admitted = async {
-        pipeline
-            .mutate(&call, &asked, None, Some(&stored), Some(&refuse))
-            .await?;
-        pipeline.validate(&call, &asked, None, Some(&stored), &refuse).await
-    };
-    admitted.await.map_err(|error| call.refused(error))?;
-    let resource = pipeline.resource();
-    let (action, object) = match deletion::begin(&call, resource, options, &stored) {
-        Deletion::Wait => (Action::Keep, stored),
-        Deletion::Mark(marked) => (Action::Put, marked),
-        Deletion::Remove(last) => (Action::Remove, last.unwrap_or(stored)),
-    };
-    Ok(Prepared {
-        action,
-        object,
-        live: Some(Arc::clone(live)),
-        warnings: call.warnings(),
-        outcome: call.outcome(),
-    })
-}
-
-/// Refuses to delete what cannot be shown in the version of the request because its webhook fails. Of a collection that is
-/// known before any of its objects goes.
-async fn check_can_be_shown(pipeline: &Pipeline<'_>, live: &Entry) -> Result<(), ApiError> {
-    let target = pipeline.target;
-    if target.of_collection || !target.shown.needs_webhook(live) {
-        return Ok(());
-    }
-    let converted = target
-        .shown
-        .convert(&pipeline.context.representation, objects::tree(live))
-        .await;
-    converted.map(drop)
-}
-
-pub(super) fn key_of(target: &Target, name: &str) -> String {
-    let storage = target.shown.resource.storage.as_ref();
-    storage
-        .map(|storage| storage.key(&target.namespace, name))
-        .unwrap_or_default()
 }
 
 /// The namespace that an object is made in. It must still be there when the object comes to be: otherwise that could happen
@@ -475,7 +440,7 @@ impl Home {
 }
 
 fn already_exists(target: &Target, live: &Entry) -> ApiError {
-    let resource = target.shown.resource.group_resource();
+    let resource = target.resource.group_resource();
     let name = objects::name_of_key(live.key());
     if objects::tree(live).at(&["metadata", "deletionTimestamp"]).is_some() {
         ApiError::already_exists_deleting(&resource, name)
@@ -484,26 +449,31 @@ fn already_exists(target: &Target, live: &Entry) -> ApiError {
     }
 }
 
-fn kept(prepared: Prepared, live: Arc<Entry>) -> Written {
+fn kept(staged: Staged, entry: Arc<Entry>) -> Written {
     Written {
-        object: Shape::Stored(live),
+        object: Shape::Stored(entry),
         created: false,
         removed: false,
-        warnings: prepared.warnings,
+        warnings: staged.warnings,
     }
 }
 
 /// The end of a dry run, which is refused what would not be stored.
-fn unstored(context: &Context, prepared: Prepared, created: bool, most_bytes: usize) -> Result<Written, ApiError> {
-    let removed = prepared.action == Action::Remove;
+fn unstored(
+    context: &Context,
+    staged: Staged,
+    entry: Option<&Arc<Entry>>,
+    most_bytes: usize,
+) -> Result<Written, ApiError> {
+    let removed = staged.write == Write::Delete;
     if !removed {
-        encode(context, &prepared.object, prepared.live.as_deref(), most_bytes)?;
+        encode(context, &staged.object, entry, most_bytes)?;
     }
     Ok(Written {
-        object: Shape::Tree(prepared.object),
-        created,
+        object: Shape::Tree(staged.object),
+        created: entry.is_none(),
         removed,
-        warnings: prepared.warnings,
+        warnings: staged.warnings,
     })
 }
 
@@ -533,18 +503,32 @@ impl From<CommitError> for Failure {
     }
 }
 
+/// Where an object is stored, and what must hold then.
+struct Place<'a> {
+    key: String,
+    /// What is there.
+    live: Option<&'a Arc<Entry>>,
+    /// The namespace of a new object.
+    home: Option<Home>,
+    most_bytes: usize,
+}
+
 /// Stores what an update or a creation came to.
 async fn store(
     context: &Arc<Context>,
     target: &Target,
-    key: String,
-    prepared: Prepared,
+    place: Place<'_>,
+    staged: Staged,
     charges: Vec<Charged>,
-    home: Option<Home>,
-    most_bytes: usize,
 ) -> Result<Written, Failure> {
-    let created = prepared.live.is_none();
-    let expected = prepared.live.as_ref().map_or(0, |live| live.mod_revision());
+    let Place {
+        key,
+        live,
+        home,
+        most_bytes,
+    } = place;
+    let created = live.is_none();
+    let expected = live.map_or(0, |live| live.mod_revision());
     let guarded = || {
         let transaction = Transaction::new().guard(key.as_str(), expected);
         match &home {
@@ -552,45 +536,54 @@ async fn store(
             None => transaction,
         }
     };
-    if prepared.action == Action::Remove {
+    if staged.write == Write::Delete {
         // Watchers see the object as it was; the client, the one that it asked for.
-        commit_object(context, target, guarded().delete(key.as_str()), prepared.outcome).await?;
+        commit_object(context, target, guarded().delete(key.as_str()), staged.after).await?;
         return Ok(Written {
-            object: Shape::Tree(prepared.object),
+            object: Shape::Tree(staged.object),
             created,
             removed: true,
-            warnings: prepared.warnings,
+            warnings: staged.warnings,
         });
     }
-    let Prepared {
+    let Staged {
         object,
-        live,
-        outcome,
+        after,
         warnings,
         ..
-    } = prepared;
-    let encoded = encode(context, &object, live.as_deref(), most_bytes).map_err(Failure::Refused)?;
+    } = staged;
+    let encoded = encode(context, &object, live, most_bytes).map_err(Failure::Refused)?;
     let write = || {
-        let (resource, version) = (&target.shown.resource, &target.shown.api_version);
+        let (resource, version) = (&target.resource, &target.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version);
         guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
     // Once more by the state of later, where others took from the same objects meanwhile.
-    let charge = |snapshot: &Snapshot| charges::of(&Pipeline::new(context, target, snapshot), &object, live.as_ref());
+    let charge = |snapshot: &Snapshot| {
+        let lookup = lookup(context, &target.registry, snapshot);
+        charges::of(
+            context,
+            &stage(context, target, &lookup),
+            target,
+            snapshot,
+            &object,
+            live,
+        )
+    };
     let renew = |key: &[u8], snapshot: &Snapshot| {
         let home = home.as_ref().filter(|home| home.key.as_bytes() == key);
         home.is_some_and(|home| home.is_still_there(snapshot))
     };
     let commit = async {
         let committed = charges::commit(context, target.deadline, charges, write, charge, renew).await?;
-        outcome.stored();
+        after.stored();
         Ok(committed)
     };
     let committed = acknowledged(context, target, commit).await?;
     let Some(entry) = committed.entries.into_iter().next().flatten() else {
         return Err(Failure::Refused(ApiError::internal("nothing was stored")));
     };
-    context.trees.remember(&entry, object, live.as_deref());
+    context.trees.remember(&entry, object, live.map(AsRef::as_ref));
     Ok(Written {
         object: Shape::Stored(entry),
         created,
@@ -604,7 +597,7 @@ async fn store(
 fn encode(
     context: &Context,
     object: &Value,
-    live: Option<&Entry>,
+    live: Option<&Arc<Entry>>,
     most: usize,
 ) -> Result<holdfast_store::Value, ApiError> {
     let encoded = objects::encode(context.types(), object);
@@ -623,27 +616,34 @@ async fn remove_or_mark(
     context: &Arc<Context>,
     target: &Target,
     key: String,
-    prepared: Prepared,
+    staged: Staged,
+    live: &Arc<Entry>,
     expected: Revision,
 ) -> Result<Written, Failure> {
-    if prepared.action == Action::Put {
+    if staged.write == Write::Put {
         // However large it is, an object can go.
-        return store(context, target, key, prepared, Vec::new(), None, usize::MAX).await;
+        let place = Place {
+            key,
+            live: Some(live),
+            home: None,
+            most_bytes: usize::MAX,
+        };
+        return store(context, target, place, staged, Vec::new()).await;
     }
-    let last = objects::encode(context.types(), &prepared.object);
+    let last = objects::encode(context.types(), &staged.object);
     let transaction = Transaction::new()
         .guard(key.as_str(), expected)
         .delete_as(key.as_str(), last);
-    let committed = commit_object(context, target, transaction, prepared.outcome).await?;
+    let committed = commit_object(context, target, transaction, staged.after).await?;
     let shape = match committed.entries.into_iter().next().flatten() {
         Some(entry) => Shape::Stored(entry),
-        None => Shape::Tree(prepared.object),
+        None => Shape::Tree(staged.object),
     };
     Ok(Written {
         object: shape,
         created: false,
         removed: true,
-        warnings: prepared.warnings,
+        warnings: staged.warnings,
     })
 }
 
@@ -656,7 +656,7 @@ async fn mark(
     object: &Value,
     expected: Revision,
 ) -> Result<Revision, Failure> {
-    let (resource, version) = (&target.shown.resource, &target.shown.api_version);
+    let (resource, version) = (&target.resource, &target.api_version);
     let index = objects::index_of(&target.registry, resource, object, version);
     let transaction =
         Transaction::new()
@@ -671,9 +671,9 @@ async fn commit_object(
     context: &Arc<Context>,
     target: &Target,
     transaction: Transaction<Objects>,
-    outcome: Outcome,
+    after: AfterCommit,
 ) -> Result<Committed<Objects>, Failure> {
-    acknowledged(context, target, commit(context, transaction, outcome)).await
+    acknowledged(context, target, commit(context, transaction, after)).await
 }
 
 /// Waits for a commit, and where the object defines a resource, until that is served as it says.
@@ -682,7 +682,7 @@ async fn acknowledged(
     target: &Target,
     commit: impl Future<Output = Result<Committed<Objects>, Failure>>,
 ) -> Result<Committed<Objects>, Failure> {
-    if target.shown.resource.capabilities.defines.is_none() {
+    if target.resource.capabilities.defines.is_none() {
         return commit.await;
     }
     let under_way = context.definitions.begin_write();
@@ -697,11 +697,11 @@ async fn acknowledged(
 pub(super) async fn commit(
     context: &Arc<Context>,
     transaction: Transaction<Objects>,
-    outcome: Outcome,
+    after: AfterCommit,
 ) -> Result<Committed<Objects>, Failure> {
     let result = context.store.commit(transaction).await;
     if result.is_ok() {
-        outcome.stored();
+        after.stored();
     }
     result.map_err(Failure::from)
 }

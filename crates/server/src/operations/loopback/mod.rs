@@ -16,17 +16,16 @@ use holdfast_authorization::{AUTHENTICATED, MASTERS, User};
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{GroupResource, Registry, Resource};
 use holdfast_value::{Limits, Value, json};
+use holdfast_writes::{DeleteOptions, Target};
 use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt as _;
 use smol_str::SmolStr;
 
 use crate::http::negotiation::{PATCH_TYPES, PatchType};
-use crate::http::options::DeleteOptions;
 use crate::identity::ClientCertificate;
 use crate::operations::service::Service;
 use crate::runtime::shutdown::Shutdown;
 use crate::wire::body::RequestBody;
-use crate::write::Target;
 
 pub use changes::{Change, Changes, Lost};
 pub use object::{Object, Objects};
@@ -153,7 +152,7 @@ impl Client {
         namespace: &str,
         name: &str,
     ) -> Result<(), RequestError> {
-        let target = Target::of_stored(&self.service.context.write, resource, namespace, name, &self.user);
+        let target = Target::of_stored(&self.registry(), resource, (namespace, name), &self.user, self.time());
         let deleted = crate::write::delete(&self.service.context.write, target, DeleteOptions::default()).await;
         deleted.map(drop).map_err(|error| RequestError {
             code: error.code().as_u16(),

@@ -8,14 +8,17 @@ use holdfast_resource::{GroupVersion, KindType, KindTypes};
 use holdfast_value::{SmolStr, Value};
 
 /// The version that stands for the reference's own form of an object, which has no names in JSON.
-pub(super) const INTERNAL: &str = "__internal";
+pub const INTERNAL: &str = "__internal";
 
 /// The group, version and kind that an object states; empty where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stated {
-    pub(super) group: SmolStr,
-    pub(super) version: SmolStr,
-    pub(super) kind: SmolStr,
+pub struct Stated {
+    /// The group.
+    pub group: SmolStr,
+    /// The version.
+    pub version: SmolStr,
+    /// The kind.
+    pub kind: SmolStr,
 }
 
 impl Stated {
@@ -23,7 +26,7 @@ impl Stated {
     ///
     /// # Errors
     /// Why it is no object that could state anything, in the words of the reference.
-    pub(super) fn of(object: &Value) -> Result<Self, String> {
+    pub fn of(object: &Value) -> Result<Self, String> {
         let unreadable = |why: String| format!("couldn't get version/kind; json parse error: {why}");
         if !matches!(object, Value::Map(_) | Value::Null) {
             return Err(unreadable(not_an_object(object)));
@@ -41,7 +44,7 @@ impl Stated {
     }
 
     /// What these texts state; `None` for an `apiVersion` with more than one slash.
-    pub(super) fn new(api_version: &str, kind: &str) -> Option<Self> {
+    pub fn new(api_version: &str, kind: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         (!version.contains('/')).then(|| Self {
             group: group.into(),
@@ -51,7 +54,7 @@ impl Stated {
     }
 
     /// The same with what it leaves open taken from `group`, `version` and `kind`.
-    pub(super) fn or(mut self, group: &str, version: &str, kind: &str) -> Self {
+    pub fn or(mut self, group: &str, version: &str, kind: &str) -> Self {
         if self.kind.is_empty() {
             self.kind = kind.into();
         }
@@ -63,13 +66,13 @@ impl Stated {
     }
 
     /// Whether this is kind and version of `kind_type`.
-    pub(super) fn is(&self, kind_type: &dyn KindType) -> bool {
+    pub fn is(&self, kind_type: &dyn KindType) -> bool {
         let GroupVersion { group, version } = &kind_type.name().group_version;
         self.kind == kind_type.kind() && self.version == *version && self.group == *group
     }
 
     /// The `apiVersion`.
-    pub(super) fn api_version(&self) -> String {
+    pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
         } else {
@@ -78,7 +81,7 @@ impl Stated {
     }
 
     /// Why it cannot be read, where nobody knows the kind.
-    pub(super) fn unregistered(&self) -> String {
+    pub fn unregistered(&self) -> String {
         let kind = quote(&self.kind);
         if self.version == INTERNAL {
             let group = quote(&self.group);
@@ -91,7 +94,7 @@ impl Stated {
     }
 
     /// Why it cannot take the place of an object of the kind `kind` in `group`.
-    pub(super) fn unconvertible(&self, group: &str, kind: &str) -> String {
+    pub fn unconvertible(&self, group: &str, kind: &str) -> String {
         let found = if self.version == INTERNAL {
             package(&self.group)
         } else {
@@ -105,13 +108,13 @@ impl Stated {
     }
 
     /// Whether the reference holds objects of this kind in one form with those of `kind_type`, whatever their versions.
-    pub(super) fn converts_to(&self, kind_type: &dyn KindType) -> bool {
+    pub fn converts_to(&self, kind_type: &dyn KindType) -> bool {
         let group = &kind_type.name().group_version.group;
         self.kind == kind_type.kind() && home(&self.group, &self.kind) == home(group, &self.kind)
     }
 
     /// What is known by this name.
-    pub(super) fn find(&self, types: &KindTypes) -> Option<Known> {
+    pub fn find(&self, types: &KindTypes) -> Option<Known> {
         if let Some(kind_type) = types.kind(&self.api_version(), &self.kind) {
             return Some(Known::Type(Arc::clone(kind_type)));
         }
@@ -125,7 +128,7 @@ impl Stated {
 }
 
 /// What the reference knows by a name.
-pub(super) enum Known {
+pub enum Known {
     /// A type.
     Type(Arc<dyn KindType>),
     /// A kind in the reference's own form: none of the fields that JSON can have.

@@ -2,45 +2,44 @@
 
 use std::sync::Arc;
 
+use crate::webhooks::Attributes;
+use crate::{Error, ErrorKind, Stage};
 use holdfast_admission::DynamicPlugin;
 use holdfast_admission::policies;
 use holdfast_admission::policies::mutating::{self, Fault, Key, Shapes};
 use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::rounds::Rounds;
 use holdfast_admission::policies::validating::{self, Denial};
+use holdfast_admission::webhooks::Sort;
 use holdfast_merge::{Duplicates, Typed};
 use holdfast_resource::{GroupVersionKind, KindType};
 use holdfast_value::{SmolStr, Value};
-use http::StatusCode;
 
-use super::pipeline::Pipeline;
-use super::webhooks::Asked;
-use crate::http::ApiError;
-use crate::http::status::{Cause, Details};
+const FORBIDDEN: u16 = 403;
 
-impl Pipeline<'_> {
+impl Stage<'_> {
     /// Lets policies change an object. Says whether they did.
     ///
     /// # Errors
     /// The refusal, with a cause for each policy that refuses.
-    pub(super) fn change_by_policies(
+    pub(crate) fn change_by_policies(
         &self,
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         object: &mut Value,
         old: Option<&Value>,
         rounds: &mut Rounds<Key>,
-    ) -> Result<bool, ApiError> {
-        let active = self.context.policies.mutating.now();
+    ) -> Result<bool, Error> {
+        let active = self.environment.policies.mutating.now();
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::MutatingPolicies) {
             return Ok(false);
         }
-        let outcome = mutating::mutate(&active, &self.policy_request(asked, old), object, self, rounds);
+        let outcome = mutating::mutate(&active, &self.policy_request(attributes, old), object, self, rounds);
         for check in &outcome.checks {
-            self.context.metrics.policies().mutated(check);
+            self.environment.callers.evaluated(Sort::Mutating, check);
         }
         match outcome.fault {
-            Some(Fault::Overgrown(error)) => return Err(ApiError::too_large_because(error)),
-            Some(Fault::Misfit(why)) => return Err(ApiError::internal(why)),
+            Some(Fault::Overgrown(error)) => return Err(Error::too_large_because(error)),
+            Some(Fault::Misfit(why)) => return Err(Error::internal(why)),
             None => {}
         }
         let Some(first) = outcome.refusals.first() else {
@@ -49,98 +48,91 @@ impl Pipeline<'_> {
         let message = first.message.clone();
         let reason = if first.invalid { "Invalid" } else { "Forbidden" };
         let causes = outcome.refusals.into_iter().map(|refused| refused.message);
-        Err(self.denied(
-            StatusCode::FORBIDDEN,
-            reason.into(),
-            message,
-            asked.name,
-            causes.collect(),
-        ))
+        Err(self.denied(FORBIDDEN, reason.into(), message, attributes.name, causes.collect()))
     }
 
     /// Lets policies refuse the write.
     ///
     /// # Errors
     /// The first refusal.
-    pub(super) fn check_by_policies(
+    pub(crate) fn check_by_policies(
         &self,
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
-    ) -> Result<(), ApiError> {
-        let active = self.context.policies.validating.now();
+    ) -> Result<(), Error> {
+        let active = self.environment.policies.validating.now();
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::ValidatingPolicies) {
             return Ok(());
         }
-        let verdict = validating::check(&active, &self.policy_request(asked, old), object);
+        let verdict = validating::check(&active, &self.policy_request(attributes, old), object);
         for check in &verdict.checks {
-            self.context.metrics.policies().validated(check);
+            self.environment.callers.evaluated(Sort::Validating, check);
         }
         warnings.extend(verdict.warnings);
         let Some(Denial { message, reason }) = verdict.denial else {
             return Ok(());
         };
         let code = match reason.as_str() {
-            "Forbidden" => StatusCode::FORBIDDEN,
-            "Unauthorized" => StatusCode::UNAUTHORIZED,
-            "RequestEntityTooLarge" => StatusCode::PAYLOAD_TOO_LARGE,
-            _ => StatusCode::UNPROCESSABLE_ENTITY,
+            "Forbidden" => FORBIDDEN,
+            "Unauthorized" => 401,
+            "RequestEntityTooLarge" => 413,
+            _ => 422,
         };
         let resource = self.resource().group_resource();
-        let told = if asked.name.is_empty() {
+        let told = if attributes.name.is_empty() {
             format!("{resource} is forbidden: {message}")
         } else {
-            format!("{resource} {:?} is forbidden: {message}", asked.name)
+            format!("{resource} {:?} is forbidden: {message}", attributes.name)
         };
-        Err(self.denied(code, reason, told, asked.name, vec![message]))
+        Err(self.denied(code, reason, told, attributes.name, vec![message]))
     }
 
-    fn denied(&self, code: StatusCode, reason: SmolStr, message: String, name: &str, causes: Vec<String>) -> ApiError {
-        let resource = self.resource().group_resource();
-        let causes = causes.into_iter().map(|message| Cause {
+    fn denied(&self, code: u16, reason: SmolStr, message: String, name: &str, causes: Vec<String>) -> Error {
+        ErrorKind::Denied {
+            resource: self.resource().group_resource(),
+            name: name.to_owned(),
+            code,
+            reason,
             message,
-            ..Cause::default()
-        });
-        let details = Details {
-            causes: causes.collect(),
-            ..Details::of(&resource, name)
-        };
-        ApiError::new(code, reason, message, Some(details))
+            causes,
+        }
+        .into()
     }
 
     fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
-        self.context.admission.includes(plugin) && !policies::excludes(self.resource()) && !self.is_of_server()
+        self.environment.plugins.includes(plugin) && !policies::excludes(self.resource()) && !self.target.internal
     }
 
     /// The write as policies and match conditions see it.
-    pub(super) fn policy_request<'b>(&'b self, asked: &'b Asked<'_>, old: Option<&'b Value>) -> Request<'b> {
+    pub(crate) fn policy_request<'b>(&'b self, attributes: &'b Attributes<'_>, old: Option<&'b Value>) -> Request<'b> {
         Request {
             registry: &self.target.registry,
             resource: self.resource(),
-            version: self.address(),
+            version: self.address_version(),
             kind: self.body_kind(),
             subresource: &self.target.subresource,
-            namespace: self.review_namespace(asked.name),
-            name: asked.name,
-            operation: asked.operation,
+            namespace: self.review_namespace(attributes.name),
+            name: attributes.name,
+            operation: attributes.operation,
             old,
             user: &self.target.user,
-            authorizer: &self.context.authorizer,
-            options: asked.options(),
+            authorizer: self.environment.authorizer,
+            options: attributes.options(),
             dry_run: self.target.dry_run,
-            lookup: &self.lookup,
+            lookup: self.environment.lookup,
         }
     }
 
     fn type_of(&self, kind: &GroupVersionKind) -> Option<Arc<dyn KindType>> {
         let version = kind.group_version.api_version();
-        let types = self.context.field_managers.types();
-        types.of_body(&self.target.shown.resource, &version, &kind.kind)
+        let types = self.environment.field_managers.types();
+        types.of_body(&self.target.resource, &version, &kind.kind)
     }
 }
 
-impl Shapes for Pipeline<'_> {
+impl Shapes for Stage<'_> {
     fn merge(&self, kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String> {
         let merge_type = self.type_of(kind).and_then(|of| of.merge_type());
         let (schema, of) = merge_type.ok_or("type converter must not be nil")?;
@@ -159,7 +151,7 @@ impl Shapes for Pipeline<'_> {
             .map_err(|error| format!("failed to merge patch: {error}"))
     }
 
-    fn settle(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
+    fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
         match self.type_of(kind) {
             Some(of) => Ok(of.fill_in(of.decode(&object)?.object)?),
             None => Ok(object),

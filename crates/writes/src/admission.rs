@@ -3,39 +3,37 @@
 use holdfast_resource::Refusal;
 use holdfast_value::Value;
 
-use super::outcome::Call;
-use super::pipeline::Pipeline;
-use super::webhooks::{Asked, Rounds};
-use crate::http::ApiError;
+use crate::webhooks::{Attributes, Rounds};
+use crate::{Call, Error, Stage};
 
 /// How a refusal by a plugin is told to the client.
-pub(super) type Told<'a> = &'a (dyn Fn(Refusal) -> ApiError + Sync);
+pub(crate) type Refuse<'a> = &'a (dyn Fn(Refusal) -> Error + Sync);
 
-impl Pipeline<'_> {
+impl Stage<'_> {
     /// Lets plugins and then webhooks change an object; a second time where webhooks did, so that plugins see what became
     /// of it. Without `refuse` plugins have no part. Says whether webhooks were asked.
     ///
     /// # Errors
     /// The first refusal.
-    pub(super) async fn mutate(
+    pub(crate) async fn mutate(
         &self,
         call: &Call<'_>,
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
         old: Option<&Value>,
-        refuse: Option<Told<'_>>,
-    ) -> Result<bool, ApiError> {
+        refuse: Option<Refuse<'_>>,
+    ) -> Result<bool, Error> {
         let mut rounds = Rounds::default();
         let managers = |object: &Value| object.at(&["metadata", "managedFields"]).cloned();
         let before = object.as_deref().and_then(managers);
         loop {
             if let Some(refuse) = refuse {
-                let plugins = &self.context.admission;
+                let plugins = self.environment.plugins;
                 let outcome = plugins.mutate(call, self.resource(), object.as_deref_mut(), old);
                 outcome.map_err(refuse)?;
             }
             let mut said = Vec::new();
-            let round = self.call_mutating(asked, object.as_deref_mut(), old, &mut rounds, &mut said);
+            let round = self.call_mutating(attributes, object.as_deref_mut(), old, &mut rounds, &mut said);
             let again = round.await;
             call.warn_all(said);
             if !again? {
@@ -52,32 +50,32 @@ impl Pipeline<'_> {
     ///
     /// # Errors
     /// The first refusal.
-    pub(super) async fn validate(
+    pub(crate) async fn validate(
         &self,
         call: &Call<'_>,
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
-        refuse: Told<'_>,
-    ) -> Result<(), ApiError> {
-        let plugins = &self.context.admission;
+        refuse: Refuse<'_>,
+    ) -> Result<(), Error> {
+        let plugins = self.environment.plugins;
         plugins.validate(call, self.resource(), object, old).map_err(refuse)?;
-        self.validate_outside(call, asked, object, old).await
+        self.validate_outside(call, attributes, object, old).await
     }
 
     /// Lets webhooks alone refuse a write.
     ///
     /// # Errors
     /// The first refusal.
-    pub(super) async fn validate_outside(
+    pub(crate) async fn validate_outside(
         &self,
         call: &Call<'_>,
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         let mut said = Vec::new();
-        let outcome = self.call_validating(asked, object, old, &mut said).await;
+        let outcome = self.call_validating(attributes, object, old, &mut said).await;
         call.warn_all(said);
         outcome
     }

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use holdfast_resource::{ActionStep, GroupResource, Operation, Refusal, Resource, SubresourceAction};
 use holdfast_store::Transaction;
 use holdfast_value::{SmolStr, Value};
+use holdfast_writes::{AfterCommit, Change, DeleteOptions, Target, metadata};
 use http::StatusCode;
 
-use super::commit::{Failure, admit_request, commit, delete_in_turn, key_of, turn, update_in_turn};
-use super::outcome::Outcome;
-use super::pipeline::Pipeline;
+use super::commit::{Failure, commit, delete_in_turn, turn, update_in_turn};
+use super::environment::{lookup, stage};
 use super::turns::Turn;
-use super::{Change, Target, metadata, pipeline};
 use crate::http::ApiError;
-use crate::http::options::DeleteOptions;
 use crate::objects::{self, Snapshot};
 use crate::write::Context;
 
@@ -22,31 +20,24 @@ use crate::write::Context;
 ///
 /// # Errors
 /// What the client is to be told of a refusal.
-pub(crate) async fn act(
+pub(crate) async fn perform(
     context: &Arc<Context>,
     target: Target,
     action: &dyn SubresourceAction,
     mut request: Value,
 ) -> Result<Vec<String>, ApiError> {
-    pipeline::check_namespace(&mut request, &target.namespace)?;
     let mut warnings = admit(context, &target, &mut request).await?;
     if !target.name.is_empty() {
         target.check_key()?;
     }
-    warnings.extend(act_on(context, &target, action, &request).await?);
+    warnings.extend(perform_in_turn(context, &target, action, &request).await?);
     Ok(warnings)
 }
 
 async fn admit(context: &Context, target: &Target, request: &mut Value) -> Result<Vec<String>, ApiError> {
     let snapshot = context.store.snapshot();
-    let pipeline = Pipeline::new(context, target, &snapshot);
-    let call = pipeline.call(Operation::Create, &target.name);
-    let refuse = |refusal| pipeline.refusal(refusal, &target.name);
-    let admitted = admit_request(&pipeline, &call, request, &refuse).await;
-    admitted.map_err(|error| call.refused(error))?;
-    let warnings = call.warnings();
-    call.outcome().stored();
-    Ok(warnings)
+    let lookup = lookup(context, &target.registry, &snapshot);
+    Ok(stage(context, target, &lookup).admit_action(request).await?)
 }
 
 /// The turns that a request has, with the keys of their objects.
@@ -54,15 +45,15 @@ type Held<'a> = Vec<(String, Turn<'a>)>;
 
 /// Has its turn with the object that the request is about and then with the one that the first step changes, which may be a
 /// budget that many share; plans by the state as it is then, and carries that out.
-async fn act_on(
+async fn perform_in_turn(
     context: &Arc<Context>,
     target: &Target,
     action: &dyn SubresourceAction,
     request: &Value,
 ) -> Result<Vec<String>, ApiError> {
     let mut held: Held<'_> = Vec::new();
-    if target.shown.resource.storage.is_some() {
-        held.push((key_of(target, &target.name), turn(context, target).await?));
+    if target.resource.storage.is_some() {
+        held.push((target.key(&target.name), turn(context, target).await?));
     }
     let own = held.len();
     loop {
@@ -107,12 +98,13 @@ fn plan(
     action: &dyn SubresourceAction,
     request: &Value,
 ) -> Result<(Vec<ActionStep>, Vec<String>), ApiError> {
-    let pipeline = Pipeline::new(context, target, snapshot);
-    let call = pipeline.call(Operation::Create, &target.name);
+    let lookup = lookup(context, &target.registry, snapshot);
+    let stage = stage(context, target, &lookup);
+    let call = stage.call(Operation::Create, &target.name);
     let steps = action.plan(&call, request);
-    let steps = steps.map_err(|refusal| call.refused(pipeline.refusal(refusal, &target.name)))?;
+    let steps = steps.map_err(|refusal| call.refused(stage.refusal(refusal, &target.name)))?;
     let warnings = call.warnings();
-    call.outcome().stored();
+    call.after_commit().stored();
     Ok((steps, warnings))
 }
 
@@ -228,7 +220,7 @@ async fn replace(
         objects::encode(context.types(), &object),
         index,
     );
-    match commit(context, transaction, Outcome::default()).await {
+    match commit(context, transaction, AfterCommit::default()).await {
         Ok(committed) => {
             let entry = committed.entries.into_iter().next().flatten();
             Ok(entry.map(|entry| (seen.to_owned(), entry.mod_revision().to_string())))

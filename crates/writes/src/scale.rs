@@ -1,8 +1,6 @@
 //! The Scale of an object: a view of its number of replicas that can be written to
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/autoscaling-resources/scale-v1/>).
 
-use std::sync::Arc;
-
 use holdfast_ownership::ScaleOwnership;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_resource::{
@@ -10,11 +8,9 @@ use holdfast_resource::{
 };
 use holdfast_value::{SmolStr, Value};
 
-use super::change::{Change, Next};
-use super::pipeline::{Pipeline, Prepared, Sent};
-use super::{metadata, tracking};
-use crate::http::ApiError;
-use crate::objects::Entry;
+use crate::change::{Change, Next};
+use crate::update::Sent;
+use crate::{Error, Live, Stage, Staged, metadata, tracking};
 
 const KIND: &str = "Scale";
 const API_VERSION: &str = "autoscaling/v1";
@@ -26,7 +22,7 @@ const UNSET: i64 = i32::MIN as i64;
 const METADATA: [&str; 5] = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
 
 /// The Scale of `parent`.
-pub(crate) fn of(parent: &Value, fields: &ScaleFields) -> Value {
+pub fn of(parent: &Value, fields: &ScaleFields) -> Value {
     let mut scale = Value::empty_map();
     scale.set_at(&["kind"], KIND.into());
     scale.set_at(&["apiVersion"], API_VERSION.into());
@@ -64,43 +60,42 @@ fn selector_text(selector: &Value) -> String {
 }
 
 /// The run of a write to the Scale of a stored object.
-pub(super) async fn update(
-    pipeline: &Pipeline<'_>,
+pub(crate) async fn update(
+    stage: &Stage<'_>,
     change: &Change,
     fields: &ScaleFields,
-    entry: &Arc<Entry>,
-    stored: &Value,
-) -> Result<Prepared, ApiError> {
-    let target = pipeline.target;
-    let parent = target.shown.tree(&pipeline.context.representation, entry).await?;
-    let ownership = ownership(pipeline.resource(), &target.shown.api_version);
-    let undecodable = |error: holdfast_ownership::DecodeError| ApiError::unclassified(error.to_string());
-    let mut live = of(&parent, fields);
-    if pipeline.resource().conventions.untyped_scale && at(&parent, &fields.spec_replicas).is_none() {
-        live.set_at(&["spec", "replicas"], UNSET.into());
+    live: &Live,
+) -> Result<Staged, Error> {
+    let target = stage.target;
+    let parent = stage.shown(live).await?;
+    let ownership = ownership(stage.resource(), &target.api_version);
+    let undecodable = |error: holdfast_ownership::DecodeError| Error::unclassified(error.to_string());
+    let mut old = of(&parent, fields);
+    if stage.resource().conventions.untyped_scale && at(&parent, &fields.spec_replicas).is_none() {
+        old.set_at(&["spec", "replicas"], UNSET.into());
     }
     if let Some(entries) = ownership.to_scale(&parent).map_err(undecodable)? {
-        live.set_at(&["metadata", "managedFields"], entries);
+        old.set_at(&["metadata", "managedFields"], entries);
     }
     let Next {
         object: mut scale,
         mut warnings,
-    } = change.next(pipeline, &live).await?;
-    pipeline.check_place(&mut scale)?;
+    } = change.next(stage, &old).await?;
+    stage.check_place(&mut scale)?;
     if !change.tracks() {
-        tracking::update(pipeline, Some(&live), &mut scale).await;
+        tracking::update(stage, Some(&old), &mut scale).await;
     }
-    let name = SmolStr::new(metadata::name(stored));
-    let asked = pipeline.asked("UPDATE", &name);
-    let call = pipeline.call(Operation::Update, &name);
-    let mutated = pipeline.mutate(&call, &asked, Some(&mut scale), Some(&live), None);
+    let name = SmolStr::new(metadata::name(&live.stored));
+    let attributes = stage.attributes("UPDATE", &name);
+    let call = stage.call(Operation::Update, &name);
+    let mutated = stage.mutate(&call, &attributes, Some(&mut scale), Some(&old), None);
     mutated.await.map_err(|error| call.refused(error))?;
     warnings.extend(call.warnings());
     drop(call);
-    check(pipeline.resource(), &scale, stored)?;
+    check(stage.resource(), &scale, &live.stored)?;
     if scale.at(&["spec", "replicas"]).and_then(Value::as_i64) == Some(UNSET) {
         let path = nested_path(&fields.spec_replicas);
-        return Err(ApiError::bad_request(format!(
+        return Err(Error::bad_request(format!(
             "the spec replicas field {path:?} cannot be empty"
         )));
     }
@@ -116,28 +111,13 @@ pub(super) async fn update(
         .to_owned();
     object.set_at(&["metadata", "resourceVersion"], version.into());
     ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
-    if pipeline.checks_as_sent() {
-        return pipeline
-            .finish_update(
-                object,
-                entry,
-                &before,
-                Some(Sent {
-                    object: &scale,
-                    old: &live,
-                }),
-                warnings,
-            )
-            .await;
-    }
-    let object = pipeline.to_storage_version(object).await?;
+    let object = stage.to_be_checked(object).await?;
     let sent = Sent {
         object: &scale,
-        old: &live,
+        old: &old,
     };
-    pipeline
-        .finish_update(object, entry, stored, Some(sent), warnings)
-        .await
+    let old = if stage.checks_as_sent() { &before } else { &live.stored };
+    stage.finish_update(object, live, old, Some(sent), warnings).await
 }
 
 fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {
@@ -154,7 +134,7 @@ fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {
 }
 
 /// What is wrong with a Scale that was sent.
-fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), ApiError> {
+fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error> {
     let name = metadata::name(stored);
     let replicas = scale
         .at(&["spec", "replicas"])
@@ -168,7 +148,7 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), ApiEr
         };
         let field = FieldPath::new("spec.replicas");
         let error = FieldError::invalid(&field, replicas, "must be greater than or equal to 0");
-        return Err(ApiError::invalid(&kind, name, &[error]));
+        return Err(Error::invalid(&kind, name, vec![error]));
     }
     let (wanted, uid) = (metadata::uid(scale), metadata::uid(stored));
     if !wanted.is_empty() && wanted != uid {
@@ -177,7 +157,7 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), ApiEr
             resource: smol_str::format_smolstr!("{}/scale", resource.plural),
         };
         let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-        return Err(ApiError::conflict(&named, name, why));
+        return Err(Error::conflict(&named, name, why));
     }
     Ok(())
 }

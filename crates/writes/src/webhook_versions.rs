@@ -17,7 +17,7 @@ use super::tracking::ResourceVersions;
 const MOST: usize = 256;
 
 /// The versions of a resource, with what is known of objects in other versions.
-pub(super) struct WebhookVersions<V = ResourceVersions> {
+pub(crate) struct WebhookVersions<V = ResourceVersions> {
     versions: V,
     /// The version of the address, by way of which all conversions go.
     hub: SmolStr,
@@ -32,16 +32,16 @@ struct Known {
 
 /// An object that is wanted in another version.
 #[derive(Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The object.
-    pub(super) object: Value,
+    pub(crate) object: Value,
     /// The version.
-    pub(super) api_version: SmolStr,
+    pub(crate) api_version: SmolStr,
 }
 
 impl<V: Versions> WebhookVersions<V> {
     /// Knows of no object yet.
-    pub(super) fn new(versions: V, hub: SmolStr) -> Self {
+    pub(crate) fn new(versions: V, hub: SmolStr) -> Self {
         Self {
             versions,
             hub,
@@ -50,12 +50,12 @@ impl<V: Versions> WebhookVersions<V> {
     }
 
     /// What could not be had since this was asked last.
-    pub(super) fn wanted(&self) -> Option<Wanted> {
+    pub(crate) fn wanted(&self) -> Option<Wanted> {
         self.known.lock().wanted.take()
     }
 
     /// Takes note of what the webhook made of an object, or of its failure.
-    pub(super) fn learn(&self, wanted: Wanted, converted: Result<Value, String>) {
+    pub(crate) fn learn(&self, wanted: Wanted, converted: Result<Value, String>) {
         self.known.lock().conversions.push((wanted, converted));
     }
 

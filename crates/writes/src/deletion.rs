@@ -6,10 +6,7 @@ use std::time::{Duration, SystemTime};
 use holdfast_resource::{GarbageCollection, GroupResource, Resource, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
-use super::metadata;
-use crate::http::ApiError;
-use crate::http::options::{DeleteOptions, PropagationPolicy};
-use crate::objects::{self, Entry};
+use crate::{DeleteOptions, Error, PropagationPolicy, metadata};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -28,11 +25,7 @@ pub(crate) enum Deletion {
 ///
 /// # Errors
 /// 409.
-pub(crate) fn check_preconditions(
-    resource: &Resource,
-    options: &DeleteOptions,
-    object: &Value,
-) -> Result<(), ApiError> {
+pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, object: &Value) -> Result<(), Error> {
     let uid = metadata::uid(object);
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let then = "deleted and then recreated";
@@ -47,11 +40,11 @@ pub(crate) fn check_preconditions(
 }
 
 /// 409: a precondition names another value than that of the object, to which something may have happened since.
-fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str, &str), then: &str) -> ApiError {
+fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str, &str), then: &str) -> Error {
     let name = metadata::name(object);
     if resource.capabilities.deletion.checks_preconditions {
         let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-        return ApiError::conflict(&resource.group_resource(), name, why);
+        return Error::conflict(&resource.group_resource(), name, why);
     }
     // The reference names the kind here where other conflicts name the resource.
     let named = GroupResource {
@@ -61,7 +54,7 @@ fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str
     let why = format!(
         "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {then}"
     );
-    ApiError::conflict(&named, name, why)
+    Error::conflict(&named, name, why)
 }
 
 /// What the DELETE of `object` comes to.
@@ -109,11 +102,10 @@ pub(crate) fn begin(
 
 /// Whether the grace period of an object that goes now begins with this DELETE and is over at once: those who watch then see
 /// that its deletion begins before they see that it is gone.
-pub(crate) fn is_marked_first(resource: &Resource, object: &Value, live: &Entry) -> bool {
+pub fn is_marked_first(resource: &Resource, object: &Value, live: &Value) -> bool {
     if !resource.rules.graceful_deletion {
         return false;
     }
-    let live = objects::tree(live);
     let changed = |field| object.at(&["metadata", field]) != live.at(&["metadata", field]);
     changed("deletionTimestamp") || changed("deletionGracePeriodSeconds")
 }

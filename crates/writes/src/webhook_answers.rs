@@ -9,64 +9,63 @@ use holdfast_admission::webhooks::matching::Invocation;
 use holdfast_admission::webhooks::review::Review;
 use holdfast_admission::webhooks::{Sort, Webhook};
 use holdfast_ownership::check_managed_fields;
-use holdfast_resource::KindType;
 use holdfast_resource::metadata::validate_managed_fields;
-use holdfast_value::{Value, json_patch};
+use holdfast_resource::{Aggregate, Field, KindType, convert};
+use holdfast_value::{SmolStr, Value, json_patch};
 
-use super::decode::{self, Unconvertible};
-use super::outcome::Call;
-use super::pipeline::Pipeline;
-use super::webhooks::Asked;
-use crate::http::ApiError;
-use crate::http::status::Aggregate;
-use crate::metrics;
-use crate::representation::conversion;
-use crate::webhooks::{CallError, rejection};
+use crate::environment::{Ending, Unanswered, WebhookCall};
+use crate::typed::{self, Unconvertible};
+use crate::webhooks::Attributes;
+use crate::{Call, Error, ErrorKind, Stage};
 
 /// Why a webhook does not let a write pass.
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It gave no answer that counts: its failure policy decides.
-    Unanswered {
-        /// The code of what was answered instead.
-        code: u16,
-        why: String,
-    },
+    Unanswered(Unanswered),
     /// It refuses.
-    Refused(ApiError),
+    Refused { code: u16, error: Error },
     /// What it wants cannot be done.
-    Failed(ApiError),
+    Failed(Error),
 }
 
 impl Fault {
     fn unanswered(error: &AnswerError) -> Self {
-        Self::Unanswered {
+        Self::Unanswered(Unanswered {
             code: UNAVAILABLE,
             why: error.to_string(),
-        }
+        })
     }
 
     fn failed(why: impl fmt::Display) -> Self {
-        Self::Failed(ApiError::internal(why.to_string()))
+        Self::Failed(Error::internal(why.to_string()))
     }
 }
 
 const UNAVAILABLE: u16 = 503;
 
+const BAD_REQUEST: u16 = 400;
+
 /// What is told of a mutating webhook that spoils who owns what.
 const SPOILT_MANAGERS: &str = ".metadata.managedFields was in an invalid state after admission; this could be caused by an \
                                outdated mutating admission controller; please fix your requests";
 
-impl Pipeline<'_> {
+impl Stage<'_> {
     /// Asks a webhook that may change an object. Says whether it did.
-    pub(super) async fn ask_mutating(
+    pub(crate) async fn ask_mutating(
         &self,
         (webhook, invocation): (&Webhook, &Invocation),
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<bool, Fault> {
-        let question = self.ask((webhook, invocation), asked, object.as_deref(), old, Sort::Mutating);
+        let question = self.ask(
+            (webhook, invocation),
+            attributes,
+            object.as_deref(),
+            old,
+            Sort::Mutating,
+        );
         let patch = passed(question.await?, webhook, warnings)?;
         let operations = patch.as_ref().map(Patch::operations).transpose();
         let operations = operations.map_err(|error| Fault::unanswered(&error))?.flatten();
@@ -81,15 +80,15 @@ impl Pipeline<'_> {
     }
 
     /// Asks a webhook that may refuse a write.
-    pub(super) async fn ask_validating(
+    pub(crate) async fn ask_validating(
         &self,
         (webhook, invocation): (&Webhook, &Invocation),
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Fault> {
-        let question = self.ask((webhook, invocation), asked, object, old, Sort::Validating);
+        let question = self.ask((webhook, invocation), attributes, object, old, Sort::Validating);
         passed(question.await?, webhook, warnings).map(drop)
     }
 
@@ -97,54 +96,62 @@ impl Pipeline<'_> {
     ///
     /// # Errors
     /// What the client is to be told of a refusal.
-    pub(super) fn decide<T: Default>(
+    pub(crate) fn decide<T: Default>(
         &self,
         webhook: &Webhook,
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         sort: Sort,
         started: Instant,
         outcome: Result<T, Fault>,
-    ) -> Result<T, ApiError> {
-        let counted = metrics::AskedWebhook {
-            name: &webhook.name,
-            sort: match sort {
-                Sort::Mutating => "admit",
-                Sort::Validating => "validating",
-            },
-            operation: asked.operation,
+    ) -> Result<T, Error> {
+        let callers = self.environment.callers;
+        let called = |code, ending| {
+            let (name, operation, taken) = (webhook.name.as_str(), attributes.operation, started.elapsed());
+            let call = WebhookCall {
+                name,
+                sort,
+                operation,
+                taken,
+                code,
+            };
+            callers.called(call, ending);
         };
-        let (taken, counters) = (started.elapsed(), self.context.metrics.webhooks());
-        let (code, kind, error) = match outcome {
+        let fault = match outcome {
             Ok(value) => {
-                counters.called(counted, taken, 200, false);
+                called(200, Ending::Passed);
                 return Ok(value);
             }
-            Err(Fault::Unanswered { code, why }) if webhook.fails_open => {
+            Err(fault) => fault,
+        };
+        match fault {
+            Fault::Unanswered(Unanswered { code, why }) if webhook.fails_open => {
                 tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write goes on");
-                counters.called(counted, taken, code, false);
-                counters.failed_open(counted);
+                called(code, Ending::FailedOpen);
                 // Where the request itself ran out of time, no policy lets it go on.
-                return self.target.check_deadline().map(|()| T::default());
+                self.target.check_deadline().map(|()| T::default())
             }
-            Err(Fault::Unanswered { code, why }) => {
+            Fault::Unanswered(Unanswered { code, why }) => {
                 tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write is refused");
+                called(code, Ending::Unanswered);
                 let message = format!("failed calling webhook {:?}: {why}", webhook.name.as_str());
                 let error = self.target.check_deadline().err();
-                let error = error.unwrap_or_else(|| ApiError::internal(message));
-                (code, "calling_webhook_error", error)
+                Err(error.unwrap_or_else(|| Error::internal(message)))
             }
-            Err(Fault::Refused(error)) => (error.code().as_u16(), "no_error", error),
-            Err(Fault::Failed(error)) => (0, "apiserver_internal_error", error),
-        };
-        counters.rejected(counted, kind, code);
-        counters.called(counted, taken, code, true);
-        Err(error)
+            Fault::Refused { code, error } => {
+                called(code, Ending::Refused);
+                Err(error)
+            }
+            Fault::Failed(error) => {
+                called(0, Ending::Failed);
+                Err(error)
+            }
+        }
     }
 
     async fn ask(
         &self,
         (webhook, invocation): (&Webhook, &Invocation),
-        asked: &Asked<'_>,
+        attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
         sort: Sort,
@@ -152,37 +159,30 @@ impl Pipeline<'_> {
         let version = invocation.kind.group_version.api_version();
         let object = self.in_version(object, &version).await.map_err(Fault::Failed)?;
         let old = self.in_version(old, &version).await.map_err(Fault::Failed)?;
-        let uid = self.context.identifiers.uid();
+        let uid = self.environment.identifiers.uid();
         let (resource, target) = (self.resource(), self.target);
         let review = Review {
             uid: &uid,
             invocation,
             request_kind: &self.body_kind(),
-            request_version: &self.address(),
+            request_version: &self.address_version(),
             request_resource: &resource.plural,
             subresource: &target.subresource,
-            name: asked.name,
-            namespace: self.review_namespace(asked.name),
-            operation: asked.operation,
+            name: attributes.name,
+            namespace: self.review_namespace(attributes.name),
+            operation: attributes.operation,
             user: &target.user,
             object: object.as_ref(),
             old_object: old.as_ref(),
             dry_run: target.dry_run,
-            options: asked.options(),
+            options: attributes.options(),
         };
         let review = review.encode(webhook.review_version);
-        let client = self.context.webhooks.client();
-        let answer = client.call(&webhook.client, review, self.time_for(webhook)).await;
-        let bytes = answer.map_err(|error| match error {
-            CallError::Unusable(why) => Fault::Unanswered {
-                code: UNAVAILABLE,
-                why: format!("could not get REST client: {why}"),
-            },
-            CallError::Failed { code, why } => Fault::Unanswered {
-                code,
-                why: format!("failed to call webhook: {why}"),
-            },
-        })?;
+        let answer = self
+            .environment
+            .callers
+            .call(&webhook.client, review, self.time_for(webhook));
+        let bytes = answer.await.map_err(Fault::Unanswered)?;
         Answer::read(&bytes, &uid, webhook.review_version, sort).map_err(|error| Fault::unanswered(&error))
     }
 
@@ -195,18 +195,14 @@ impl Pipeline<'_> {
         left.map_or(webhook.timeout, |left| left.min(webhook.timeout))
     }
 
-    async fn in_version(&self, object: Option<&Value>, api_version: &str) -> Result<Option<Value>, ApiError> {
+    async fn in_version(&self, object: Option<&Value>, api_version: &str) -> Result<Option<Value>, Error> {
         let Some(object) = object else { return Ok(None) };
         if object.str_at(&["apiVersion"]) == Some(api_version) {
             return Ok(Some(object.clone()));
         }
-        let converted = conversion::convert(
-            &self.context.representation,
-            self.resource(),
-            object.clone(),
-            api_version,
-        );
-        converted.await.map(Some)
+        let callers = self.environment.callers;
+        let converted = convert::convert(callers, self.resource(), object.clone(), api_version).await?;
+        Ok(Some(converted))
     }
 
     /// Changes the object as a webhook says that heard of it as `invocation`. Says whether anything is otherwise now.
@@ -222,8 +218,8 @@ impl Pipeline<'_> {
         let before = before.unwrap_or_default();
         let patched = operations.apply(&before, &json_patch::Bounds::default());
         let mut patched = patched.map_err(Fault::failed)?;
-        let types = self.context.field_managers.types();
-        let expected = types.of_body(&self.target.shown.resource, &version, &invocation.kind.kind);
+        let types = self.environment.field_managers.types();
+        let expected = types.of_body(&self.target.resource, &version, &invocation.kind.kind);
         let kind_type = match expected {
             Some(expected) => Some(self.patched_type(&mut patched, expected)?),
             None => None,
@@ -233,7 +229,7 @@ impl Pipeline<'_> {
                 let typed = kind_type.decode(&patched).map_err(Fault::failed)?;
                 let changed = typed.object != before;
                 let filled = kind_type.fill_in(typed.object);
-                let filled = filled.map_err(|error| Fault::Failed(ApiError::too_large_because(error)))?;
+                let filled = filled.map_err(|error| Fault::Failed(Error::too_large_because(error)))?;
                 (changed, filled)
             }
             None => (patched != before, patched),
@@ -245,7 +241,7 @@ impl Pipeline<'_> {
 
     /// The type of what a webhook made of an object of `expected`, which may be another version of its kind.
     fn patched_type(&self, patched: &mut Value, expected: Arc<dyn KindType>) -> Result<Arc<dyn KindType>, Fault> {
-        let types = self.context.field_managers.types();
+        let types = self.environment.field_managers.types();
         if expected.conventions().states_identity && patched.str_at(&["kind"]).unwrap_or_default().is_empty() {
             return Err(Fault::failed(format_args!("Object 'Kind' is missing in '{patched}'")));
         }
@@ -256,7 +252,7 @@ impl Pipeline<'_> {
         }
         let version = patched.str_at(&["apiVersion"]).unwrap_or_default();
         if version != expected.api_version() && expected.kind() == patched.str_at(&["kind"]).unwrap_or_default() {
-            let resource = &self.target.shown.resource;
+            let resource = &self.target.resource;
             let served = resource.versions.iter().any(|known| known.api_version == version);
             if let Some(other) = served
                 .then(|| types.of_body(resource, version, expected.kind()))
@@ -265,15 +261,15 @@ impl Pipeline<'_> {
                 return Ok(other);
             }
         }
-        match decode::check_converted(patched, types, expected.as_ref()) {
+        match typed::check_converted(patched, types, expected.as_ref()) {
             Ok(()) => Ok(expected),
             Err(Unconvertible::Unknown(why)) => Err(Fault::failed(why)),
-            Err(Unconvertible::Other(why)) => Err(Fault::Failed(ApiError::unclassified(why))),
+            Err(Unconvertible::Other(why)) => Err(Fault::Failed(Error::unclassified(why))),
         }
     }
 
     /// Takes back what webhooks made of who owns what, where that cannot be read any more; `before` is what it was.
-    pub(super) fn keep_managers(&self, call: &Call<'_>, object: &mut Value, before: Option<&Value>) {
+    pub(crate) fn keep_managers(&self, call: &Call<'_>, object: &mut Value, before: Option<&Value>) {
         const PATH: [&str; 2] = ["metadata", "managedFields"];
         if object.at(&PATH) == before {
             return;
@@ -299,5 +295,56 @@ fn passed(answer: Answer, webhook: &Webhook, warnings: &mut Vec<String>) -> Resu
     if answer.allowed {
         return Ok(answer.patch);
     }
-    Err(Fault::Refused(rejection(&webhook.name, answer.status.as_ref())))
+    let (code, error) = rejection(&webhook.name, answer.status.as_ref());
+    Err(Fault::Refused { code, error })
+}
+
+/// The refusal by the webhook of that name, with the `Status` that it gives, if any; and its code.
+fn rejection(webhook: &str, status: Option<&Value>) -> (u16, Error) {
+    let root = Field::placed(status, "");
+    let code = root.child("code").number().unwrap_or_default();
+    let code = u16::try_from(code).ok().filter(|code| (400..=999).contains(code));
+    let code = code.unwrap_or(BAD_REQUEST);
+    let text = |name: &str| root.child(name).text();
+    let denied = format!("admission webhook {webhook:?} denied the request");
+    let message = match (text("message"), text("reason")) {
+        ("", "") => format!("{denied} without explanation"),
+        ("", reason) => format!("{denied}: {reason}"),
+        (message, _) => format!("{denied}: {message}"),
+    };
+    let details = root.child("details");
+    let rejected = ErrorKind::Rejected {
+        code,
+        reason: SmolStr::new(text("reason")),
+        message,
+        details: details.value().filter(|_| details.is_set()).cloned(),
+    };
+    (code, rejected.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    fn rejected(status: Option<&str>) -> (u16, String, String) {
+        let status = status.map(|text| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap());
+        match rejection("a.b.c", status.as_ref()).1.into_parts().0 {
+            ErrorKind::Rejected {
+                code, reason, message, ..
+            } => (code, reason.to_string(), message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_code_and_the_words_of_the_webhook() {
+        let denied = "admission webhook \"a.b.c\" denied the request";
+        assert_eq!(rejected(None).2, format!("{denied} without explanation"));
+        let odd = rejected(Some(r#"{"code":422,"reason":"Invalid","message":"odd"}"#));
+        assert_eq!(odd, (422, "Invalid".to_owned(), format!("{denied}: odd")));
+        let reason = rejected(Some(r#"{"status":"Success","code":200,"reason":"Conflict"}"#));
+        assert_eq!(reason, (400, "Conflict".to_owned(), format!("{denied}: Conflict")));
+    }
 }

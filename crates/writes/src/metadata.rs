@@ -6,7 +6,7 @@ use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Generation, ResourceRules};
 use holdfast_value::{List, Seen, SmolStr, Value};
 
-use crate::runtime::Identifiers;
+use crate::Identifiers;
 
 /// The most letters of `generateName` that make it into the name; a name is at most 63 letters, five of them made up.
 const GENERATED_PREFIX: usize = 58;
@@ -21,14 +21,14 @@ const SERVER_OWNED: [&str; 5] = [
 ];
 
 /// Takes out of a new object what a client cannot set.
-pub(crate) fn wipe(object: &mut Value) {
+pub fn wipe(object: &mut Value) {
     for field in SERVER_OWNED {
         object.remove_at(&["metadata", field]);
     }
 }
 
 /// The name of a new object, or what its name is to be made of.
-pub(crate) fn wanted_name(object: &Value) -> &str {
+pub fn wanted_name(object: &Value) -> &str {
     match name(object) {
         "" => object.str_at(&["metadata", "generateName"]).unwrap_or_default(),
         name => name,
@@ -36,7 +36,7 @@ pub(crate) fn wanted_name(object: &Value) -> &str {
 }
 
 /// Gives a new object its identity: name (where one is to be made up), namespace, uid and time of birth.
-pub(crate) fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
+pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
     wipe(object);
     let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() && name(object).is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Ide
 }
 
 /// Puts the namespace of the address into the object; takes it out for cluster-scoped resources.
-pub(crate) fn set_namespace(object: &mut Value, namespace: &str) {
+pub fn set_namespace(object: &mut Value, namespace: &str) {
     if namespace.is_empty() {
         object.remove_at(&["metadata", "namespace"]);
     } else if object.str_at(&["metadata", "namespace"]) != Some(namespace) {
@@ -63,7 +63,7 @@ pub(crate) fn set_namespace(object: &mut Value, namespace: &str) {
 }
 
 /// Takes over from the object in place what an update can neither change nor leave out.
-pub(crate) fn keep(object: &mut Value, old: &Value) {
+pub fn keep(object: &mut Value, old: &Value) {
     object.remove_at(&["metadata", "selfLink"]);
     for field in ["creationTimestamp", "generation"] {
         take(object, old, &["metadata", field]);
@@ -80,7 +80,7 @@ pub(crate) fn keep(object: &mut Value, old: &Value) {
 }
 
 /// Makes the node at `path` what it is in `old`, missing where it is missing there.
-pub(crate) fn take(object: &mut Value, old: &Value, path: &[&str]) {
+pub fn take(object: &mut Value, old: &Value, path: &[&str]) {
     match old.at(path) {
         Some(value) => {
             // Equal subtrees stay as they are, so that what is shared stays shared.
@@ -98,7 +98,7 @@ pub(crate) fn take(object: &mut Value, old: &Value, path: &[&str]) {
 const OF_THE_WRITE: [[&str; 2]; 2] = [["metadata", "managedFields"], ["metadata", "resourceVersion"]];
 
 /// Makes what stands at `paths` what it is in `old`; takes it out where there is no `old`.
-pub(crate) fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolStr>]) {
+pub fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolStr>]) {
     for path in paths {
         let path: Vec<&str> = path.iter().map(SmolStr::as_str).collect();
         match old {
@@ -119,7 +119,7 @@ pub(crate) fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec
 }
 
 /// Sets the generation of a new object.
-pub(crate) fn first_generation(object: &mut Value, rules: &ResourceRules) {
+pub fn first_generation(object: &mut Value, rules: &ResourceRules) {
     match rules.generation {
         // What the client sends is kept.
         Generation::Unmanaged | Generation::Counted { from_one: false, .. } => {}
@@ -129,7 +129,7 @@ pub(crate) fn first_generation(object: &mut Value, rules: &ResourceRules) {
 
 /// Raises the generation where a field that counts has changed by a write to the object itself or to a subresource that
 /// counts.
-pub(crate) fn next_generation(object: &mut Value, old: &Value, rules: &ResourceRules, subresource: &str) {
+pub fn next_generation(object: &mut Value, old: &Value, rules: &ResourceRules, subresource: &str) {
     let Generation::Counted {
         fields, subresources, ..
     } = &rules.generation
@@ -145,7 +145,7 @@ pub(crate) fn next_generation(object: &mut Value, old: &Value, rules: &ResourceR
 }
 
 /// Makes the generation one more than in `old`.
-pub(crate) fn raise_generation(object: &mut Value, old: &Value) {
+pub fn raise_generation(object: &mut Value, old: &Value) {
     let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64);
     object.set_at(
         &["metadata", "generation"],
@@ -168,23 +168,23 @@ fn differs(a: &Value, b: &Value, path: &str) -> bool {
 }
 
 /// The name; empty where there is none.
-pub(crate) fn name(object: &Value) -> &str {
+pub fn name(object: &Value) -> &str {
     object.str_at(&["metadata", "name"]).unwrap_or_default()
 }
 
 /// The uid; empty where there is none.
-pub(crate) fn uid(object: &Value) -> &str {
+pub fn uid(object: &Value) -> &str {
     object.str_at(&["metadata", "uid"]).unwrap_or_default()
 }
 
 /// The finalizers.
-pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
     list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
 }
 
 /// Sets the finalizers; none takes the field out.
-pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
+pub fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
     if finalizers.is_empty() {
         object.remove_at(&["metadata", "finalizers"]);
     } else {
@@ -195,7 +195,7 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
 
 /// Owner references that stand there twice are written once. What the client is to be warned of: nothing where there are
 /// none. `after_admission` says that mutating admission was asked already.
-pub(crate) fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<String> {
+pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<String> {
     let list = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
     let Some(list) = list.filter(|list| list.len() > 1) else {
         return Vec::new();
@@ -226,7 +226,7 @@ pub(crate) fn drop_repeated_owners(object: &mut Value, after_admission: bool) ->
 }
 
 /// A time as objects bear it: RFC 3339 in UTC, in whole seconds.
-pub(crate) fn rfc3339(time: SystemTime) -> SmolStr {
+pub fn rfc3339(time: SystemTime) -> SmolStr {
     Timestamp::from(time).text(Precision::Seconds)
 }
 

@@ -9,14 +9,11 @@ use holdfast_resource::{ConversionWebhook, GroupResource, KindTypes, Resource};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
-use super::Target;
-use super::pipeline::Pipeline;
-use super::webhook_versions::WebhookVersions;
-use crate::http::ApiError;
-use crate::representation::conversion;
-use crate::write::Context;
+use crate::webhook_versions::WebhookVersions;
+use crate::{Error, ErrorKind, Stage, Target};
 
-pub(super) use holdfast_ownership::{keep_times, manager_name};
+pub(crate) use holdfast_ownership::keep_times;
+pub use holdfast_ownership::manager_name;
 
 /// The field managers of all addresses that were written to; made when first needed.
 pub struct FieldManagers {
@@ -56,7 +53,7 @@ impl FieldManagers {
     }
 
     /// Forgets the addresses of a resource that is served no more, or otherwise than it was.
-    pub(crate) fn forget(&self, resource: &Resource) {
+    pub fn forget(&self, resource: &Resource) {
         self.managers.write().remove(&resource.group_resource());
     }
 
@@ -66,11 +63,10 @@ impl FieldManagers {
     }
 
     fn of(&self, target: &Target) -> Option<Arc<FieldManager>> {
-        let shown = &target.shown;
-        let resource = shown.resource.group_resource();
-        let serial = shown.resource.serial();
+        let resource = target.resource.group_resource();
+        let serial = target.resource.serial();
         let address = Address {
-            api_version: shown.api_version.clone(),
+            api_version: target.api_version.clone(),
             subresource: target.subresource.clone(),
         };
         if let Some(known) = self
@@ -82,11 +78,11 @@ impl FieldManagers {
         {
             return Some(Arc::clone(manager));
         }
-        let manager = if target.body_kind != shown.resource.kind {
+        let manager = if target.body_kind != target.resource.kind {
             self.make_for_body(target)?
         } else {
-            let versions = Arc::new(self.versions(&shown.resource));
-            self.make(&shown.resource, &shown.api_version, &target.subresource, versions)
+            let versions = Arc::new(self.versions(&target.resource));
+            self.make(&target.resource, &target.api_version, &target.subresource, versions)
         };
         let manager = Arc::new(manager);
         let mut managers = self.managers.write();
@@ -104,7 +100,7 @@ impl FieldManagers {
     /// The field manager of a subresource that takes objects of another kind, such as a Scale.
     fn make_for_body(&self, target: &Target) -> Option<FieldManager> {
         let (version, kind) = (&target.body_version, &target.body_kind);
-        let kind_type = self.types.kind(version, kind)?;
+        let kind_type = target.kind_type.as_ref()?;
         let (schema, merge_type) = kind_type.merge_type()?;
         let versions = Arc::new(OneVersion::new(version.clone(), schema, merge_type));
         let builder = FieldManager::builder(version.clone(), kind.clone(), versions)
@@ -153,7 +149,7 @@ impl FieldManagers {
 }
 
 /// The versions of a resource, as its field managers see them.
-pub(super) struct ResourceVersions {
+pub(crate) struct ResourceVersions {
     resource: Arc<Resource>,
     types: Arc<KindTypes>,
 }
@@ -180,38 +176,38 @@ impl Versions for ResourceVersions {
 }
 
 /// Settles `object`, which takes the place of `live`, and records who changed it.
-pub(super) async fn update(pipeline: &Pipeline<'_>, live: Option<&Value>, object: &mut Value) {
-    let Some(webhook) = webhook(pipeline.target) else {
-        return update_as(pipeline.context, pipeline.target, live, object);
+pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, object: &mut Value) {
+    let Some(webhook) = webhook(stage.target) else {
+        return update_as(stage.environment.field_managers, stage.target, live, object);
     };
-    let (new, name) = (std::mem::take(object), &pipeline.target.manager);
-    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, pipeline.now());
-    *object = Box::pin(with_webhook(pipeline, webhook, run)).await;
+    let (new, name) = (std::mem::take(object), &stage.target.manager);
+    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, stage.target.now);
+    *object = Box::pin(with_webhook(stage, webhook, run)).await;
 }
 
 /// As [`update`], for a write that is no run of its own, and whose kind has one version.
-pub(super) fn update_as(context: &Context, target: &Target, live: Option<&Value>, object: &mut Value) {
-    if let Some(manager) = context.field_managers.of(target) {
-        let new = target.shown.resource.round_trip(std::mem::take(object));
+pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&Value>, object: &mut Value) {
+    if let Some(manager) = field_managers.of(target) {
+        let new = target.resource.round_trip(std::mem::take(object));
         *object = manager.update(live, new, &target.manager, target.now);
     }
 }
 
 /// Merges a configuration into the live object.
-pub(super) async fn apply(
-    pipeline: &Pipeline<'_>,
+pub(crate) async fn apply(
+    stage: &Stage<'_>,
     live: Option<&Value>,
     configuration: &Value,
     force: bool,
-) -> Result<Applied, ApiError> {
-    let target = pipeline.target;
-    let run = |manager: &FieldManager| manager.apply(live, configuration, &target.manager, force, pipeline.now());
+) -> Result<Applied, Error> {
+    let target = stage.target;
+    let run = |manager: &FieldManager| manager.apply(live, configuration, &target.manager, force, stage.target.now);
     let applied = match webhook(target) {
-        Some(webhook) => Box::pin(with_webhook(pipeline, webhook, run)).await,
+        Some(webhook) => Box::pin(with_webhook(stage, webhook, run)).await,
         None => {
-            let manager = pipeline.context.field_managers.of(target);
+            let manager = stage.environment.field_managers.of(target);
             run(manager
-                .ok_or_else(|| ApiError::internal("the kind has no types"))?
+                .ok_or_else(|| Error::internal("the kind has no types"))?
                 .as_ref())
         }
     };
@@ -220,15 +216,15 @@ pub(super) async fn apply(
 
 /// The webhook that managers of other versions need.
 fn webhook(target: &Target) -> Option<&ConversionWebhook> {
-    let webhook = target.shown.resource.conversion_webhook()?;
-    (target.body_kind == target.shown.resource.kind).then_some(webhook)
+    let webhook = target.resource.conversion_webhook()?;
+    (target.body_kind == target.resource.kind).then_some(webhook)
 }
 
 /// Runs `run` over a field manager that knows what the webhook makes of the objects it asks for. Merging waits for nobody:
 /// it fails where something is not known yet, and runs again when it is.
-async fn with_webhook<T>(pipeline: &Pipeline<'_>, webhook: &ConversionWebhook, run: impl Fn(&FieldManager) -> T) -> T {
-    let (managers, target) = (&pipeline.context.field_managers, pipeline.target);
-    let (resource, own) = (&target.shown.resource, &target.shown.api_version);
+async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: impl Fn(&FieldManager) -> T) -> T {
+    let (managers, target) = (stage.environment.field_managers, stage.target);
+    let (resource, own) = (&target.resource, &target.api_version);
     let versions = Arc::new(WebhookVersions::new(managers.versions(resource), own.clone()));
     let known: Arc<dyn Versions> = versions.clone();
     let manager = managers.make(resource, own, &target.subresource, known);
@@ -239,23 +235,27 @@ async fn with_webhook<T>(pipeline: &Pipeline<'_>, webhook: &ConversionWebhook, r
         };
         drop(outcome);
         let objects = [wanted.object.clone()];
-        let converted = conversion::ask(&pipeline.context.representation, webhook, &objects, &wanted.api_version).await;
+        let converted = stage
+            .environment
+            .callers
+            .ask(webhook, &objects, &wanted.api_version)
+            .await;
         let converted = converted.map(|mut objects| objects.pop().unwrap_or_default());
         versions.learn(wanted, converted.map_err(|failure| failure.message));
     }
 }
 
 /// What the client is told of an apply that failed.
-pub(super) fn refused(error: ApplyError) -> ApiError {
+fn refused(error: ApplyError) -> Error {
     match error {
         ApplyError::Conflicts(conflicts) => {
             let pairs: Vec<(String, String)> = conflicts
                 .iter()
                 .map(|conflict| (conflict.manager.clone(), conflict.path.clone()))
                 .collect();
-            ApiError::apply_conflict(&pairs)
+            ErrorKind::ApplyConflict(pairs).into()
         }
-        ApplyError::WrongKind(_) | ApplyError::ManagedFieldsInConfiguration => ApiError::bad_request(error.to_string()),
-        ApplyError::Decode(_) | ApplyError::Failed(_) => ApiError::unclassified(error.to_string()),
+        ApplyError::WrongKind(_) | ApplyError::ManagedFieldsInConfiguration => Error::bad_request(error.to_string()),
+        ApplyError::Decode(_) | ApplyError::Failed(_) => Error::unclassified(error.to_string()),
     }
 }

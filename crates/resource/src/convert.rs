@@ -1,0 +1,119 @@
+//! Objects in the versions of their resource, whoever converts them.
+//!
+//! Most kinds know it themselves, and then it is done at once. Custom resources may have a webhook that does it: then it is
+//! waited for, and may fail. Who sends reviews to webhooks comes in as a [`ConversionCaller`].
+
+use std::pin::Pin;
+
+use holdfast_value::{Growth, Value};
+
+use crate::Resource;
+use crate::conversion::{ConversionError, ConversionWebhook, WebhookFailure};
+
+/// The answer of a webhook, which is waited for.
+pub type Converted<'a> = Pin<Box<dyn Future<Output = Result<Vec<Value>, WebhookFailure>> + Send + 'a>>;
+
+/// Sends reviews to conversion webhooks.
+pub trait ConversionCaller: Send + Sync {
+    /// What a webhook makes of `objects`, none of which is in `api_version`.
+    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], api_version: &'a str) -> Converted<'a>;
+}
+
+/// The webhook that has to be asked for `object` in `api_version`, if any.
+pub fn webhook<'r>(resource: &'r Resource, object: &Value, api_version: &str) -> Option<&'r ConversionWebhook> {
+    let webhook = resource.conversion_webhook()?;
+    (object.str_at(&["apiVersion"]) != Some(api_version)).then_some(webhook)
+}
+
+/// `object` in another version of its resource. Kinds that know the way themselves wait for nothing.
+///
+/// # Errors
+/// Where there is no such way, or where the webhook fails.
+pub async fn convert(
+    caller: &dyn ConversionCaller,
+    resource: &Resource,
+    object: Value,
+    api_version: &str,
+) -> Result<Value, ConversionError> {
+    let Some(webhook) = webhook(resource, &object, api_version) else {
+        return resource.convert(object, api_version);
+    };
+    let object = formed(resource, object)?;
+    let mut converted = Box::pin(by_webhook(caller, resource, webhook, vec![object], api_version)).await?;
+    Ok(converted.pop().unwrap_or_default())
+}
+
+/// As [`convert`], for an object as a write leaves it.
+///
+/// # Errors
+/// Those of [`convert`].
+pub async fn convert_written(
+    caller: &dyn ConversionCaller,
+    resource: &Resource,
+    object: Value,
+    api_version: &str,
+) -> Result<Value, ConversionError> {
+    let Some(webhook) = webhook(resource, &object, api_version) else {
+        return resource.convert_written(object, api_version);
+    };
+    let mut converted = Box::pin(by_webhook(caller, resource, webhook, vec![object], api_version)).await?;
+    Ok(converted.pop().unwrap_or_default())
+}
+
+/// A stored object as clients see it in `api_version`.
+///
+/// # Errors
+/// Those of [`convert`].
+pub async fn shown(
+    caller: &dyn ConversionCaller,
+    resource: &Resource,
+    stored: Value,
+    api_version: &str,
+) -> Result<Value, ConversionError> {
+    if webhook(resource, &stored, api_version).is_none() {
+        return shown_at_once(resource, stored, api_version);
+    }
+    convert(caller, resource, stored, api_version).await
+}
+
+/// The same where no webhook has to be asked.
+///
+/// # Errors
+/// Where the kind does not know the way.
+pub fn shown_at_once(resource: &Resource, stored: Value, api_version: &str) -> Result<Value, ConversionError> {
+    if resource.is_stored_in(api_version) && !resource.conventions.form_changes {
+        return Ok(stored);
+    }
+    resource.convert(stored, api_version)
+}
+
+/// A stored object in the form that its version has now, which is how it goes to its webhook.
+///
+/// # Errors
+/// Where its version is none any more.
+pub fn formed(resource: &Resource, stored: Value) -> Result<Value, ConversionError> {
+    let own = stored.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
+    let formed = resource.convert(stored, &own);
+    formed.map_err(|_| ConversionError::NoSuchSource(own))
+}
+
+/// Objects that are in other versions and have the form of these, as their webhook converts them. They lose what the new one
+/// does not specify.
+///
+/// # Errors
+/// Where the webhook fails, or an object becomes too large.
+pub async fn by_webhook(
+    caller: &dyn ConversionCaller,
+    resource: &Resource,
+    webhook: &ConversionWebhook,
+    objects: Vec<Value>,
+    api_version: &str,
+) -> Result<Vec<Value>, ConversionError> {
+    let converted = caller.ask(webhook, &objects, api_version).await?;
+    let converted = converted.into_iter().map(|object| {
+        let object = resource.converted(object);
+        Growth::default().draw_value(&object)?;
+        Ok(object)
+    });
+    converted.collect()
+}

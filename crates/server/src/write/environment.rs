@@ -1,0 +1,103 @@
+//! What the server gives to a run of a write: the other objects, identifiers, and the calls of webhooks.
+
+use std::time::Duration;
+
+use holdfast_admission::policies::Check;
+use holdfast_admission::webhooks::{ClientConfig, Sort};
+use holdfast_resource::convert::Converted;
+use holdfast_resource::{ConversionCaller, ConversionWebhook, Registry};
+use holdfast_value::Value;
+use holdfast_writes::{Callers, Ending, Environment, Stage, Target, Unanswered, WebhookAnswer, WebhookCall};
+
+use crate::metrics::AskedWebhook;
+use crate::objects::Snapshot;
+use crate::objects::lookup::SnapshotLookup;
+use crate::webhooks::CallError;
+use crate::write::Context;
+
+/// The code of a webhook that could not be called.
+const UNAVAILABLE: u16 = 503;
+
+/// The other objects, as a run over `snapshot` sees them.
+pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot: &'a Snapshot) -> SnapshotLookup<'a> {
+    SnapshotLookup {
+        registry,
+        snapshot,
+        trees: &context.trees,
+        failing: context.store.is_failing(),
+    }
+}
+
+/// A run of a write to `target` that sees the other objects by `lookup`.
+pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a SnapshotLookup<'a>) -> Stage<'a> {
+    let environment = Environment {
+        field_managers: &context.field_managers,
+        plugins: &context.admission,
+        policies: &context.policies,
+        webhooks: context.webhooks.configured(),
+        authorizer: &context.authorizer,
+        access: context.access(),
+        identifiers: context.identifiers.as_ref(),
+        lookup,
+        callers: context,
+    };
+    Stage::new(environment, target)
+}
+
+impl ConversionCaller for Context {
+    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], api_version: &'a str) -> Converted<'a> {
+        self.representation.ask(webhook, objects, api_version)
+    }
+}
+
+impl Callers for Context {
+    fn call<'a>(&'a self, to: &'a ClientConfig, review: Vec<u8>, timeout: Duration) -> WebhookAnswer<'a> {
+        Box::pin(async move {
+            let answer = self.webhooks.client().call(to, review, timeout).await;
+            answer.map_err(|error| match error {
+                CallError::Unusable(why) => Unanswered {
+                    code: UNAVAILABLE,
+                    why: format!("could not get REST client: {why}"),
+                },
+                CallError::Failed { code, why } => Unanswered {
+                    code,
+                    why: format!("failed to call webhook: {why}"),
+                },
+            })
+        })
+    }
+
+    fn called(&self, call: WebhookCall<'_>, ending: Ending) {
+        let asked = AskedWebhook {
+            name: call.name,
+            sort: match call.sort {
+                Sort::Mutating => "admit",
+                Sort::Validating => "validating",
+            },
+            operation: call.operation,
+        };
+        let counters = self.metrics.webhooks();
+        let error = match ending {
+            Ending::Passed => None,
+            Ending::FailedOpen => {
+                counters.failed_open(asked);
+                None
+            }
+            Ending::Refused => Some("no_error"),
+            Ending::Unanswered => Some("calling_webhook_error"),
+            Ending::Failed => Some("apiserver_internal_error"),
+        };
+        if let Some(error) = error {
+            counters.rejected(asked, error, call.code);
+        }
+        counters.called(asked, call.taken, call.code, error.is_some());
+    }
+
+    fn evaluated(&self, sort: Sort, check: &Check) {
+        let counters = self.metrics.policies();
+        match sort {
+            Sort::Mutating => counters.mutated(check),
+            Sort::Validating => counters.validated(check),
+        }
+    }
+}

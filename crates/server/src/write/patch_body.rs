@@ -1,0 +1,97 @@
+//! The bodies of PATCH: from bytes to changes.
+
+use bytes::Bytes;
+use holdfast_value::{Error as ValueError, Limits, Parsed, SmolStr, Value, json, json_patch, yaml};
+use holdfast_writes::typed::order_by_text;
+use holdfast_writes::{Change, Error, FieldValidation, Patch};
+
+use crate::http::negotiation::PatchType;
+use crate::http::options::PatchOptions;
+
+/// Reads the body of a PATCH.
+///
+/// # Errors
+/// 400 where the body of an apply is no configuration. What is wrong with other patches the change tells.
+pub(crate) fn read(bytes: &Bytes, sort: PatchType, options: &PatchOptions) -> Result<Change, Error> {
+    let validation = options.write.field_validation;
+    let patch = match sort {
+        PatchType::Apply => return read_apply(bytes, validation, options.force),
+        PatchType::Json => read_json(bytes),
+        PatchType::Merge => read_merge(bytes),
+        PatchType::Strategic => read_strategic(bytes),
+    };
+    Ok(Change::Patch { patch, validation })
+}
+
+fn read_apply(bytes: &Bytes, validation: FieldValidation, force: bool) -> Result<Change, Error> {
+    let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
+    let Parsed { value, findings } = parsed
+        .map_err(|error| Error::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}")))?;
+    let mut configuration = match value {
+        Value::Map(_) => value,
+        Value::Null => Value::empty_map(),
+        other => {
+            let found = other.json_kind();
+            return Err(Error::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            )));
+        }
+    };
+    // The core group may be written with its empty name.
+    if let Some(version) = configuration
+        .str_at(&["apiVersion"])
+        .and_then(|version| version.strip_prefix('/'))
+    {
+        let version = SmolStr::new(version);
+        configuration.set_at(&["apiVersion"], Value::String(version));
+    }
+    Ok(Change::Apply {
+        configuration,
+        findings: findings.iter().map(ToString::to_string).collect(),
+        validation,
+        force,
+    })
+}
+
+fn read_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
+    let (patch, findings) = json_patch::Patch::parse(bytes, &Limits::REQUEST).map_err(|error| match error {
+        ValueError::TooManyOperations { .. } => Error::too_large_because(error),
+        error => undecodable(&error),
+    })?;
+    let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    order_by_text(&mut findings, bytes);
+    let findings = findings.iter().map(|finding| format!("json patch {finding}"));
+    Ok((Patch::Json(patch), findings.collect()))
+}
+
+fn read_merge(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
+    let (patch, findings) = read_map(bytes).map_err(undecodable)?;
+    Ok((Patch::Merge(patch), findings))
+}
+
+fn read_strategic(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
+    let (patch, findings) = read_map(bytes).map_err(Error::bad_request)?;
+    let patch = if patch.is_null() { Value::empty_map() } else { patch };
+    Ok((Patch::Strategic(patch), findings))
+}
+
+/// Reads a patch that is a map, or `null`, and what strict validation finds in it.
+///
+/// # Errors
+/// Why it is none, in the words of the reference.
+fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
+    let parsed = json::parse_with_findings(bytes, &Limits::REQUEST);
+    let Parsed { value, findings } = parsed.map_err(|error| error.to_string())?;
+    if !matches!(value, Value::Map(_) | Value::Null) {
+        let found = value.json_kind();
+        return Err(format!(
+            "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        ));
+    }
+    Ok((value, findings.iter().map(ToString::to_string).collect()))
+}
+
+/// 400: what patches but strategic ones say where the body cannot be read.
+fn undecodable(why: impl std::fmt::Display) -> Error {
+    Error::bad_request(format!("error decoding patch: {why}"))
+}

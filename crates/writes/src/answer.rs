@@ -1,0 +1,59 @@
+//! The run of a request that stores no object of its own: reviews and the like, and requests for an action.
+
+use holdfast_resource::{Operation, Review};
+use holdfast_value::{SmolStr, Value};
+
+use crate::admission::Refuse;
+use crate::{Call, Error, Stage, check_namespace, metadata, tracking};
+
+impl Stage<'_> {
+    /// The answer of `review` to a POST of `object`, which is decoded, typed and has its defaults, with what the client is to be
+    /// warned of.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn answer(&self, review: &dyn Review, mut object: Value) -> Result<(Value, Vec<String>), Error> {
+        let target = self.target;
+        check_namespace(&mut object, &target.namespace)?;
+        let call = self.call(Operation::Create, &target.name);
+        let refuse = |refusal| self.refusal_of_answer(refusal, review.named_when_invalid());
+        tracking::update_as(self.environment.field_managers, target, None, &mut object);
+        if !target.name.is_empty() {
+            target.check_key()?;
+        }
+        let admitted = self.admit_request(&call, &mut object, &refuse).await;
+        let answer = admitted.and_then(|()| review.review(&call, object).map_err(refuse));
+        let answer = answer.map_err(|error| call.refused(error))?;
+        let warnings = call.warnings();
+        call.after_commit().stored();
+        Ok((answer, warnings))
+    }
+
+    /// Admission of a request for an action. Gives what the client is to be warned of.
+    ///
+    /// # Errors
+    /// Why the request is refused.
+    pub async fn admit_action(&self, request: &mut Value) -> Result<Vec<String>, Error> {
+        let target = self.target;
+        check_namespace(request, &target.namespace)?;
+        let call = self.call(Operation::Create, &target.name);
+        let refuse = |refusal| self.refusal(refusal, &target.name);
+        let admitted = self.admit_request(&call, request, &refuse).await;
+        admitted.map_err(|error| call.refused(error))?;
+        let warnings = call.warnings();
+        call.after_commit().stored();
+        Ok(warnings)
+    }
+
+    /// Admission of what is sent to an address that stores nothing itself.
+    async fn admit_request(&self, call: &Call<'_>, request: &mut Value, refuse: Refuse<'_>) -> Result<(), Error> {
+        let name = match self.target.name.as_str() {
+            "" => SmolStr::new(metadata::name(request)),
+            name => SmolStr::new(name),
+        };
+        let attributes = self.attributes("CREATE", &name);
+        self.mutate(call, &attributes, Some(request), None, Some(refuse))
+            .await?;
+        self.validate(call, &attributes, Some(request), None, refuse).await
+    }
+}

@@ -1,0 +1,258 @@
+//! What a PUT or a PATCH makes of the object in place.
+
+use holdfast_resource::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind, Resource, Verb};
+use holdfast_value::text::Plain;
+use holdfast_value::{Value, json, json_patch, merge_patch};
+
+use crate::typed::{self, Patched, Source};
+use crate::{Error, ErrorKind, FieldValidation, Stage, metadata, stage, tracking};
+
+/// A change of one object.
+pub enum Change {
+    /// A PUT: the object is this. Decoded, typed and with its defaults.
+    Replace {
+        /// The object.
+        object: Value,
+        /// What the client is to be warned of.
+        warnings: Vec<String>,
+    },
+    /// A patch of the object's JSON.
+    Patch {
+        /// What is done and what strict validation finds in the patch itself; the error where the body is no patch, which is
+        /// told only if the object is there.
+        patch: Result<(Patch, Vec<String>), Error>,
+        /// What unknown and repeated fields do.
+        validation: FieldValidation,
+    },
+    /// An apply: the object is to agree with this.
+    Apply {
+        /// The configuration.
+        configuration: Value,
+        /// What strict validation finds in its text.
+        findings: Vec<String>,
+        /// What repeated fields do.
+        validation: FieldValidation,
+        /// Whether fields are taken from other managers.
+        force: bool,
+    },
+}
+
+/// The patches that say what changes, rather than what is to be.
+pub enum Patch {
+    /// RFC 6902.
+    Json(json_patch::Patch),
+    /// RFC 7396.
+    Merge(Value),
+    /// A merge patch that knows about lists.
+    Strategic(Value),
+}
+
+/// What a change comes to.
+pub(crate) struct Next {
+    /// The object: typed, with its defaults; after an apply its managers are known too.
+    pub(crate) object: Value,
+    /// What the client is to be warned of.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Change {
+    /// Whether the change itself keeps track of managers.
+    pub(crate) fn tracks(&self) -> bool {
+        matches!(self, Self::Apply { .. })
+    }
+
+    /// Whether the change, at the address of the object itself or of a `subresource`, creates an object that is not there.
+    pub(crate) fn may_create(&self, resource: &Resource, subresource: &str) -> bool {
+        match self {
+            Self::Patch { .. } => false,
+            Self::Replace { .. } => resource.rules.create_on_update,
+            Self::Apply { .. } if !subresource.is_empty() => resource.rules.create_on_update,
+            Self::Apply { .. } => resource
+                .versions
+                .iter()
+                .any(|version| version.verbs.contains(&Verb::Create)),
+        }
+    }
+
+    /// The uid that the object must have where a PUT names one.
+    pub(crate) fn required_uid(&self) -> Option<&str> {
+        match self {
+            Self::Replace { object, .. } => Some(metadata::uid(object)).filter(|uid| !uid.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// The object that follows on `live`, which is in the version of the request.
+    pub(crate) async fn next(&self, stage: &Stage<'_>, live: &Value) -> Result<Next, Error> {
+        match self {
+            Self::Replace { object, warnings } => Ok(Next {
+                object: object.clone(),
+                warnings: warnings.clone(),
+            }),
+            Self::Patch { patch, validation } => {
+                let (patch, findings) = patch.as_ref().map_err(Error::clone)?;
+                patch.next(stage, live, findings, *validation)
+            }
+            Self::Apply { .. } => self.apply(stage, Some(live)).await,
+        }
+    }
+
+    /// The object that the change makes where none is.
+    pub(crate) async fn first(&self, stage: &Stage<'_>) -> Result<Next, Error> {
+        match self {
+            Self::Replace { object, warnings } => Ok(Next {
+                object: object.clone(),
+                warnings: warnings.clone(),
+            }),
+            Self::Patch { .. } => Err(Error::not_found(&stage.resource().group_resource(), &stage.target.name)),
+            Self::Apply { .. } => self.apply(stage, None).await,
+        }
+    }
+
+    async fn apply(&self, stage: &Stage<'_>, live: Option<&Value>) -> Result<Next, Error> {
+        let Self::Apply {
+            configuration,
+            findings,
+            validation,
+            force,
+        } = self
+        else {
+            return Err(Error::internal("not an apply"));
+        };
+        let kind_type = stage.kind_type()?;
+        // The reference cannot convert the Scale of a custom resource.
+        let unconvertible = stage.resource().conventions.untyped_scale && stage.target.scale.is_some();
+        if unconvertible && live.is_some_and(|live| live.at(&["metadata", "managedFields"]).is_none()) {
+            return Err(Error::unclassified(format!(
+                "failed to create manager for existing fields: failed to convert live object (/; {}) to proper version: request to convert CR to an invalid group/version: {}",
+                kind_type.name().described(),
+                kind_type.api_version()
+            )));
+        }
+        let applied = tracking::apply(stage, live, configuration, *force).await?;
+        // Repeated keys are looked at after the conflicts, as in the reference.
+        let mut warnings = Vec::new();
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => warnings.clone_from(findings),
+            FieldValidation::Strict if findings.is_empty() => {}
+            FieldValidation::Strict => return Err(repeated_keys(findings)),
+        }
+        let mut object = applied.object;
+        if !applied.changed {
+            return Ok(Next { object, warnings });
+        }
+        if live.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
+            metadata::reset_fields(&mut object, None, &stage.target.reset_at_creation());
+        }
+        let rescaled = live.is_some_and(|live| live.get("spec") != object.get("spec"));
+        if unconvertible && rescaled {
+            let (namespace, name) = (
+                configuration.str_at(&["metadata", "namespace"]),
+                metadata::name(&object),
+            );
+            return Err(Error::unclassified(format!(
+                "failed to convert new object ({}/{name}; {}) to proper version: request to convert CR to an invalid group/version: {}",
+                namespace.unwrap_or_default(),
+                kind_type.name().described(),
+                kind_type.api_version()
+            )));
+        }
+        let typed =
+            typed::typed(&object, Vec::new(), Source::Tree, kind_type).map_err(|why| {
+                let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), metadata::name(&object));
+                let kind = kind_type.name().described();
+                Error::unclassified(format!(
+                    "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
+                    namespace.unwrap_or_default()
+                ))
+            })?;
+        Ok(Next {
+            object: kind_type
+                .fill_in_applied(typed.object)
+                .map_err(Error::too_large_because)?,
+            warnings,
+        })
+    }
+}
+
+fn repeated_keys(findings: &[String]) -> Error {
+    let lines: Vec<String> = findings.iter().map(|finding| format!("\n  {finding}")).collect();
+    Error::bad_request(format!(
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{}",
+        lines.concat()
+    ))
+}
+
+impl Patch {
+    fn next(
+        &self,
+        stage: &Stage<'_>,
+        live: &Value,
+        findings: &[String],
+        validation: FieldValidation,
+    ) -> Result<Next, Error> {
+        let kind_type = stage.kind_type()?;
+        let patched = match self {
+            Self::Json(patch) => {
+                let patched = patch.apply(live, &json_patch::Bounds::default());
+                patched.map_err(|_| Error::from(ErrorKind::UnprocessablePatch))?
+            }
+            Self::Merge(patch) => {
+                merge_patch::apply(live, patch).map_err(|error| Error::bad_request(error.to_string()))?
+            }
+            Self::Strategic(patch) => kind_type
+                .strategic_merge(live.clone(), patch)
+                .map_err(|error| patch_error(&error))?,
+        };
+        let refuse = |why: String| {
+            let shown = match self {
+                // The reference shows the patch as Go prints it here, and the patched object elsewhere.
+                Self::Strategic(patch) => Plain(&kind_type.consumed_patch(patch, live)).to_string(),
+                _ => json::to_string(&patched),
+            };
+            invalid_patch(shown, why)
+        };
+        let types = stage.environment.field_managers.types();
+        let read = match self {
+            Self::Strategic(_) => {
+                typed::typed(&patched, findings.to_vec(), Source::Tree, kind_type).map(|mut typed| {
+                    // The reference knows what it makes of the tree, whatever that says.
+                    typed.object.set_at(&["kind"], kind_type.kind().into());
+                    typed.object.set_at(&["apiVersion"], kind_type.api_version().into());
+                    Patched::Own(typed)
+                })
+            }
+            _ => typed::patched(&patched, findings.to_vec(), types, kind_type),
+        };
+        match read.map_err(refuse)? {
+            Patched::Own(typed) => Ok(Next {
+                object: kind_type.fill_in(typed.object).map_err(Error::too_large_because)?,
+                warnings: typed::judged(typed.findings, validation).map_err(refuse)?,
+            }),
+            Patched::Nameless(findings) => {
+                let warnings = typed::judged(findings, validation).map_err(refuse)?;
+                Err(stage::nameless(&stage.target.name).with_warnings(warnings))
+            }
+        }
+    }
+}
+
+/// 422: the object that a patch makes cannot be read.
+fn invalid_patch(shown: String, why: String) -> Error {
+    let nameless = GroupKind {
+        group: Default::default(),
+        kind: Default::default(),
+    };
+    let error = FieldError::invalid(&FieldPath::new("patch"), shown, why);
+    Error::invalid(&nameless, "", vec![error])
+}
+
+/// What the client is told of a strategic merge patch that cannot be carried out.
+fn patch_error(error: &PatchError) -> Error {
+    match error.kind() {
+        PatchErrorKind::BadRequest => Error::bad_request(error.to_string()),
+        PatchErrorKind::Unprocessable => ErrorKind::UnprocessablePatch.into(),
+        PatchErrorKind::Internal => Error::unclassified(error.to_string()),
+    }
+}

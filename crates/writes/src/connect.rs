@@ -1,0 +1,68 @@
+//! Requests that are connected through to a node or a pod: admission sees them before anybody looks for where they lead.
+
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_resource::{Connecter, Connection, Operation, Verb};
+use holdfast_value::Value;
+
+use crate::webhooks::{self, Options};
+use crate::{Error, Stage};
+
+impl Stage<'_> {
+    /// How far a request of `verb` comes that asks `connecter` for `options`.
+    ///
+    /// # Errors
+    /// Why admission refuses the request.
+    pub async fn connect(
+        &self,
+        verb: Verb,
+        connecter: &dyn Connecter,
+        mut options: Value,
+    ) -> Result<Connection, Error> {
+        let target = self.target;
+        let call = self.call(Operation::Connect, &target.name);
+        if connecter.connects() {
+            let attributes = webhooks::Attributes::new("CONNECT", &target.name, Options::Nothing);
+            let refuse = |refusal| self.refusal(refusal, &target.name);
+            let admitted = async {
+                self.mutate(&call, &attributes, Some(&mut options), None, Some(&refuse))
+                    .await?;
+                self.validate(&call, &attributes, Some(&options), None, &refuse).await
+            };
+            admitted.await.map_err(|error| call.refused(error))?;
+        }
+        self.check_verb(verb, connecter).map_err(|error| call.refused(error))?;
+        target.check_key().map_err(|error| call.refused(error))?;
+        let connection = connecter.connect(&call, &options);
+        call.after_commit().stored();
+        Ok(connection)
+    }
+
+    /// Refuses a request of `verb` whose user may not do what is needed besides.
+    fn check_verb(&self, verb: Verb, connecter: &dyn Connecter) -> Result<(), Error> {
+        let Some(needed) = connecter.also_needs().filter(|needed| *needed != verb.name()) else {
+            return Ok(());
+        };
+        let (target, resource) = (self.target, self.resource());
+        let version = self.address_version().version;
+        let attributes = Attributes {
+            verb: needed,
+            target: AccessTarget::Resource(ResourceTarget {
+                group: &resource.group,
+                version: &version,
+                resource: &resource.plural,
+                subresource: &target.subresource,
+                namespace: &target.namespace,
+                name: &target.name,
+            }),
+        };
+        let decision = self.environment.authorizer.authorize(&target.user, &attributes);
+        if decision.allows() {
+            return Ok(());
+        }
+        Err(Error::forbidden(
+            &resource.group_resource(),
+            &target.name,
+            decision.reason(),
+        ))
+    }
+}

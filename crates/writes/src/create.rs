@@ -1,0 +1,163 @@
+//! The run of a creation, by a POST or by an update of what is not there.
+
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_resource::metadata::validate_metadata;
+use holdfast_resource::{FieldError, Operation, Refusal, Verb};
+use holdfast_value::{SmolStr, Value};
+
+use crate::change::Next;
+use crate::stage::{check_namespace, version_number};
+use crate::{Call, Change, Error, ErrorKind, Stage, Staged, Write, metadata, tracking};
+
+impl Stage<'_> {
+    /// The run of a POST: `object` is decoded, typed and has its defaults.
+    ///
+    /// # Errors
+    /// Why the object is refused.
+    pub async fn create(&self, mut object: Value) -> Result<Staged, Error> {
+        if self.resource().capabilities.keeps_reset_fields_at_creation {
+            let mut tracked = object.clone();
+            metadata::reset_fields(&mut tracked, None, &self.target.reset_fields);
+            tracking::update(self, None, &mut tracked).await;
+            metadata::take(&mut object, &tracked, &["metadata", "managedFields"]);
+        } else {
+            tracking::update(self, None, &mut object).await;
+        }
+        self.finish_create(object, false).await
+    }
+
+    /// The run of an update where no object is: creation, where the change or the kind allows it.
+    pub(crate) async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Staged, Error> {
+        let target = self.target;
+        if target.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
+            self.check_uid(change, key, None)?;
+            return Err(Error::not_found(&self.resource().group_resource(), &target.name));
+        }
+        let Next { mut object, warnings } = change.first(self).await?;
+        self.check_place(&mut object)?;
+        let uid = SmolStr::new(metadata::uid(&object));
+        if !uid.is_empty() && change.tracks() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Error::conflict(&self.resource().group_resource(), &target.name, why));
+        }
+        self.check_uid(change, key, None)?;
+        version_number(&object)?;
+        // A dry run answers with what was sent.
+        if !target.dry_run {
+            object.remove_at(&["metadata", "resourceVersion"]);
+        }
+        metadata::wipe(&mut object);
+        metadata::set_namespace(&mut object, &target.namespace);
+        if !change.tracks() {
+            tracking::update(self, None, &mut object).await;
+        }
+        let mut staged = self.finish_create(object, true).await?;
+        staged.warnings.splice(0..0, warnings);
+        Ok(staged)
+    }
+
+    /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
+    /// request is one to change the object, so that nobody has asked yet whether its user may create.
+    async fn finish_create(&self, object: Value, by_update: bool) -> Result<Staged, Error> {
+        let mut object = self.to_be_checked(object).await?;
+        let wanted = SmolStr::new(metadata::wanted_name(&object));
+        let call = self.call(Operation::Create, &wanted);
+        let admitted = self.admit_new(&call, &mut object).await;
+        admitted.map_err(|error| call.refused(error))?;
+        let name = SmolStr::new(metadata::name(&object));
+        let call = call.renamed(self.call(Operation::Create, &name));
+        let checked = self.check_new(&call, &mut object, by_update).await;
+        checked.map_err(|error| call.refused(error))?;
+        Ok(Staged {
+            write: Write::Put,
+            object: self.to_be_stored(object).await?,
+            warnings: call.warnings(),
+            after: call.after_commit(),
+        })
+    }
+
+    /// Mutating admission of a new object, and then its identity: those who change it see no name that is yet to be made up.
+    async fn admit_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Error> {
+        let target = self.target;
+        let name = SmolStr::new(metadata::name(object));
+        let attributes = self.attributes("CREATE", &name);
+        let refuse = |refusal| self.refusal(refusal, call.name);
+        let mutated = self.mutate(call, &attributes, Some(object), None, Some(&refuse));
+        if mutated.await? {
+            if !self.resource().capabilities.keeps_reset_fields_at_creation {
+                metadata::reset_fields(object, None, &target.reset_at_creation());
+            }
+            check_namespace(object, &target.namespace)?;
+        }
+        call.warn_all(metadata::drop_repeated_owners(object, true));
+        metadata::fill_in(object, &target.namespace, self.environment.identifiers, target.now);
+        Ok(())
+    }
+
+    /// Preparation, validation and validating admission of a new object.
+    async fn check_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
+        self.target.check_deadline()?;
+        let name = call.name;
+        let refuse = |refusal| self.refusal(refusal, name);
+        self.prepare_new(call, object).map_err(refuse)?;
+        self.refuse_unidentified(name, object)?;
+        self.refuse_invalid(name, self.faults_of_new(call, object))?;
+        if by_update {
+            self.check_may_create(name)?;
+        }
+        let attributes = self.attributes("CREATE", name);
+        self.validate(call, &attributes, Some(object), None, &refuse).await?;
+        call.warn_all(self.resource().strategy.warnings(call, object, None));
+        Ok(())
+    }
+
+    /// Shapes a new object: what the server alone sets, and then what its kind does.
+    ///
+    /// # Errors
+    /// Why the kind refuses it.
+    pub fn prepare_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let resource = self.resource();
+        metadata::first_generation(object, &resource.rules);
+        if let Some(status) = &resource.rules.initial_status {
+            object.set_at(&["status"], status.clone());
+        }
+        resource.strategy.prepare_for_create(call, object)
+    }
+
+    /// What is wrong with a new object that is prepared.
+    pub fn faults_of_new(&self, call: &Call<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = validate_metadata(self.resource(), object);
+        errors.extend(self.resource().strategy.validate(call, object));
+        errors
+    }
+
+    /// Refuses to create where the user may only change.
+    fn check_may_create(&self, name: &str) -> Result<(), Error> {
+        let (target, resource) = (self.target, self.resource());
+        let attributes = Attributes {
+            verb: Verb::Create.name(),
+            target: AccessTarget::Resource(ResourceTarget {
+                group: &resource.group,
+                version: target.body_version.rsplit('/').next().unwrap_or_default(),
+                resource: &resource.plural,
+                subresource: "",
+                namespace: &target.namespace,
+                name,
+            }),
+        };
+        let decision = self.environment.authorizer.authorize(&target.user, &attributes);
+        if decision.allows() {
+            return Ok(());
+        }
+        Err(ErrorKind::Unauthorized {
+            verb: Verb::Create.name(),
+            user: target.user.name.to_string(),
+            resource: resource.group_resource(),
+            namespace: target.namespace.clone(),
+            name: name.to_owned(),
+            reason: decision.reason().to_owned(),
+        }
+        .into())
+    }
+}

@@ -1,0 +1,52 @@
+//! The run of a DELETE.
+
+use holdfast_resource::{Operation, convert};
+
+use crate::deletion::{self, Deletion};
+use crate::webhooks::{Attributes, Options};
+use crate::{DeleteOptions, Error, Live, Stage, Staged, Write};
+
+impl Stage<'_> {
+    /// The run of a DELETE of the object in place.
+    ///
+    /// # Errors
+    /// Why the deletion is refused.
+    pub async fn delete(&self, options: &DeleteOptions, live: &Live) -> Result<Staged, Error> {
+        self.check_can_be_shown(live).await?;
+        let stored = self.formed(live);
+        let name = &self.target.name;
+        deletion::check_preconditions(self.resource(), options, &stored)?;
+        // Admission does not hear the names of the objects of a collection.
+        let told_name = if self.target.of_collection { "" } else { name };
+        let call = self.call(Operation::Delete, told_name);
+        let attributes = Attributes::new("DELETE", told_name, Options::Delete(options));
+        let refuse = |refusal| self.refusal(refusal, name);
+        let admitted = async {
+            self.mutate(&call, &attributes, None, Some(&stored), Some(&refuse))
+                .await?;
+            self.validate(&call, &attributes, None, Some(&stored), &refuse).await
+        };
+        admitted.await.map_err(|error| call.refused(error))?;
+        let (write, object) = match deletion::begin(&call, self.resource(), options, &stored) {
+            Deletion::Wait => (Write::Unchanged, stored),
+            Deletion::Mark(marked) => (Write::Put, marked),
+            Deletion::Remove(last) => (Write::Delete, last.unwrap_or(stored)),
+        };
+        Ok(Staged {
+            write,
+            object,
+            warnings: call.warnings(),
+            after: call.after_commit(),
+        })
+    }
+
+    /// Refuses to delete what cannot be shown in the version of the request because its webhook fails. Of a collection that
+    /// is known before any of its objects goes.
+    async fn check_can_be_shown(&self, live: &Live) -> Result<(), Error> {
+        let (resource, version) = (self.resource(), &self.target.api_version);
+        if self.target.of_collection || convert::webhook(resource, &live.stored, version).is_none() {
+            return Ok(());
+        }
+        self.shown(live).await.map(drop)
+    }
+}

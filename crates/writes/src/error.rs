@@ -1,0 +1,200 @@
+use std::fmt;
+
+use holdfast_resource::{ConversionError, FieldError, GroupKind, GroupResource, Refusal};
+use holdfast_value::{SmolStr, Value};
+
+/// A write that is refused. One word in size, so that results stay small.
+#[derive(Clone, Debug)]
+pub struct Error(Box<Refused>);
+
+#[derive(Clone, Debug)]
+struct Refused {
+    kind: ErrorKind,
+    warnings: Vec<String>,
+}
+
+/// Why a write is refused. The server makes a `Status` of each.
+#[derive(Clone, Debug)]
+pub enum ErrorKind {
+    /// 404: the object is not there.
+    NotFound(GroupResource, String),
+    /// 409: the write does not fit the object as it is now.
+    Conflict {
+        /// The resource.
+        resource: GroupResource,
+        /// The name of the object.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// 409: the resource version that the client names is not that of the object.
+    Modified(GroupResource, String),
+    /// 409: other managers own fields that an apply changes. Each conflict is the manager as messages name it, and the field.
+    ApplyConflict(Vec<(String, String)>),
+    /// 422: fields of the object are wrong.
+    Invalid {
+        /// The kind of the object.
+        kind: GroupKind,
+        /// Its name; may be empty.
+        name: String,
+        /// What is wrong.
+        errors: Vec<FieldError>,
+    },
+    /// 422: a patch cannot be carried out on the object.
+    UnprocessablePatch,
+    /// 403: the write is refused; an empty name is left out of the message.
+    Forbidden {
+        /// The resource.
+        resource: GroupResource,
+        /// The name of the object.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// 403: the user may not do what the write comes to besides.
+    Unauthorized {
+        /// The verb that is needed.
+        verb: &'static str,
+        /// The user.
+        user: String,
+        /// The resource.
+        resource: GroupResource,
+        /// The namespace; empty for cluster-scoped resources.
+        namespace: SmolStr,
+        /// The name of the object.
+        name: String,
+        /// What the authorizer says about it; may be empty.
+        reason: String,
+    },
+    /// A kind or an admission plugin refuses the write, in the frame of the object that is written.
+    Refusal {
+        /// Why.
+        refusal: Refusal,
+        /// The resource.
+        resource: GroupResource,
+        /// The kind that refusals name.
+        kind: GroupKind,
+        /// The name of the object.
+        name: String,
+    },
+    /// An admission policy refuses the write.
+    Denied {
+        /// The resource.
+        resource: GroupResource,
+        /// The name of the object.
+        name: String,
+        /// The code.
+        code: u16,
+        /// The reason.
+        reason: SmolStr,
+        /// The message.
+        message: String,
+        /// The messages of all policies that refuse.
+        causes: Vec<String>,
+    },
+    /// An admission webhook refuses the write.
+    Rejected {
+        /// The code, from 400 to 999.
+        code: u16,
+        /// The reason; may be empty.
+        reason: SmolStr,
+        /// The message.
+        message: String,
+        /// The `details` of its `Status`.
+        details: Option<Value>,
+    },
+    /// An object cannot be had in another version.
+    Unconverted(ConversionError),
+    /// 400: the request makes no sense.
+    BadRequest(String),
+    /// 413: the object is too large, or becomes so.
+    TooLarge(String),
+    /// 504: the request took longer than it may.
+    OutOfTime,
+    /// 500: `Internal error occurred: …`.
+    Internal(String),
+    /// 500 with a bare message and no reason.
+    Unclassified(String),
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self(Box::new(Refused {
+            kind,
+            warnings: Vec::new(),
+        }))
+    }
+}
+
+impl From<ConversionError> for Error {
+    fn from(error: ConversionError) -> Self {
+        ErrorKind::Unconverted(error).into()
+    }
+}
+
+impl Error {
+    /// The object `name` is not there.
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        ErrorKind::NotFound(resource.clone(), name.to_owned()).into()
+    }
+
+    /// The write does not fit the object as it is now.
+    pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        let (resource, name, why) = (resource.clone(), name.to_owned(), why.to_string());
+        ErrorKind::Conflict { resource, name, why }.into()
+    }
+
+    /// The resource version that the client names is not that of the object.
+    pub fn modified(resource: &GroupResource, name: &str) -> Self {
+        ErrorKind::Modified(resource.clone(), name.to_owned()).into()
+    }
+
+    /// Fields of the object are wrong.
+    pub fn invalid(kind: &GroupKind, name: &str, errors: Vec<FieldError>) -> Self {
+        let (kind, name) = (kind.clone(), name.to_owned());
+        ErrorKind::Invalid { kind, name, errors }.into()
+    }
+
+    /// The write is refused.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        let (resource, name, why) = (resource.clone(), name.to_owned(), why.to_string());
+        ErrorKind::Forbidden { resource, name, why }.into()
+    }
+
+    /// The request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        ErrorKind::BadRequest(message.into()).into()
+    }
+
+    /// The object is too large, or becomes so.
+    pub fn too_large_because(why: impl fmt::Display) -> Self {
+        ErrorKind::TooLarge(why.to_string()).into()
+    }
+
+    /// A fault of the server.
+    pub fn internal(why: impl Into<String>) -> Self {
+        ErrorKind::Internal(why.into()).into()
+    }
+
+    /// What the reference has no `Status` for.
+    pub fn unclassified(message: impl Into<String>) -> Self {
+        ErrorKind::Unclassified(message.into()).into()
+    }
+
+    /// The same error for a client that is warned besides, of this first.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.0.warnings.splice(0..0, warnings);
+        self
+    }
+
+    /// Why.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// Why, and what the client is to be warned of.
+    pub fn into_parts(self) -> (ErrorKind, Vec<String>) {
+        (self.0.kind, self.0.warnings)
+    }
+}

@@ -1,0 +1,219 @@
+//! The options of writes, as data.
+
+use holdfast_resource::{FieldError, FieldPath, GroupKind};
+use holdfast_value::{SmolStr, Value};
+
+use crate::Error;
+
+/// What unknown and repeated fields in a body do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// They are dropped silently.
+    Ignore,
+    /// They are dropped, and the client is warned: what happens where the client says nothing.
+    #[default]
+    Warn,
+    /// The request fails.
+    Strict,
+}
+
+impl FieldValidation {
+    /// The values by their names.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("", Self::Warn),
+        ("Ignore", Self::Ignore),
+        ("Strict", Self::Strict),
+        ("Warn", Self::Warn),
+    ];
+}
+
+/// What all writes of objects have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Whether nothing is to be stored (`dryRun=All`).
+    pub dry_run: bool,
+    /// The name of the field manager; empty where the client leaves it to the User-Agent.
+    pub field_manager: String,
+    /// What unknown and repeated fields do.
+    pub field_validation: FieldValidation,
+}
+
+/// What happens to the dependents of an object that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropagationPolicy {
+    /// They are deleted first.
+    Foreground,
+    /// They are deleted afterwards.
+    Background,
+    /// They stay.
+    Orphan,
+}
+
+impl PropagationPolicy {
+    const NAMES: [(&'static str, Self); 3] = [
+        ("Foreground", Self::Foreground),
+        ("Background", Self::Background),
+        ("Orphan", Self::Orphan),
+    ];
+}
+
+/// The options of a DELETE, from the query or from a body of kind `DeleteOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Whether nothing is to be deleted (`dryRun=All`).
+    pub dry_run: bool,
+    /// How many seconds the object has to end.
+    pub grace_period_seconds: Option<i64>,
+    /// The older form of [`DeleteOptions::propagation_policy`].
+    pub orphan_dependents: Option<bool>,
+    /// What happens to dependents.
+    pub propagation_policy: Option<PropagationPolicy>,
+    /// The uid that the object must have.
+    pub uid: Option<String>,
+    /// The resource version that the object must have.
+    pub resource_version: Option<String>,
+}
+
+impl WriteOptions {
+    /// The options as an object of that kind, such as `CreateOptions`.
+    pub fn to_object(&self, kind: &str) -> Value {
+        let mut object = options_object(kind, self.dry_run);
+        if !self.field_manager.is_empty() {
+            object.set_at(&["fieldManager"], self.field_manager.as_str().into());
+        }
+        let named = FieldValidation::NAMES
+            .iter()
+            .find(|(_, of)| *of == self.field_validation);
+        if let Some((name, _)) = named.filter(|(name, _)| !name.is_empty()) {
+            object.set_at(&["fieldValidation"], (*name).into());
+        }
+        object
+    }
+}
+
+fn options_object(kind: &str, dry_run: bool) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["kind"], kind.into());
+    object.set_at(&["apiVersion"], "meta.k8s.io/v1".into());
+    if dry_run {
+        object.set_at(&["dryRun"], Value::from(vec![Value::from("All")]));
+    }
+    object
+}
+
+impl DeleteOptions {
+    /// The options as an object.
+    pub fn to_object(&self) -> Value {
+        let mut object = options_object("DeleteOptions", self.dry_run);
+        if let Some(seconds) = self.grace_period_seconds {
+            object.set_at(&["gracePeriodSeconds"], Value::Int(seconds));
+        }
+        if let Some(orphans) = self.orphan_dependents {
+            object.set_at(&["orphanDependents"], Value::Bool(orphans));
+        }
+        let policy = PropagationPolicy::NAMES
+            .iter()
+            .find(|(_, of)| Some(of) == self.propagation_policy.as_ref());
+        if let Some((name, _)) = policy {
+            object.set_at(&["propagationPolicy"], (*name).into());
+        }
+        if let Some(uid) = &self.uid {
+            object.set_at(&["preconditions", "uid"], uid.as_str().into());
+        }
+        if let Some(version) = &self.resource_version {
+            object.set_at(&["preconditions", "resourceVersion"], version.as_str().into());
+        }
+        object
+    }
+
+    /// Reads the options of a DELETE from an object that has the form of its type.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for values that are none.
+    pub fn from_object(object: &Value) -> Result<Self, Error> {
+        // Every stored object can be read here, so that `ignoreStoreReadErrorWithClusterBreakingPotential` has nothing to do.
+        let text = |path: &[&str]| object.str_at(path).map(str::to_owned);
+        let dry_runs = object
+            .get("dryRun")
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|list| list.iter());
+        let dry_runs = dry_runs.map(|item| item.as_str().unwrap_or_default());
+        let integer = object.get("gracePeriodSeconds").and_then(Value::as_i64);
+        let orphan = object.get("orphanDependents").and_then(Value::as_bool);
+        let options = Self::check(dry_runs, integer, orphan, object.str_at(&["propagationPolicy"]))?;
+        Ok(Self {
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
+            ..options
+        })
+    }
+
+    /// The options without preconditions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for values that are none.
+    pub fn check<'a>(
+        dry_runs: impl Iterator<Item = &'a str>,
+        grace_period_seconds: Option<i64>,
+        orphan_dependents: Option<bool>,
+        policy: Option<&str>,
+    ) -> Result<Self, Error> {
+        let mut errors = Vec::new();
+        if let (Some(_), Some(policy)) = (orphan_dependents, policy) {
+            const WHY: &str = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid(&FieldPath::new("propagationPolicy"), policy, WHY));
+        }
+        let propagation_policy = policy.and_then(|text| {
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
+            named(
+                &PropagationPolicy::NAMES,
+                "propagationPolicy",
+                text,
+                &supported,
+                &mut errors,
+            )
+        });
+        let dry_run = dry_run(dry_runs, &mut errors);
+        if !errors.is_empty() {
+            let kind = GroupKind {
+                group: SmolStr::new_static("meta.k8s.io"),
+                kind: SmolStr::new_static("DeleteOptions"),
+            };
+            return Err(Error::invalid(&kind, "", errors));
+        }
+        Ok(Self {
+            dry_run,
+            grace_period_seconds,
+            orphan_dependents,
+            propagation_policy,
+            uid: None,
+            resource_version: None,
+        })
+    }
+}
+
+/// The value of that name among `names`; an error that lists the `supported` names where there is none.
+pub fn named<T: Copy>(
+    names: &[(&str, T)],
+    field: &str,
+    text: &str,
+    supported: &[&str],
+    errors: &mut Vec<FieldError>,
+) -> Option<T> {
+    let found = names.iter().find(|(name, _)| *name == text);
+    if found.is_none() {
+        errors.push(FieldError::not_supported(&FieldPath::new(field), text, supported));
+    }
+    found.map(|(_, value)| *value)
+}
+
+/// Whether nothing is to be stored, by the values of `dryRun`.
+pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
+    let values: Vec<Value> = values.map(Value::from).collect();
+    let dry = !values.is_empty();
+    if values.iter().any(|value| value.as_str() != Some("All")) {
+        errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), values, &["All"]));
+    }
+    dry
+}

@@ -1,0 +1,249 @@
+//! One run of a write over one state of the other objects: what its steps share. The runs themselves are in `create.rs`,
+//! `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
+
+use holdfast_resource::{
+    FieldError, FieldPath, GroupKind, GroupVersion, KindType, Operation, Refusal, Resource, WriteContext, convert,
+};
+use holdfast_value::{SmolStr, Value};
+
+use crate::webhooks::{Attributes, Options};
+use crate::{Call, Environment, Error, ErrorKind, Live, Target, metadata};
+
+/// One run of a write.
+pub struct Stage<'a> {
+    pub(crate) environment: Environment<'a>,
+    pub(crate) target: &'a Target,
+}
+
+impl<'a> Stage<'a> {
+    /// A run of a write to `target`.
+    pub fn new(environment: Environment<'a>, target: &'a Target) -> Self {
+        Self { environment, target }
+    }
+
+    /// The type of what the address takes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) where there is none.
+    pub(crate) fn kind_type(&self) -> Result<&'a dyn KindType, Error> {
+        let Target {
+            body_version,
+            body_kind,
+            kind_type,
+            ..
+        } = self.target;
+        let missing = || Error::internal(format!("{body_kind} in {body_version} has no type"));
+        kind_type.as_deref().ok_or_else(missing)
+    }
+
+    /// The resource that is written.
+    pub fn resource(&self) -> &'a Resource {
+        &self.target.resource
+    }
+
+    /// What the steps of this run may know.
+    pub fn call<'b>(&'b self, operation: Operation, name: &'b str) -> Call<'b> {
+        Call::new(WriteContext {
+            operation,
+            subresource: Some(self.target.subresource.as_str()).filter(|name| !name.is_empty()),
+            namespace: &self.target.namespace,
+            name,
+            user: &self.target.user,
+            access: self.environment.access,
+            dry_run: self.target.dry_run,
+            now: self.target.now,
+            types: self.environment.field_managers.types().table(),
+            lookup: self.environment.lookup,
+            outcome: Default::default(),
+            beside: Default::default(),
+        })
+    }
+
+    /// The admission attributes of a creation or an update.
+    pub(crate) fn attributes<'b>(&'b self, operation: &'static str, name: &'b str) -> Attributes<'b> {
+        let kind = if operation == "CREATE" {
+            "CreateOptions"
+        } else {
+            "UpdateOptions"
+        };
+        Attributes::new(operation, name, Options::Write(&self.target.options, kind))
+    }
+
+    /// What the client is told of a refusal by a kind or a plugin.
+    pub fn refusal(&self, refusal: Refusal, name: &str) -> Error {
+        let resource = self.resource();
+        ErrorKind::Refusal {
+            refusal,
+            resource: resource.group_resource(),
+            kind: resource.stored_kind(),
+            name: name.to_owned(),
+        }
+        .into()
+    }
+
+    /// What the client is told of a refusal by a kind that is answered and not stored; where an object is invalid it names
+    /// the kind `named` rather than that of the object.
+    pub fn refusal_of_answer(&self, refusal: Refusal, named: Option<&'static str>) -> Error {
+        let (resource, body) = (self.resource(), &self.target.body_kind);
+        let group = GroupVersion::parse(&self.target.body_version).map(|version| version.group);
+        let kind = GroupKind {
+            group: group.unwrap_or_default(),
+            kind: named.map_or_else(|| body.clone(), SmolStr::new_static),
+        };
+        ErrorKind::Refusal {
+            refusal,
+            resource: resource.group_resource(),
+            kind,
+            name: self.target.name.to_string(),
+        }
+        .into()
+    }
+
+    /// Refuses an object of another kind than the definition names, in the name of that kind, before all other errors.
+    /// Built-in kinds are of their kind once they are read.
+    pub(crate) fn refuse_unidentified(&self, name: &str, object: &Value) -> Result<(), Error> {
+        let resource = self.resource();
+        let found = object.str_at(&["kind"]).unwrap_or_default();
+        if !resource.conventions.states_identity || found == resource.kind {
+            return Ok(());
+        }
+        let why = format!("must be {}", resource.kind);
+        let errors = vec![FieldError::invalid(&FieldPath::new("kind"), found, why)];
+        let kind = GroupKind {
+            kind: object.str_at(&["kind"]).map(SmolStr::new).unwrap_or_default(),
+            ..self.resource().stored_kind()
+        };
+        Err(Error::invalid(&kind, name, errors))
+    }
+
+    pub(crate) fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), Error> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Error::invalid(&self.resource().stored_kind(), name, errors))
+    }
+
+    /// Whether objects are checked in the version of the request, and stored in the storage version after that; else they
+    /// are checked in the storage version.
+    pub(crate) fn checks_as_sent(&self) -> bool {
+        self.resource().conventions.checked_as_sent
+    }
+
+    /// An object of the version of the request in the version in which it is checked.
+    pub(crate) async fn to_be_checked(&self, object: Value) -> Result<Value, Error> {
+        match self.checks_as_sent() {
+            true => Ok(object),
+            false => self.to_storage_version(object).await,
+        }
+    }
+
+    /// A checked object in its storage version.
+    pub(crate) async fn to_be_stored(&self, object: Value) -> Result<Value, Error> {
+        match self.checks_as_sent() {
+            true => self.to_storage_version(object).await,
+            false => Ok(object),
+        }
+    }
+
+    async fn to_storage_version(&self, object: Value) -> Result<Value, Error> {
+        let (resource, callers) = (self.resource(), self.environment.callers);
+        let other = resource
+            .storage
+            .as_ref()
+            .filter(|storage| storage.api_version != self.target.api_version);
+        match other {
+            Some(storage) => Ok(convert::convert_written(callers, resource, object, &storage.api_version).await?),
+            None => Ok(object),
+        }
+    }
+
+    /// The object in place as clients see it in the version of the request.
+    pub(crate) async fn shown(&self, live: &Live) -> Result<Value, Error> {
+        if live.shown_as_stored {
+            return Ok(live.stored.clone());
+        }
+        let (callers, version) = (self.environment.callers, &self.target.api_version);
+        Ok(convert::shown(callers, self.resource(), live.stored.clone(), version).await?)
+    }
+
+    /// The object in place in the form that its version has now. It stays in that version, be it the storage version or one
+    /// of old, so that this asks nobody.
+    pub(crate) fn formed(&self, live: &Live) -> Value {
+        if !self.resource().conventions.form_changes {
+            return live.stored.clone();
+        }
+        convert::formed(self.resource(), live.stored.clone()).unwrap_or_else(|_| live.stored.clone())
+    }
+}
+
+/// Checks that `object` is the one that the address names, and fills in the namespace.
+///
+/// # Errors
+/// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest).
+pub fn check_place(object: &mut Value, name: &str, namespace: &str) -> Result<(), Error> {
+    match metadata::name(object) {
+        "" => return Err(nameless(name)),
+        other if other != name => {
+            return Err(Error::bad_request(format!(
+                "the name of the object ({other}) does not match the name on the URL ({name})"
+            )));
+        }
+        _ => {}
+    }
+    check_namespace(object, namespace)
+}
+
+/// The object that the address calls `name` has no name.
+pub(crate) fn nameless(name: &str) -> Error {
+    Error::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
+}
+
+/// The number that the resource version of `object` is; 0 where it has none.
+///
+/// # Errors
+/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) where it is no number.
+pub(crate) fn version_number(object: &Value) -> Result<u64, Error> {
+    let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if version.is_empty() {
+        return Ok(0);
+    }
+    let (digits, number) = (version.bytes().all(|byte| byte.is_ascii_digit()), version.parse());
+    let why = if digits { "value out of range" } else { "invalid syntax" };
+    number
+        .ok()
+        .filter(|_| digits)
+        .ok_or_else(|| Error::unclassified(format!("strconv.ParseUint: parsing {version:?}: {why}")))
+}
+
+/// A new object has no version yet. What is no version does not count.
+///
+/// # Errors
+/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified).
+pub fn check_has_no_version(object: &Value) -> Result<(), Error> {
+    let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
+    let is_version = is_number && version.parse::<u64>().is_ok_and(|version| version != 0);
+    if is_version {
+        return Err(Error::unclassified(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that `object` is in the namespace of the address, where it is in any.
+///
+/// # Errors
+/// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest).
+pub fn check_namespace(object: &mut Value, namespace: &str) -> Result<(), Error> {
+    let found = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
+    if !found.is_empty() && !namespace.is_empty() && found != namespace {
+        return Err(Error::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata::set_namespace(object, namespace);
+    Ok(())
+}

@@ -1,0 +1,35 @@
+use holdfast_value::Value;
+
+use crate::AfterCommit;
+
+/// The object in place, as a run finds it.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The object as it is stored.
+    pub stored: Value,
+    /// Whether that is how clients see it in the version of the request.
+    pub shown_as_stored: bool,
+}
+
+/// What a run came to.
+pub struct Staged {
+    /// What is to be done.
+    pub write: Write,
+    /// The object in its storage version.
+    pub object: Value,
+    /// Who wants to hear of the end of the write.
+    pub after: AfterCommit,
+    /// What the client is to be warned of.
+    pub warnings: Vec<String>,
+}
+
+/// What is to be done to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// The object is as it should be.
+    Unchanged,
+    /// The object is to be stored.
+    Put,
+    /// The object is to be removed.
+    Delete,
+}

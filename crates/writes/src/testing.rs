@@ -1,0 +1,121 @@
+//! A world for tests of writes: what a run needs of the outside, without a server. Nobody answers webhooks, everything is
+//! allowed, all objects get one uid, and time stands still.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use holdfast_admission::AdmissionChain;
+use holdfast_admission::policies::{Check, Policies};
+use holdfast_admission::webhooks::{ClientConfig, Sort, Webhooks};
+use holdfast_authorization::{AlwaysAllow, Authorizer, User};
+use holdfast_resource::access::Access;
+use holdfast_resource::convert::Converted;
+use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry, Resource};
+use holdfast_value::{SmolStr, Value};
+
+use crate::{
+    Callers, Ending, Environment, FieldManagers, Identifiers, Target, Unanswered, WebhookAnswer, WebhookCall, metadata,
+};
+
+/// The uid of all objects.
+pub const UID: &str = "11111111-2222-4333-8444-555555555555";
+
+/// What a run needs of the outside.
+pub struct World {
+    /// The resources.
+    pub registry: Arc<Registry>,
+    /// The admission plugins.
+    pub plugins: AdmissionChain,
+    /// The admission policies.
+    pub policies: Arc<Policies>,
+    /// The admission webhooks, none of which answers.
+    pub webhooks: Arc<Webhooks>,
+    /// The user who writes.
+    pub user: Arc<User>,
+    field_managers: FieldManagers,
+    /// What users may do besides what brought them here.
+    pub authorizer: Arc<dyn Authorizer>,
+}
+
+impl World {
+    /// A world with these resources and no admission.
+    pub fn new(registry: Registry) -> Self {
+        Self {
+            field_managers: FieldManagers::new(Arc::clone(registry.types())),
+            registry: Arc::new(registry),
+            plugins: AdmissionChain::default(),
+            policies: Arc::default(),
+            webhooks: Arc::default(),
+            user: Arc::new(User {
+                name: "tester".into(),
+                groups: vec!["system:authenticated".into()],
+                ..User::default()
+            }),
+            authorizer: Arc::new(AlwaysAllow),
+        }
+    }
+
+    /// The time of day.
+    pub fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
+    }
+
+    /// What a run needs that sees the other objects by `lookup`.
+    pub fn environment<'a>(&'a self, lookup: &'a dyn Lookup, access: Access<'a>) -> Environment<'a> {
+        Environment {
+            field_managers: &self.field_managers,
+            plugins: &self.plugins,
+            policies: &self.policies,
+            webhooks: &self.webhooks,
+            authorizer: &self.authorizer,
+            access,
+            identifiers: &OneUid,
+            lookup,
+            callers: &Nobody,
+        }
+    }
+
+    /// A write of `object`, at the address of its name in the namespace `default`, or of a subresource of it.
+    pub fn target(&self, resource: &Arc<Resource>, object: &Value, subresource: &str) -> Target {
+        let version = SmolStr::new(object.str_at(&["apiVersion"]).unwrap_or_default());
+        Target {
+            namespace: if resource.namespaced() { "default" } else { "" }.into(),
+            name: metadata::name(object).into(),
+            manager: "tests".into(),
+            ..Target::new(&self.registry, resource, &version, subresource, &self.user, Self::now())
+        }
+    }
+}
+
+struct OneUid;
+
+impl Identifiers for OneUid {
+    fn uid(&self) -> String {
+        UID.to_owned()
+    }
+
+    fn name_suffix(&self) -> String {
+        "bcdfg".to_owned()
+    }
+}
+
+const NOBODY: &str = "nobody listens";
+
+struct Nobody;
+
+impl ConversionCaller for Nobody {
+    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], _: &'a str) -> Converted<'a> {
+        Box::pin(async move { Err(webhook.unanswered(objects, NOBODY)) })
+    }
+}
+
+impl Callers for Nobody {
+    fn call<'a>(&'a self, _: &'a ClientConfig, _: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
+        let (code, why) = (503, NOBODY.to_owned());
+        Box::pin(async move { Err(Unanswered { code, why }) })
+    }
+
+    fn called(&self, _: WebhookCall<'_>, _: Ending) {}
+
+    fn evaluated(&self, _: Sort, _: &Check) {}
+}

@@ -1,0 +1,373 @@
+//! What a run makes of small objects, rule by rule.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use holdfast_authorization::AlwaysDeny;
+use holdfast_resource::access::Access;
+use holdfast_resource::{GroupKind, GroupResource, GroupVersion, Lookup, Resource};
+use holdfast_value::{Limits, Value, json, merge_patch, yaml};
+
+use crate::testing::{UID, World};
+use crate::{
+    Change, DeleteOptions, Error, ErrorKind, FieldValidation, Live, Patch, Stage, Staged, Target, Write, metadata,
+};
+
+/// There is nothing else.
+struct Nothing;
+
+impl Lookup for Nothing {
+    fn get(&self, _: &GroupResource, _: &str, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn list(&self, _: &GroupResource, _: &str, _: &mut dyn FnMut(&Value) -> ControlFlow<()>) {}
+}
+
+fn world() -> World {
+    World::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap())
+}
+
+fn tree(text: &str) -> Value {
+    yaml::parse(text.as_bytes(), &Limits::REQUEST).unwrap()
+}
+
+fn resource_of<'w>(world: &'w World, object: &Value) -> &'w Arc<Resource> {
+    let version = GroupVersion::parse(object.str_at(&["apiVersion"]).unwrap()).unwrap();
+    let kind = object.str_at(&["kind"]).unwrap().into();
+    world
+        .registry
+        .kind(&GroupKind {
+            group: version.group,
+            kind,
+        })
+        .unwrap()
+}
+
+/// The object as a body is decoded: typed, with its defaults.
+fn decoded(world: &World, text: &str) -> Value {
+    let object = tree(text);
+    let version = object.str_at(&["apiVersion"]).unwrap();
+    let of = resource_of(world, &object).kind_type(version).unwrap();
+    of.fill_in(of.decode(&object).unwrap().object).unwrap()
+}
+
+fn target(world: &World, object: &Value, subresource: &str) -> Target {
+    world.target(resource_of(world, object), object, subresource)
+}
+
+fn run<T>(world: &World, target: &Target, run: impl AsyncFnOnce(&Stage<'_>) -> T) -> T {
+    let stage = Stage::new(world.environment(&Nothing, Access::UNCHECKED), target);
+    run(&stage).now_or_never().unwrap()
+}
+
+fn create(world: &World, text: &str) -> Result<Staged, Error> {
+    let object = decoded(world, text);
+    let target = target(world, &object, "");
+    run(world, &target, async |stage| stage.create(object).await)
+}
+
+/// The object that a creation stores, at the version 7.
+fn stored(world: &World, text: &str) -> Value {
+    let mut object = create(world, text).unwrap().object;
+    object.set_at(&["metadata", "resourceVersion"], "7".into());
+    object
+}
+
+fn update_at(world: &World, target: &Target, live: Option<&Value>, change: &Change) -> Result<Staged, Error> {
+    let live = live.map(|stored| Live {
+        stored: stored.clone(),
+        shown_as_stored: true,
+    });
+    run(world, target, async |stage| stage.update(change, live.as_ref()).await)
+}
+
+fn put(object: Value) -> Change {
+    Change::Replace {
+        object,
+        warnings: Vec::new(),
+    }
+}
+
+/// A PUT of `text` in the place of `live`.
+fn replace(world: &World, live: &Value, subresource: &str, text: &str) -> Result<Staged, Error> {
+    let target = target(world, live, subresource);
+    update_at(world, &target, Some(live), &put(decoded(world, text)))
+}
+
+fn apply(text: &str, force: bool) -> Change {
+    Change::Apply {
+        configuration: tree(text),
+        findings: Vec::new(),
+        validation: FieldValidation::Strict,
+        force,
+    }
+}
+
+fn kind_of(result: Result<Staged, Error>) -> ErrorKind {
+    match result {
+        Ok(staged) => panic!("staged {}", json::to_string(&staged.object)),
+        Err(error) => error.into_parts().0,
+    }
+}
+
+const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: '1'}}";
+
+const DEPLOYMENT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 1, selector: \
+                          {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, \
+                          image: i}]}}}}";
+
+#[test]
+fn a_new_object_gets_an_identity_that_its_writer_does_not_choose() {
+    let world = world();
+    let text = "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-, uid: mine, creationTimestamp: \
+                '2000-01-01T00:00:00Z'}}";
+    let staged = create(&world, text).unwrap();
+    assert_eq!(staged.write, Write::Put);
+    assert_eq!(metadata::name(&staged.object), "a-bcdfg");
+    assert_eq!(metadata::uid(&staged.object), UID);
+    let born = staged.object.str_at(&["metadata", "creationTimestamp"]);
+    assert_eq!(born, Some("2001-09-09T01:46:40Z"));
+    assert_eq!(staged.object.str_at(&["metadata", "namespace"]), Some("default"));
+}
+
+#[test]
+fn an_invalid_object_is_refused_with_its_faults() {
+    let error = create(
+        &world(),
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: A}, data: {'/': x}}",
+    );
+    let ErrorKind::Invalid { kind, errors, .. } = kind_of(error) else {
+        panic!("not invalid")
+    };
+    let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(
+        (kind.kind.as_str(), fields.as_slice()),
+        ("ConfigMap", &["metadata.name", "data[/]"][..])
+    );
+}
+
+#[test]
+fn defaults_are_filled_in_before_ownership_is_tracked() {
+    let object = stored(&world(), DEPLOYMENT);
+    let managers = object
+        .at(&["metadata", "managedFields"])
+        .and_then(Value::as_list)
+        .unwrap();
+    let owned = managers[0].at(&["fieldsV1", "f:spec", "f:progressDeadlineSeconds"]);
+    assert!(owned.is_some(), "{}", json::to_string(&object));
+}
+
+#[test]
+fn what_a_write_does_not_touch_stays_as_it_is_and_nobody_comes_to_own_it() {
+    let world = world();
+    let live = stored(&world, DEPLOYMENT);
+    let with_status = DEPLOYMENT
+        .replace("replicas: 1,", "replicas: 2,")
+        .replace("spec: {replicas", "status: {replicas: 5}, spec: {replicas");
+    let object = replace(&world, &live, "", &with_status).unwrap().object;
+    assert_eq!(object.at(&["spec", "replicas"]), Some(&Value::Int(2)));
+    assert_eq!(object.at(&["status"]), live.at(&["status"]));
+    assert!(!json::to_string(object.at(&["metadata", "managedFields"]).unwrap()).contains("f:status"));
+    let object = replace(&world, &live, "status", &with_status).unwrap().object;
+    assert_eq!(object.at(&["spec"]), live.at(&["spec"]));
+    assert_eq!(object.at(&["status", "replicas"]), Some(&Value::Int(5)));
+}
+
+#[test]
+fn an_update_that_changes_nothing_stages_nothing() {
+    let world = world();
+    let live = stored(&world, CONFIG);
+    let mut target = target(&world, &live, "");
+    target.now += Duration::from_secs(3600);
+    let staged = update_at(&world, &target, Some(&live), &put(decoded(&world, CONFIG))).unwrap();
+    assert_eq!(staged.write, Write::Unchanged);
+    assert_eq!(staged.object, live, "the times of managers stay, too");
+    let other = CONFIG.replace("'1'", "'2'");
+    let staged = update_at(&world, &target, Some(&live), &put(decoded(&world, &other))).unwrap();
+    assert_eq!(staged.write, Write::Put);
+}
+
+#[test]
+fn an_object_that_is_to_go_goes_with_its_last_finalizer() {
+    let world = world();
+    let mut live = stored(
+        &world,
+        &CONFIG.replace("name: a", "name: a, finalizers: [a.io/x, a.io/y]"),
+    );
+    live.set_at(&["metadata", "deletionTimestamp"], "2001-09-09T01:46:40Z".into());
+    live.set_at(&["metadata", "deletionGracePeriodSeconds"], Value::Int(0));
+    let left = |finalizers: &str| {
+        let text = CONFIG.replace("name: a", &format!("name: a, finalizers: [{finalizers}]"));
+        replace(&world, &live, "", &text).unwrap().write
+    };
+    assert_eq!(left("a.io/x"), Write::Put);
+    assert_eq!(left(""), Write::Delete);
+}
+
+#[test]
+fn the_generation_counts_changes_of_the_spec_alone() {
+    let world = world();
+    let live = stored(&world, DEPLOYMENT);
+    let generation = |object: &Value| object.at(&["metadata", "generation"]).and_then(Value::as_i64);
+    assert_eq!(generation(&live), Some(1));
+    let labelled = DEPLOYMENT.replace("name: a}", "name: a, labels: {x: z}}");
+    assert_eq!(
+        generation(&replace(&world, &live, "", &labelled).unwrap().object),
+        Some(1)
+    );
+    let scaled = DEPLOYMENT.replace("replicas: 1", "replicas: 2");
+    assert_eq!(
+        generation(&replace(&world, &live, "", &scaled).unwrap().object),
+        Some(2)
+    );
+}
+
+#[test]
+fn an_update_keeps_name_and_uid() {
+    let world = world();
+    let live = stored(&world, CONFIG);
+    let named = replace(&world, &live, "", &CONFIG.replace("name: a", "name: b"));
+    assert!(matches!(kind_of(named), ErrorKind::BadRequest(_)));
+    let other = replace(&world, &live, "", &CONFIG.replace("name: a", "name: a, uid: other"));
+    assert!(matches!(kind_of(other), ErrorKind::Conflict { .. }));
+    let object = replace(&world, &live, "", &CONFIG.replace("'1'", "'2'"))
+        .unwrap()
+        .object;
+    assert_eq!(metadata::uid(&object), UID);
+}
+
+#[test]
+fn a_stale_version_is_refused_and_a_missing_one_filled_in() {
+    let world = world();
+    let live = stored(&world, CONFIG);
+    let at = |version: &str| {
+        CONFIG
+            .replace("'1'", "'2'")
+            .replace("name: a", &format!("name: a, resourceVersion: '{version}'"))
+    };
+    assert!(matches!(
+        kind_of(replace(&world, &live, "", &at("6"))),
+        ErrorKind::Modified(..)
+    ));
+    for version in ["7", ""] {
+        let object = replace(&world, &live, "", &at(version)).unwrap().object;
+        assert_eq!(object.str_at(&["metadata", "resourceVersion"]), Some("7"));
+    }
+    // A kind that takes no unconditional updates.
+    let lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a}}";
+    let live = stored(&world, lease);
+    let missing = kind_of(replace(
+        &world,
+        &live,
+        "",
+        &lease.replace("name: a", "name: a, labels: {x: z}"),
+    ));
+    let ErrorKind::Invalid { errors, .. } = missing else {
+        panic!("not invalid")
+    };
+    assert_eq!(errors[0].field.as_str(), "metadata.resourceVersion");
+}
+
+#[test]
+fn each_run_starts_from_the_object_in_place() {
+    let world = world();
+    let patch = Change::Patch {
+        patch: Ok((Patch::Merge(tree("{data: {b: '2'}}")), Vec::new())),
+        validation: FieldValidation::Strict,
+    };
+    for text in [CONFIG.to_owned(), CONFIG.replace("a: '1'}", "a: '1', c: '3'}")] {
+        let live = stored(&world, &text);
+        let target = target(&world, &live, "");
+        let staged = update_at(&world, &target, Some(&live), &patch).unwrap();
+        let expected = merge_patch::apply(live.get("data").unwrap(), &tree("{b: '2'}")).unwrap();
+        assert_eq!(staged.object.get("data"), Some(&expected));
+    }
+}
+
+#[test]
+fn an_apply_takes_fields_from_others_by_force_alone() {
+    let world = world();
+    let live = stored(&world, CONFIG);
+    let wanted = CONFIG.replace("'1'", "'2'");
+    let applier = Target {
+        manager: "applier".into(),
+        ..target(&world, &live, "")
+    };
+    let refused = kind_of(update_at(&world, &applier, Some(&live), &apply(&wanted, false)));
+    let ErrorKind::ApplyConflict(conflicts) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(conflicts[0].1, ".data.a");
+    let staged = update_at(&world, &applier, Some(&live), &apply(&wanted, true)).unwrap();
+    assert_eq!(staged.object.str_at(&["data", "a"]), Some("2"));
+    let same = update_at(&world, &applier, Some(&live), &apply(CONFIG, false)).unwrap();
+    assert_eq!(same.write, Write::Put, "both own the field now");
+}
+
+#[test]
+fn an_apply_creates_what_is_not_there_where_its_user_may() {
+    let mut world = world();
+    let object = tree(CONFIG);
+    let address = target(&world, &object, "");
+    let staged = update_at(&world, &address, None, &apply(CONFIG, false)).unwrap();
+    assert_eq!((staged.write, metadata::uid(&staged.object)), (Write::Put, UID));
+    let replaced = update_at(&world, &address, None, &put(decoded(&world, CONFIG)));
+    assert!(
+        matches!(kind_of(replaced), ErrorKind::NotFound(..)),
+        "a PUT creates no ConfigMap"
+    );
+    world.authorizer = Arc::new(AlwaysDeny);
+    let denied = kind_of(update_at(&world, &address, None, &apply(CONFIG, false)));
+    assert!(
+        matches!(denied, ErrorKind::Unauthorized { verb: "create", .. }),
+        "{denied:?}"
+    );
+}
+
+#[test]
+fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
+    let world = world();
+    let delete = |stored: &Value, options: &DeleteOptions| {
+        let live = Live {
+            stored: stored.clone(),
+            shown_as_stored: true,
+        };
+        let target = target(&world, stored, "");
+        run(&world, &target, async |stage| stage.delete(options, &live).await)
+    };
+    let free = stored(&world, CONFIG);
+    let now = DeleteOptions::default();
+    assert_eq!(delete(&free, &now).unwrap().write, Write::Delete);
+    let held = stored(&world, &CONFIG.replace("name: a", "name: a, finalizers: [a.io/x]"));
+    let marked = delete(&held, &now).unwrap();
+    assert_eq!(marked.write, Write::Put);
+    let since = marked.object.str_at(&["metadata", "deletionTimestamp"]);
+    assert_eq!(since, Some("2001-09-09T01:46:40Z"));
+    assert_eq!(delete(&marked.object, &now).unwrap().write, Write::Unchanged);
+    let other = DeleteOptions {
+        uid: Some("other".to_owned()),
+        ..DeleteOptions::default()
+    };
+    assert!(matches!(kind_of(delete(&free, &other)), ErrorKind::Conflict { .. }));
+}
+
+#[test]
+fn a_run_begins_before_its_deadline_alone() {
+    let world = world();
+    let live = stored(&world, CONFIG);
+    let mut target = target(&world, &live, "");
+    target.deadline = Some(std::time::Instant::now());
+    let late = update_at(&world, &target, Some(&live), &put(decoded(&world, CONFIG)));
+    assert!(matches!(kind_of(late), ErrorKind::OutOfTime));
+}
+
+#[test]
+fn an_error_is_one_word_in_size() {
+    assert_eq!(size_of::<Error>(), size_of::<usize>());
+}

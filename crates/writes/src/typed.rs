@@ -1,0 +1,328 @@
+//! Trees that become objects of a type: those of bodies, and those that patches make.
+
+use holdfast_gotext::quantity::{text_of, up_to_thousandths};
+use holdfast_gotext::quote::quote;
+use holdfast_resource::{KindType, KindTypes, TypedObject};
+use holdfast_value::pointer::Pointer;
+use holdfast_value::{List, Parsed, Value, json};
+
+use crate::{FieldValidation, INTERNAL, Known, Stated};
+
+/// What says what it is, and has not been read as that.
+pub trait Content {
+    /// The tree of an object of `kind_type`, and the keys that its text repeats.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn tree(self, kind_type: &dyn KindType) -> Result<Parsed, String>;
+
+    /// The names of the fields that it has besides those that say what the object is.
+    fn fields(&self) -> Vec<&str>;
+}
+
+impl Content for Parsed {
+    fn tree(self, _kind_type: &dyn KindType) -> Result<Parsed, String> {
+        Ok(self)
+    }
+
+    fn fields(&self) -> Vec<&str> {
+        let map = self.value.as_map().into_iter().flatten();
+        let names = map.map(|(key, _)| key.as_str());
+        names.filter(|key| !matches!(*key, "kind" | "apiVersion")).collect()
+    }
+}
+
+/// What is made of an object for an address that takes a certain type.
+pub enum Reading {
+    /// An object of that type.
+    Own(TypedObject),
+    /// One in another version, with what is unknown in it. The reference converts it before it finds that the address does
+    /// not take that version.
+    Other(Vec<String>),
+}
+
+/// Reads `content` as what it states to be, and checks that it can become an object of `kind_type`.
+///
+/// # Errors
+/// Why it is none, in the words of the reference.
+pub fn read_as_stated(
+    content: impl Content,
+    stated: &Stated,
+    types: &KindTypes,
+    kind_type: &dyn KindType,
+    source: Source<'_>,
+) -> Result<Reading, String> {
+    if stated.is(kind_type) {
+        return Ok(Reading::Own(read_as(content, kind_type, source)?));
+    }
+    let findings = match stated.find(types).ok_or_else(|| stated.unregistered())? {
+        Known::Type(other) => read_as(content, other.as_ref(), source)?.findings,
+        Known::Internal => unknown_fields(&content, source),
+        Known::Other => Vec::new(),
+    };
+    if stated.converts_to(kind_type) {
+        return Ok(Reading::Other(findings));
+    }
+    let group = &kind_type.name().group_version.group;
+    Err(stated.unconvertible(group, kind_type.kind()))
+}
+
+/// All fields are unknown to the reference's own form of an object.
+fn unknown_fields(content: &impl Content, source: Source<'_>) -> Vec<String> {
+    let mut findings: Vec<String> = content
+        .fields()
+        .iter()
+        .map(|key| format!("unknown field \"{key}\""))
+        .collect();
+    if let Source::Text(text) = source {
+        order_by_text(&mut findings, text);
+    }
+    findings
+}
+
+/// Reads `content` as an object of `kind_type`, whatever it states.
+///
+/// # Errors
+/// Why it is none.
+pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'_>) -> Result<TypedObject, String> {
+    let Parsed { mut value, findings } = content.tree(kind_type)?;
+    if value.is_null() {
+        value = Value::empty_map();
+    }
+    let findings = findings.iter().map(ToString::to_string).collect();
+    for (name, own) in [("kind", kind_type.kind()), ("apiVersion", kind_type.api_version())] {
+        if value.str_at(&[name]) != Some(own) {
+            value.set_at(&[name], own.into());
+        }
+    }
+    typed(&value, findings, source, kind_type)
+}
+
+/// What the reference reads an object from.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// From this JSON, so that what it finds is in the order of the text.
+    Text(&'a [u8]),
+    /// From other JSON.
+    Json,
+    /// From a tree that it has read before.
+    Tree,
+}
+
+/// Types `object` and puts together all that strict validation finds: `findings` first, unless the order is that of a text.
+///
+/// # Errors
+/// Why the object cannot be taken, for the message of the caller.
+pub fn typed(
+    object: &Value,
+    mut findings: Vec<String>,
+    source: Source<'_>,
+    kind_type: &dyn KindType,
+) -> Result<TypedObject, String> {
+    let mut typed = match source {
+        Source::Tree => kind_type.decode_tree(object)?,
+        Source::Text(_) | Source::Json => kind_type.decode(object)?,
+    };
+    // An empty list asks for all managers to be forgotten, and would be left out as all that is empty.
+    let managers = object.at(&["metadata", "managedFields"]).and_then(Value::as_list);
+    if managers.is_some_and(|managers| managers.is_empty()) {
+        typed
+            .object
+            .set_at(&["metadata", "managedFields"], Value::List(List::new()));
+    }
+    findings.append(&mut typed.findings);
+    if let Source::Text(text) = source {
+        order_by_text(&mut findings, text);
+        take_as_written(&mut typed, text);
+    }
+    Ok(TypedObject { findings, ..typed })
+}
+
+/// Reads amounts that are written as numbers from their text: the reference does, whatever floats make of them.
+fn take_as_written(typed: &mut TypedObject, text: &[u8]) {
+    if typed.floats.is_empty() {
+        return;
+    }
+    let paths: Vec<(&str, bool)> = typed.floats.iter().map(|float| (float.path.as_str(), false)).collect();
+    for (place, float) in json::places(text, &paths).into_iter().zip(&typed.floats) {
+        let written = json::number_behind(text, place).and_then(|number| text_of(number).ok());
+        let rounded = written
+            .as_deref()
+            .filter(|_| float.of_resources)
+            .and_then(up_to_thousandths);
+        let written = rounded.or(written);
+        let amount = Pointer::parse(&float.pointer).ok();
+        let amount = amount.as_ref().and_then(|pointer| pointer.get_mut(&mut typed.object));
+        if let (Some(written), Some(amount)) = (written, amount) {
+            *amount = Value::String(written);
+        }
+    }
+}
+
+/// What clients are warned of where `findings` are no reason to refuse the object.
+///
+/// # Errors
+/// What is wrong with the object where they are.
+pub fn judged(findings: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(findings),
+        FieldValidation::Strict if findings.is_empty() => Ok(findings),
+        FieldValidation::Strict => Err(strict_error(&findings)),
+    }
+}
+
+/// What strict validation says: the keys that YAML repeats are one error of several lines.
+fn strict_error(findings: &[String]) -> String {
+    let (of_yaml, mut errors): (Vec<&str>, Vec<&str>) = findings
+        .iter()
+        .map(String::as_str)
+        .partition(|finding| finding.starts_with("line "));
+    let of_yaml = of_yaml.iter().map(|line| format!("\n  {line}")).collect::<String>();
+    let of_yaml = format!("yaml: unmarshal errors:{of_yaml}");
+    if errors.len() < findings.len() {
+        errors.insert(0, &of_yaml);
+    }
+    format!("strict decoding error: {}", errors.join(", "))
+}
+
+/// Puts findings into the order in which a reader of the JSON `text` comes upon them: unknown fields by their key, repeated
+/// ones by its second place. What is repeated in an unknown field, or is unknown itself, such a reader does not see.
+pub fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
+    if findings.len() < 2 {
+        return;
+    }
+    leave_out_unseen(findings);
+    let path = |finding: &'_ String| {
+        finding.split_once('"').map_or(0..0, |(before, rest)| {
+            let start = before.len() + 1;
+            start..start + rest.len().saturating_sub(1)
+        })
+    };
+    let paths: Vec<(&str, bool)> = findings
+        .iter()
+        .map(|finding| (&finding[path(finding)], finding.starts_with("duplicate")))
+        .collect();
+    let places = json::places(text, &paths);
+    let mut placed: Vec<(usize, String)> = places.into_iter().zip(std::mem::take(findings)).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    findings.extend(placed.into_iter().map(|(_, finding)| finding));
+}
+
+/// Leaves out repeated fields that are unknown, or that stand below an unknown one.
+fn leave_out_unseen(findings: &mut Vec<String>) {
+    fn path<'f>(finding: &'f str, sort: &str) -> Option<&'f str> {
+        finding.strip_prefix(sort)?.strip_suffix('"')
+    }
+    let unknown: Vec<String> = findings
+        .iter()
+        .filter_map(|finding| path(finding, "unknown field \""))
+        .map(str::to_owned)
+        .collect();
+    findings.retain(|finding| {
+        let Some(repeated) = path(finding, "duplicate field \"") else {
+            return true;
+        };
+        let is_within = |unknown: &String| {
+            let below = repeated.strip_prefix(unknown.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+        };
+        !unknown.iter().any(is_within)
+    });
+}
+
+/// What became of an object that a patch changed.
+pub enum Patched {
+    /// An object of the type of the address.
+    Own(TypedObject),
+    /// Nothing of which the reference knows a name, since the patch took its version away; with what is unknown in it.
+    Nameless(Vec<String>),
+}
+
+/// Reads what a patch made of an object as what it says it is, which must be an object of `kind_type`. The findings in the
+/// patch itself come first.
+///
+/// # Errors
+/// Why it is not, for the message of the caller.
+pub fn patched(
+    object: &Value,
+    findings: Vec<String>,
+    types: &KindTypes,
+    kind_type: &dyn KindType,
+) -> Result<Patched, String> {
+    let stated = Stated::of(object)?;
+    if kind_type.conventions().states_identity {
+        check_kind_of_custom(&stated, kind_type)?;
+        return typed(object, findings, Source::Json, kind_type).map(Patched::Own);
+    }
+    let group = &kind_type.name().group_version.group;
+    let stated = stated.or(group, INTERNAL, kind_type.kind());
+    if stated.version.is_empty() {
+        return Err(format!(
+            "Object 'apiVersion' is missing in '{}'",
+            json::to_string(object)
+        ));
+    }
+    let content = Parsed {
+        value: object.clone(),
+        findings: Vec::new(),
+    };
+    match read_as_stated(content, &stated, types, kind_type, Source::Json)? {
+        Reading::Own(mut typed) => {
+            typed.findings.splice(0..0, findings);
+            Ok(Patched::Own(typed))
+        }
+        Reading::Other(unknown) if stated.version == INTERNAL => Ok(Patched::Nameless([findings, unknown].concat())),
+        Reading::Other(_) => Err(stated.unconvertible(group, kind_type.kind())),
+    }
+}
+
+fn check_kind_of_custom(stated: &Stated, kind_type: &dyn KindType) -> Result<(), String> {
+    if stated.is(kind_type) {
+        return Ok(());
+    }
+    if stated.kind.is_empty() {
+        return Err("Object 'Kind' is missing in the patched object".to_owned());
+    }
+    Err(stated.unregistered())
+}
+
+/// Why an object cannot take the place of one of another type.
+pub enum Unconvertible {
+    /// Nobody knows its kind.
+    Unknown(String),
+    /// It is of another kind or version.
+    Other(String),
+}
+
+/// Checks that an object can take the place of one of `kind_type`. What is said of another kind of a custom resource is left
+/// to its validation.
+///
+/// # Errors
+/// Why not, in the words of the reference.
+pub fn check_converted(object: &Value, types: &KindTypes, kind_type: &dyn KindType) -> Result<(), Unconvertible> {
+    let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    let expected = kind_type.api_version();
+    if api_version == expected && (kind_type.conventions().states_identity || kind == kind_type.kind()) {
+        return Ok(());
+    }
+    let group = &kind_type.name().group_version.group;
+    let stated = Stated::new(api_version, kind).unwrap_or_default();
+    Err(if !kind_type.conventions().states_identity {
+        if types.knows(api_version, kind) {
+            Unconvertible::Other(stated.unconvertible(group, kind_type.kind()))
+        } else {
+            Unconvertible::Unknown(stated.unregistered())
+        }
+    } else if stated.group == *group {
+        Unconvertible::Other(format!(
+            "request to convert CR from an invalid group/version: {api_version}"
+        ))
+    } else {
+        Unconvertible::Other(format!(
+            "{api_version}, Kind={kind} is unstructured and is not suitable for converting to {}",
+            quote(expected)
+        ))
+    })
+}

@@ -1,0 +1,222 @@
+//! The run of a PUT or a PATCH.
+
+use holdfast_resource::metadata::validate_metadata_update;
+use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal};
+use holdfast_value::{SmolStr, Value};
+
+use crate::change::Next;
+use crate::stage::{check_namespace, check_place, version_number};
+use crate::{Call, Change, Error, Live, Stage, Staged, Write, deletion, metadata, scale, tracking};
+
+/// What was sent to an address that shows an object in other words: a Scale.
+pub(crate) struct Sent<'a> {
+    /// What was sent.
+    pub(crate) object: &'a Value,
+    /// The object in place, in these words.
+    pub(crate) old: &'a Value,
+}
+
+impl Stage<'_> {
+    /// The run of a PUT or a PATCH of the object in place; of what is not there where there is none.
+    ///
+    /// # Errors
+    /// Why the change is refused.
+    pub async fn update(&self, change: &Change, live: Option<&Live>) -> Result<Staged, Error> {
+        let target = self.target;
+        let key = target.key(&target.name);
+        let Some(live) = live else {
+            return self.update_of_nothing(change, &key).await;
+        };
+        if let Some(fields) = &target.scale {
+            return scale::update(self, change, fields, live).await;
+        }
+        self.check_uid(change, &key, Some(&live.stored))?;
+        let shown = self.shown(live).await?;
+        let next = change.next(self, &shown).await?;
+        let warnings = next.warnings.clone();
+        let outcome = self.update_to(change, next, live, &shown).await;
+        // What was left out of the object is reported even where the rest is refused.
+        outcome.map_err(|error| error.with_warnings(warnings))
+    }
+
+    /// The run of an update whose outcome before anyone else has a say is known.
+    async fn update_to(&self, change: &Change, next: Next, live: &Live, shown: &Value) -> Result<Staged, Error> {
+        let Next { mut object, warnings } = next;
+        self.target.check_deadline()?;
+        self.check_place(&mut object)?;
+        metadata::reset_fields(&mut object, Some(shown), &self.target.reset_fields);
+        if !change.tracks() {
+            tracking::update(self, Some(shown), &mut object).await;
+        }
+        let object = self.to_be_checked(object).await?;
+        let old = if self.checks_as_sent() { shown } else { &live.stored };
+        self.finish_update(object, live, old, None, warnings).await
+    }
+
+    /// What updates have in common once the object is complete and its managers are known. `old` is the object in place in
+    /// the version in which objects are checked.
+    pub(crate) async fn finish_update(
+        &self,
+        mut object: Value,
+        live: &Live,
+        old: &Value,
+        sent: Option<Sent<'_>>,
+        warnings: Vec<String>,
+    ) -> Result<Staged, Error> {
+        self.target.check_deadline()?;
+        let name = SmolStr::new(metadata::name(old));
+        let call = self.call(Operation::Update, &name);
+        call.warn_all(warnings);
+        let checked = self.check_changed(&call, &mut object, old, sent).await;
+        checked.map_err(|error| call.refused(error))?;
+        let completes = deletion::completes(self.resource(), &object, old);
+        let object = self.to_be_stored(object).await?;
+        let write = if completes {
+            Write::Delete
+        } else if object == live.stored {
+            Write::Unchanged
+        } else {
+            Write::Put
+        };
+        Ok(Staged {
+            write,
+            object,
+            warnings: call.warnings(),
+            after: call.after_commit(),
+        })
+    }
+
+    /// Admission, preparation and validation of an object that takes the place of `old`.
+    async fn check_changed(
+        &self,
+        call: &Call<'_>,
+        object: &mut Value,
+        old: &Value,
+        sent: Option<Sent<'_>>,
+    ) -> Result<(), Error> {
+        let (resource, target, name) = (self.resource(), self.target, call.name);
+        let plugins = self.environment.plugins;
+        let refuse = |refusal| self.refusal(refusal, name);
+        let attributes = self.attributes("UPDATE", name);
+        match &sent {
+            // Those outside were asked about what was sent.
+            Some(_) => plugins
+                .mutate(call, resource, Some(object), Some(old))
+                .map_err(refuse)?,
+            None => {
+                let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
+                if mutated.await? {
+                    metadata::reset_fields(object, Some(old), &target.reset_fields);
+                    check_namespace(object, &target.namespace)?;
+                }
+            }
+        }
+        target.check_deadline()?;
+        call.warn_all(metadata::drop_repeated_owners(object, true));
+        self.check_version(object, old)?;
+        self.prepare_changed(call, object, old).map_err(refuse)?;
+        self.refuse_unidentified(name, object)?;
+        self.refuse_invalid(name, self.faults_of_changed(call, object, old))?;
+        plugins
+            .validate(call, resource, Some(object), Some(old))
+            .map_err(refuse)?;
+        let (new, before) = sent.as_ref().map_or((&*object, old), |sent| (sent.object, sent.old));
+        self.validate_outside(call, &attributes, Some(new), Some(before))
+            .await?;
+        call.warn_all(resource.strategy.warnings(call, object, Some(old)));
+        Ok(())
+    }
+
+    /// Shapes an object that takes the place of `old`: what an update can neither change nor leave out, what its kind does,
+    /// and the generation.
+    ///
+    /// # Errors
+    /// Why the kind refuses it.
+    pub fn prepare_changed(&self, call: &Call<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        let resource = self.resource();
+        let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
+        metadata::keep(object, old);
+        // The reference compares before it drops the selfLink, so that one makes the write count as a change.
+        if !bears_self_link {
+            tracking::keep_times(object, old);
+        }
+        resource.strategy.prepare_for_update(call, object, old)?;
+        metadata::next_generation(object, old, &resource.rules, self.address());
+        Ok(())
+    }
+
+    /// What is wrong with an object that takes the place of `old`, once it is prepared.
+    pub fn faults_of_changed(&self, call: &Call<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let resource = self.resource();
+        let checks = &resource.rules.metadata_checks;
+        let mut errors = validate_metadata_update(checks, self.address(), object, old);
+        errors.extend(resource.strategy.validate_update(call, object, old));
+        errors
+    }
+
+    /// The subresource that is written to. A write to the Scale is one to the object itself, in other words.
+    fn address(&self) -> &str {
+        match self.target.scale {
+            Some(_) => "",
+            None => &self.target.subresource,
+        }
+    }
+
+    /// Name and namespace must be those of the address; a namespace that is left out is filled in.
+    pub(crate) fn check_place(&self, object: &mut Value) -> Result<(), Error> {
+        check_place(object, &self.target.name, &self.target.namespace)
+    }
+
+    /// A uid in the body of a PUT is a precondition that the store checks in the reference, and reports in its words.
+    pub(crate) fn check_uid(&self, change: &Change, key: &str, stored: Option<&Value>) -> Result<(), Error> {
+        let Some(wanted) = change.required_uid() else {
+            return Ok(());
+        };
+        let uid = stored.map(metadata::uid).unwrap_or_default();
+        if wanted == uid {
+            return Ok(());
+        }
+        // A dry run of the reference does not come down to where keys get their prefix.
+        let key = match self.target.dry_run {
+            true => key.strip_prefix("/registry").unwrap_or(key),
+            false => key,
+        };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+        );
+        Err(Error::conflict(
+            &self.resource().group_resource(),
+            &self.target.name,
+            why,
+        ))
+    }
+
+    /// The resource version in the object must be that of the object in place; left out it is filled in, where the kind
+    /// allows that.
+    fn check_version(&self, object: &mut Value, old: &Value) -> Result<(), Error> {
+        let resource = self.resource();
+        let current = old.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        let wanted = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        if wanted == current {
+            return Ok(());
+        }
+        let group_resource = resource.group_resource();
+        match version_number(object)? {
+            0 if resource.rules.unconditional_update || self.target.scale.is_some() => {
+                metadata::take(object, old, &["metadata", "resourceVersion"]);
+                Ok(())
+            }
+            0 => {
+                // The reference names the resource here where other validation errors name the kind.
+                let named = GroupKind {
+                    group: group_resource.group.clone(),
+                    kind: group_resource.resource.clone(),
+                };
+                let field = FieldPath::new("metadata.resourceVersion");
+                let error = FieldError::invalid(&field, 0, "must be specified for an update");
+                Err(Error::invalid(&named, metadata::name(old), vec![error]))
+            }
+            _ => Err(Error::modified(&group_resource, metadata::name(old))),
+        }
+    }
+}
