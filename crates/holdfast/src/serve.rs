@@ -18,6 +18,7 @@ use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::{EtcdCalls, Metrics};
+use holdfast_server::objects::expiry;
 use holdfast_server::objects::{Objects, Store};
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
 use holdfast_server::operations::paths::Paths;
@@ -141,6 +142,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     if new {
         // Nobody has seen the store empty.
         store.begin_history();
+    }
+    // etcd sees to it by itself.
+    if !store.is_shared() {
+        expiry::expire_events(&store, &milestones.background, &shutdown, flags.storage.event_ttl);
     }
     milestones.prepared.finish();
     let pki = certificates.await.context("cannot make certificates")??;

@@ -8,6 +8,7 @@
 
 pub mod definitions;
 mod encoded_events;
+pub mod expiry;
 pub(crate) mod followers;
 pub mod lookup;
 mod trees;

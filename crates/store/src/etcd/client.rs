@@ -61,18 +61,26 @@ pub(crate) struct CallError {
 impl CallError {
     fn of(status: &Status) -> Self {
         let own = status.message().starts_with("etcdserver: ");
-        let message = match own {
-            true => status.message().to_owned(),
-            false => format!("rpc error: code = {:?} desc = {}", status.code(), status.message()),
+        let (code, message) = match root_of(status) {
+            _ if own => (status.code(), status.message().to_owned()),
+            // What the connection met, and not what was answered.
+            Some(root) => (
+                Code::Unavailable,
+                format!("rpc error: code = Unavailable desc = connection error: desc = \"transport: {root}\""),
+            ),
+            None => (
+                status.code(),
+                format!("rpc error: code = {:?} desc = {}", status.code(), status.message()),
+            ),
         };
         Self {
-            code: status.code(),
+            code,
             message,
             unsent: !own && is_connect_error(status),
         }
     }
 
-    fn overdue() -> Self {
+    pub(crate) fn overdue() -> Self {
         Self {
             code: Code::DeadlineExceeded,
             message: "context deadline exceeded".to_owned(),
@@ -99,6 +107,15 @@ impl std::fmt::Display for CallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
+}
+
+/// What lies at the bottom of a status that was made here.
+fn root_of(status: &Status) -> Option<String> {
+    let mut root = std::error::Error::source(status)?;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    Some(root.to_string())
 }
 
 fn is_connect_error(status: &Status) -> bool {

@@ -1,7 +1,9 @@
 //! Reading all that etcd holds: by pages, all at one revision.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Shared;
@@ -24,7 +26,7 @@ const TRY: Duration = Duration::from_secs(1);
 
 impl<X: Indexer> Shared<X> {
     /// The first state. Waits for etcd as long as that takes.
-    pub(super) async fn load(&self) -> Result<(), OpenError> {
+    pub(super) async fn load(self: &Arc<Self>) -> Result<(), OpenError> {
         self.wait_for_etcd().await?;
         self.learn_version(TRY).await;
         let begun = Instant::now();
@@ -47,14 +49,27 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    async fn try_load(&self) -> Result<Revision, CallError> {
+    async fn try_load(self: &Arc<Self>) -> Result<Revision, CallError> {
         let mut draft = self.feed.draft();
-        let mut pages = Pages::new(self);
-        while let Some(page) = pages.next(self).await? {
+        let mut next = self.fetch(Pages::new(self));
+        loop {
+            let (pages, page) = next.await.map_err(|_| CallError::overdue())?;
+            let Some(page) = page? else {
+                self.feed.begin_at(draft, pages.revision);
+                return Ok(pages.revision);
+            };
+            // The next page comes while this one is decoded.
+            next = self.fetch(pages);
             self.feed.first(page.into_iter(), &mut draft, self.client.observer());
         }
-        self.feed.begin_at(draft, pages.revision);
-        Ok(pages.revision)
+    }
+
+    fn fetch(self: &Arc<Self>, mut pages: Pages) -> JoinHandle<Fetched> {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let page = pages.next(&shared).await;
+            (pages, page)
+        })
     }
 
     /// Reads all again and publishes what differs.
@@ -103,6 +118,9 @@ impl<X: Indexer> Shared<X> {
         }
     }
 }
+
+/// Where a read is, and the page that was read last; none behind the last one.
+type Fetched = (Pages, Result<Option<Vec<KeyValue>>, CallError>);
 
 /// Whether etcd is there and does not let this server in, which no waiting mends.
 fn refuses(error: &CallError) -> bool {
