@@ -9,6 +9,7 @@ use conformance::{Binary, Server, root};
 
 use crate::habits::{RECORDED_CONTROLLERS, say, shared};
 use crate::names;
+use crate::stores::{Backing, StoreKind};
 
 /// The folder of the lists: one file for each file of cases, a line for each case that passes.
 const LISTS: &str = "tests/cases";
@@ -33,6 +34,9 @@ pub(crate) struct Arguments {
     /// Show the differences of this many failing cases (-1: of all).
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     show: i64,
+    /// What keeps the server's objects.
+    #[arg(long, value_enum, default_value_t)]
+    store: StoreKind,
 }
 
 /// A replayed file of cases: `suite/name`.
@@ -43,8 +47,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         say("cases: not run, there is no shared folder");
         return Ok(());
     };
+    let backing = Backing::start(arguments.store, 1)?;
     let replay = Replay {
-        server: Server::start(&Binary::release()?, &FLAGS)?,
+        server: Server::start(&Binary::release()?, &backing.flags(&FLAGS))?,
         tool: shared.join("tools/cases.py"),
         corpus: shared.join("corpus/server"),
     };

@@ -9,6 +9,7 @@ mod generate;
 mod habits;
 mod names;
 mod soak;
+mod stores;
 mod traces;
 
 use std::process::ExitCode;

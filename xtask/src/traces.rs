@@ -10,6 +10,7 @@ use conformance::{Binary, Server, root};
 
 use crate::habits::{RECORDED_CONTROLLERS, say, shared};
 use crate::names;
+use crate::stores::{Backing, StoreKind};
 
 /// The traces that are known to pass, one a line, sorted.
 const KNOWN: &str = "tests/traces/passing.txt";
@@ -28,6 +29,9 @@ pub(crate) struct Arguments {
     /// Show the differences of this many failing traces of each suite.
     #[arg(long, default_value_t = 0)]
     show: usize,
+    /// What keeps the server's objects.
+    #[arg(long, value_enum, default_value_t)]
+    store: StoreKind,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -35,7 +39,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         say("traces: not run, there is no shared folder");
         return Ok(());
     };
-    let mut server = Server::start(&Binary::release()?, &[RECORDED_CONTROLLERS])?;
+    let backing = Backing::start(arguments.store, 1)?;
+    let mut server = Server::start(&Binary::release()?, &backing.flags(&[RECORDED_CONTROLLERS]))?;
     let mut passing = BTreeSet::new();
     for (suite, jobs) in SUITES {
         if arguments.suites.is_empty() || arguments.suites.iter().any(|name| name == suite) {

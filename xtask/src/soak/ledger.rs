@@ -1,11 +1,14 @@
 //! What was acknowledged, and whether it is there.
 //!
-//! Each key has one writer, and each writer one write under way. So a key holds what was acknowledged last, or what its
-//! writer was about to write when the server was killed.
+//! Each key has one writer, and each writer one write of a key under way. So a key holds what was acknowledged last, or what its
+//! writer was about to write when the server was killed, or could not say what became of it.
+//!
+//! The model of a key is the sequence of the states that its writer gave it. A read may show any of them from the last that was
+//! acknowledged, or seen by a read that had ended, when it began: then reads and writes have one order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 /// The objects of a moment: what their fields hold, by key. Absent ones are not there.
 pub(super) type Contents = BTreeMap<String, u64>;
@@ -13,11 +16,30 @@ pub(super) type Contents = BTreeMap<String, u64>;
 /// What a key holds; `None` where it is absent.
 type State = Option<u64>;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Account {
     acknowledged: State,
     attempted: Option<State>,
+    /// What the key held at the last audit, and what was attempted since.
+    states: Vec<State>,
+    /// The first of these that a read may still show.
+    least: usize,
 }
+
+impl Account {
+    fn holding(state: State) -> Self {
+        Self {
+            acknowledged: state,
+            attempted: None,
+            states: vec![state],
+            least: 0,
+        }
+    }
+}
+
+/// The model of a key when a read of it began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadBegun(usize);
 
 /// The writes of all writers.
 #[derive(Debug, Default)]
@@ -29,24 +51,58 @@ pub(super) struct Ledger {
     newest: u64,
     /// How many writes were acknowledged in all.
     pub(super) total: u64,
+    /// How many reads were compared with the model.
+    pub(super) reads: u64,
 }
 
 impl Ledger {
     /// A write is about to be sent.
     pub(super) fn attempt(&mut self, key: &str, state: State) {
-        self.accounts.entry(key.to_owned()).or_default().attempted = Some(state);
+        let account = self.account(key);
+        account.attempted = Some(state);
+        account.states.push(state);
+    }
+
+    fn account(&mut self, key: &str) -> &mut Account {
+        let new = || Account::holding(None);
+        self.accounts.entry(key.to_owned()).or_insert_with(new)
+    }
+
+    /// Whether nobody knows what became of the last write of a key.
+    pub(super) fn is_unsure(&self, key: &str) -> bool {
+        self.accounts.get(key).is_some_and(|account| account.attempted.is_some())
+    }
+
+    /// A read of a key begins.
+    pub(super) fn read_begins(&mut self, key: &str) -> ReadBegun {
+        ReadBegun(self.account(key).least)
+    }
+
+    /// The read shows that state.
+    pub(super) fn read_ends(&mut self, key: &str, begun: ReadBegun, found: State) -> Result<()> {
+        self.reads += 1;
+        let account = self.account(key);
+        let later = account.states.iter().skip(begun.0);
+        let Some(at) = later.into_iter().position(|state| *state == found) else {
+            bail!("a read shows {key} with {found:?}, and not one of {:?} from {begun:?} on", account.states);
+        };
+        account.least = account.least.max(begun.0 + at);
+        Ok(())
     }
 
     /// The write was refused: it did not happen.
     pub(super) fn refused(&mut self, key: &str) {
-        self.accounts.entry(key.to_owned()).or_default().attempted = None;
+        let account = self.account(key);
+        account.attempted = None;
+        account.states.pop();
     }
 
     /// The write of `key` was acknowledged; `revision` is that of its object, where the answer says it.
     pub(super) fn acknowledged(&mut self, key: &str, object: &str, revision: Option<u64>) {
-        let account = self.accounts.entry(key.to_owned()).or_default();
+        let account = self.account(key);
         if let Some(state) = account.attempted.take() {
             account.acknowledged = state;
+            account.least = account.states.len().saturating_sub(1);
         }
         self.total += 1;
         if let Some(revision) = revision {
@@ -76,7 +132,7 @@ impl Ledger {
                 "{key} holds {found:?}; acknowledged was {:?}, and under way {attempted:?}",
                 account.acknowledged
             );
-            account.acknowledged = found;
+            *account = Account::holding(found);
         }
         let strange = there.keys().find(|key| !self.accounts.contains_key(*key));
         ensure!(strange.is_none(), "nobody wrote {strange:?}");
@@ -115,6 +171,26 @@ mod tests {
         ledger.attempt("a", Some(2));
         ledger.refused("a");
         assert!(ledger.audit(&there(Some(2)), 8).is_err());
+    }
+
+    #[test]
+    fn reads_that_show_what_was_overwritten_or_never_written_are_found() {
+        let mut ledger = ledger();
+        let begun = ledger.read_begins("a");
+        ledger.attempt("a", Some(2));
+        for shown in [Some(1), Some(2)] {
+            ledger.read_ends("a", begun, shown).unwrap();
+        }
+        assert!(ledger.read_ends("a", begun, Some(3)).is_err());
+        // One that began after another had ended shows nothing older.
+        let begun = ledger.read_begins("a");
+        assert!(ledger.read_ends("a", begun, Some(1)).is_err());
+        ledger.acknowledged("a", "a", Some(8));
+        ledger.attempt("a", None);
+        ledger.acknowledged("a", "a", Some(9));
+        let begun = ledger.read_begins("a");
+        assert!(ledger.read_ends("a", begun, Some(2)).is_err());
+        ledger.read_ends("a", begun, None).unwrap();
     }
 
     #[test]

@@ -3,12 +3,18 @@
 //! A run is made of rounds. In each the server is used and abused for some seconds, then killed, now and then asked to end, and
 //! started again. After each restart every acknowledged write is there or was overwritten by a later one, revisions have not gone
 //! back, and each watcher, which goes on from where it was, was told of every acknowledged write, once and in order, and knows what is
-//! there. Throughout, `/livez` answers, and memory stays below a bound. Choices follow from the seed; the moments do not.
+//! there. Throughout, readers see nothing that was overwritten before they asked, `/livez` answers, and memory stays below a
+//! bound. Choices follow from the seed; the moments do not.
+//!
+//! With `--store etcd` a cluster of three keeps the objects, a second server serves them too and is never ended, writers, readers
+//! and watchers are at both, and each round the cluster or the connections of the first server meet a fault.
 
+mod faults;
 mod hostile;
 mod ledger;
 mod objects;
 mod random;
+mod readers;
 mod watchers;
 mod writers;
 
@@ -21,15 +27,20 @@ use conformance::{Binary, Server, Target, USER_TOKEN};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
+use test_support::Link;
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::faults::{Beside, Fault};
 use self::hostile::Attempts;
 use self::ledger::{Contents, Ledger};
 use self::objects::{COLLECTION, MARKER};
 use self::random::Random;
+use self::readers::Reader;
 use self::watchers::Watcher;
 use self::writers::Writer;
 use crate::habits::say;
+use crate::stores::{Backing, StoreKind};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -45,11 +56,17 @@ pub(crate) struct Arguments {
     /// Use a debug build.
     #[arg(long)]
     debug: bool,
+    /// What keeps the objects.
+    #[arg(long, value_enum, default_value_t)]
+    store: StoreKind,
 }
 
 const WRITERS: u64 = 8;
 const WATCHERS: usize = 4;
+const READERS: u64 = 3;
 const HOSTILE: u64 = 6;
+/// How many members an etcd has.
+const MEMBERS: usize = 3;
 /// How often memory and `/livez` are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long `/livez` may take, while other clients do their worst.
@@ -72,6 +89,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// A run.
 struct Soak {
     server: Server,
+    /// The flags of the first server.
+    flags: Vec<String>,
+    beside: Option<Beside>,
+    backing: Backing,
     seed: u64,
     most_memory: u64,
     round: u64,
@@ -79,6 +100,8 @@ struct Soak {
     watchers: Vec<Watcher>,
     attempts: Arc<Mutex<Attempts>>,
     seen: Seen,
+    /// The last that befell the store.
+    fault: Fault,
 }
 
 /// The worst that was seen.
@@ -99,7 +122,21 @@ impl Seen {
 
 impl Soak {
     async fn begin(arguments: &Arguments, binary: &Binary) -> Result<Self> {
-        let server = Server::start(binary, &[])?;
+        let mut backing = Backing::start(arguments.store, MEMBERS)?;
+        let (flags, beside) = match backing.etcd() {
+            None => (Vec::new(), None),
+            Some(etcd) => {
+                let mut links = Vec::new();
+                for member in 0..etcd.size() {
+                    links.push(Link::to(etcd.client(member)).await?);
+                }
+                let endpoints: Vec<String> = links.iter().map(|link| format!("http://{}", link.address())).collect();
+                let server = Server::start(binary, &backing.flags(&[]))?;
+                let flags = vec![format!("--etcd-servers={}", endpoints.join(","))];
+                (flags, Some(Beside { server, links }))
+            }
+        };
+        let server = Server::start(binary, &texts(&flags))?;
         let mut connection = Target::of(&server)?.connect().await?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "soak"}});
         for (path, object) in [
@@ -120,6 +157,9 @@ impl Soak {
         let watchers: Result<Vec<Watcher>> = (0..WATCHERS).map(|_| Watcher::begin(&list)).collect();
         Ok(Self {
             server,
+            flags,
+            beside,
+            backing,
             seed: arguments.seed,
             most_memory: arguments.most_memory << 20,
             round: 0,
@@ -127,23 +167,32 @@ impl Soak {
             watchers: watchers?,
             attempts: Arc::default(),
             seen: Seen::default(),
+            fault: Fault::None,
         })
     }
 
     fn state(&self) -> String {
         let attempts = self.attempts.lock();
         format!(
-            "seed {}, {} rounds: {} acknowledged writes, {} events, {} hostile attempts, the last {:?}; at most {} MiB, \
-             /livez within {:?}",
+            "seed {}, {} rounds: {} acknowledged writes, {} reads, {} events, {} hostile attempts, the last {:?}; at most {} \
+             MiB, /livez within {:?}; the last fault: {:?}",
             self.seed,
             self.round,
             self.ledger.lock().total,
+            self.ledger.lock().reads,
             self.watchers.iter().map(|watcher| watcher.events).sum::<u64>(),
             attempts.done,
             attempts.under_way.values(),
             self.seen.memory >> 20,
             self.seen.slowest,
+            self.fault,
         )
+    }
+
+    /// The servers.
+    fn targets(&self) -> Result<Vec<Target>> {
+        let other = self.beside.iter().map(|beside| &beside.server);
+        [&self.server].into_iter().chain(other).map(Target::of).collect()
     }
 
     async fn round(&mut self) -> Result<()> {
@@ -151,38 +200,80 @@ impl Soak {
         let mut random = Random::of(self.seed, self.round, 0);
         let lasting = Duration::from_millis(3_000 + random.below(9_000));
         let target = Target::of(&self.server)?;
-        let mut writers = self.writers(&target);
+        let targets = self.targets()?;
+        let (stopping, stop) = watch::channel(false);
+        let mut clients = self.clients(&targets, &stop);
         let watchers: Vec<_> = std::mem::take(&mut self.watchers)
             .into_iter()
-            .map(|watcher| tokio::spawn(watcher.run(target.clone())))
+            .zip(targets.iter().cycle())
+            .map(|(watcher, target)| tokio::spawn(watcher.run(target.clone(), stop.clone())))
             .collect();
         let mut hostile = self.hostile(&target);
 
-        let looked = self.look(&target, lasting, &mut writers).await;
+        let looked = self.suffer(&target, lasting, &mut clients, &mut random).await;
         let gracefully = random.below(4) == 0;
         self.end(gracefully)?;
         hostile.shutdown().await;
-        while let Some(written) = writers.join_next().await {
-            written??;
+        stopping.send_replace(true);
+        while let Some(ended) = clients.join_next().await {
+            ended??;
         }
         self.watchers = joined(watchers).await?;
         self.seen = self.seen.and(looked?);
-        self.server.start_anew(&[])?;
+        self.server.start_anew(&texts(&self.flags))?;
         self.audit().await
     }
 
-    fn writers(&self, target: &Target) -> JoinSet<Result<()>> {
-        let mut writers = JoinSet::new();
-        for number in 0..WRITERS {
+    /// Writers and readers, in turn at each of the servers.
+    fn clients(&self, targets: &[Target], stop: &watch::Receiver<bool>) -> JoinSet<Result<()>> {
+        let mut clients = JoinSet::new();
+        for (number, target) in (0..WRITERS).zip(targets.iter().cycle()) {
             let writer = Writer {
                 number,
                 target: target.clone(),
                 ledger: Arc::clone(&self.ledger),
                 random: Random::of(self.seed, self.round, 100 + number),
+                may_be_unsure: self.beside.is_some(),
+                stop: stop.clone(),
             };
-            writers.spawn(writer.run());
+            clients.spawn(writer.run());
         }
-        writers
+        for (number, target) in (0..READERS).zip(targets.iter().cycle()) {
+            let reader = Reader {
+                target: target.clone(),
+                ledger: Arc::clone(&self.ledger),
+                random: Random::of(self.seed, self.round, 300 + number),
+                writers: WRITERS,
+                stop: stop.clone(),
+            };
+            clients.spawn(reader.run());
+        }
+        clients
+    }
+
+    /// Looks after the server while its store meets a fault, which is mended at the end.
+    async fn suffer(
+        &mut self,
+        target: &Target,
+        lasting: Duration,
+        clients: &mut JoinSet<Result<()>>,
+        random: &mut Random,
+    ) -> Result<Seen> {
+        if self.beside.is_none() {
+            return self.look(target, lasting, clients).await;
+        }
+        let before = self.look(target, lasting / 3, clients).await?;
+        self.fault = Fault::choose(random);
+        let befallen = match (self.backing.etcd(), &self.beside) {
+            (Some(etcd), Some(beside)) => self.fault.begin(etcd, &beside.links, random)?,
+            _ => 0,
+        };
+        let during = self.look(target, lasting / 3, clients).await?;
+        if let (Some(etcd), Some(beside)) = (self.backing.etcd(), &self.beside) {
+            self.fault.mend(befallen, etcd, &beside.links)?;
+        }
+        let after = self.look(target, lasting / 3, clients).await?;
+        Ok(before.and(during).and(after))
     }
 
     fn hostile(&self, target: &Target) -> JoinSet<()> {
@@ -197,17 +288,19 @@ impl Soak {
     }
 
     /// Looks after the server for some time: that it lives, answers, and stays within its memory.
-    async fn look(&mut self, target: &Target, lasting: Duration, writers: &mut JoinSet<Result<()>>) -> Result<Seen> {
+    async fn look(&mut self, target: &Target, lasting: Duration, clients: &mut JoinSet<Result<()>>) -> Result<Seen> {
         let end = Instant::now() + lasting;
         let mut seen = Seen::default();
         let mut connection = target.connect().await?;
         while Instant::now() < end {
             ensure!(self.server.running(), "the server ended:\n{}", self.server.log_tail());
             let begin = Instant::now();
-            let asked = connection.send(Method::GET, "/livez", "", Bytes::new());
-            tokio::time::timeout(PATIENCE, asked)
+            let asked = connection.ask(Method::GET, "/livez", "", Bytes::new());
+            let (status, _) = tokio::time::timeout(PATIENCE, asked)
                 .await
                 .context("/livez does not answer")??;
+            // A server without its etcd says so.
+            ensure!(status.is_success() || self.beside.is_some(), "/livez says {status}");
             seen = seen.and(Seen {
                 memory: self.server.memory()?,
                 slowest: begin.elapsed(),
@@ -217,7 +310,7 @@ impl Soak {
                 "the server takes {} MiB of memory",
                 seen.memory >> 20
             );
-            if let Some(ended) = writers.try_join_next() {
+            if let Some(ended) = clients.try_join_next() {
                 ended??;
             }
             tokio::time::sleep(LOOK).await;
@@ -256,6 +349,10 @@ impl Soak {
         }
         Ok(())
     }
+}
+
+fn texts(flags: &[String]) -> Vec<&str> {
+    flags.iter().map(String::as_str).collect()
 }
 
 async fn joined(watchers: Vec<JoinHandle<Result<Watcher>>>) -> Result<Vec<Watcher>> {

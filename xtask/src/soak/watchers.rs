@@ -10,6 +10,7 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::ledger::Contents;
 use super::objects::{self, COLLECTION, MARKER};
@@ -43,11 +44,15 @@ impl Watcher {
         })
     }
 
-    /// Follows until the stream ends, as it does with the server.
-    pub(super) async fn run(mut self, target: Target) -> Result<Self> {
+    /// Follows until it is to end, or the stream ends, as it does with the server.
+    pub(super) async fn run(mut self, target: Target, mut stop: watch::Receiver<bool>) -> Result<Self> {
         // Where the server is gone before anything was seen, the next round goes on from the same revision.
         if let Ok(stream) = self.open(&target).await {
-            self.follow(stream, u64::MAX).await?;
+            tokio::select! {
+                followed = self.follow(stream, u64::MAX) => followed?,
+                // What was read by half is sent again.
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
         }
         Ok(self)
     }

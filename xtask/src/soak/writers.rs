@@ -7,6 +7,7 @@ use conformance::{Connection, Target};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::ledger::Ledger;
 use super::objects::{self, COLLECTION, config_map, key, member, path, text};
@@ -17,15 +18,19 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 
 /// Objects that each writer has to itself.
-const OWN: u64 = 12;
+pub(super) const OWN: u64 = 12;
 /// Objects that all write.
-const SHARED: u64 = 3;
+pub(super) const SHARED: u64 = 3;
 
 pub(super) struct Writer {
     pub(super) number: u64,
     pub(super) target: Target,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) random: Random,
+    /// Whether the store may fail to say what became of a write.
+    pub(super) may_be_unsure: bool,
+    /// Says when to end.
+    pub(super) stop: watch::Receiver<bool>,
 }
 
 /// A write that was chosen.
@@ -40,14 +45,28 @@ struct Write {
 }
 
 impl Writer {
-    /// Writes until the connection breaks, which it does when the server is killed. An answer that should not be is an error.
+    /// Writes until it is to end, or the connection breaks, which it does when the server is killed. An answer that should not be
+    /// is an error.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
         };
+        let mut stop = self.stop.clone();
         loop {
             let write = self.choose();
-            if !self.write(&mut connection, write).await? {
+            if self.ledger.lock().is_unsure(&key(&write.object, &member(self.number))) {
+                tokio::task::yield_now().await;
+                if *stop.borrow() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let written = tokio::select! {
+                written = self.write(&mut connection, write) => written?,
+                // What is under way stays unsure.
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            };
+            if !written {
                 return Ok(());
             }
         }
@@ -160,7 +179,10 @@ impl Writer {
             self.ledger.lock().refused(key);
             return Ok(true);
         }
-        // Where the server cannot say what became of it, it may be there or not, and nothing more is sent in this round.
+        // Where the server cannot say what became of it, it may be there or not: nothing more is sent for this key.
+        if self.may_be_unsure && status.is_server_error() {
+            return Ok(true);
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT {
             return Ok(false);
         }

@@ -1,0 +1,96 @@
+//! What befalls the etcd below the servers.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use conformance::Server;
+use serde_json::Value;
+use test_support::Link;
+use test_support::etcd::Etcd;
+
+use super::random::Random;
+
+/// The sorts of faults.
+const FAULTS: [Fault; 8] = [
+    Fault::None,
+    Fault::LeaderKilled,
+    Fault::MemberKilled,
+    Fault::LeaderPaused,
+    Fault::Cut,
+    Fault::Stalled,
+    Fault::Delayed,
+    Fault::Compacted,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// The leader is gone where it stands, and comes back.
+    LeaderKilled,
+    /// So is another member.
+    MemberKilled,
+    /// The leader answers nothing for a while.
+    LeaderPaused,
+    /// The connections of one server to all members break, and new ones.
+    Cut,
+    /// Nothing comes through them.
+    Stalled,
+    /// All comes late.
+    Delayed,
+    /// All history is compacted.
+    Compacted,
+}
+
+impl Fault {
+    pub(super) fn choose(random: &mut Random) -> Self {
+        random.one_of(&FAULTS).copied().unwrap_or(Self::None)
+    }
+
+    /// Brings it about. What it gives is what [`Fault::mend`] wants to know: the member that it befell.
+    pub(super) fn begin(self, etcd: &mut Etcd, links: &[Link], random: &mut Random) -> Result<usize> {
+        let leader = etcd.leader().unwrap_or_default();
+        let other = (leader + 1 + random.below(2) as usize) % etcd.size();
+        match self {
+            Self::None => {}
+            Self::LeaderKilled => etcd.kill(leader)?,
+            Self::MemberKilled => {
+                etcd.kill(other)?;
+                return Ok(other);
+            }
+            Self::LeaderPaused => etcd.pause(leader)?,
+            Self::Cut => links.iter().for_each(Link::cut),
+            Self::Stalled => links.iter().for_each(Link::stall),
+            Self::Delayed => links.iter().for_each(|link| link.delay(Duration::from_millis(40))),
+            Self::Compacted => compact(etcd)?,
+        }
+        Ok(leader)
+    }
+
+    /// Takes it back.
+    pub(super) fn mend(self, member: usize, etcd: &mut Etcd, links: &[Link]) -> Result<()> {
+        match self {
+            Self::LeaderKilled | Self::MemberKilled => etcd.revive(member)?,
+            Self::LeaderPaused => etcd.resume(member)?,
+            Self::Cut | Self::Stalled | Self::Delayed => links.iter().for_each(Link::mend),
+            Self::None | Self::Compacted => {}
+        }
+        Ok(())
+    }
+}
+
+/// Compacts all that came before now.
+fn compact(etcd: &Etcd) -> Result<()> {
+    let read = etcd.ask(0, "/v3/kv/range", r#"{"key": "YQ=="}"#)?;
+    let read: Value = serde_json::from_str(&read)?;
+    let revision = read.pointer("/header/revision").and_then(Value::as_str);
+    let revision: i64 = revision.context("etcd has no revision")?.parse()?;
+    etcd.ask(0, "/v3/kv/compaction", &format!(r#"{{"revision": {revision}}}"#))?;
+    Ok(())
+}
+
+/// A second server on the same etcd, by connections of its own.
+pub(super) struct Beside {
+    pub(super) server: Server,
+    /// The connections of the first server.
+    pub(super) links: Vec<Link>,
+}

@@ -1,0 +1,54 @@
+//! What keeps the objects of a server that a habit starts.
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use test_support::etcd::Etcd;
+
+/// The engines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoreKind {
+    /// A file in the data directory.
+    #[default]
+    Embedded,
+    /// A cluster of etcd, for as long as the habit goes on.
+    Etcd,
+}
+
+/// A store for servers.
+pub(crate) struct Backing {
+    etcd: Option<Etcd>,
+    flags: Vec<String>,
+}
+
+impl Backing {
+    /// A store of that kind; if it is etcd, one of so many members.
+    pub(crate) fn start(kind: StoreKind, members: usize) -> Result<Self> {
+        let etcd = match kind {
+            StoreKind::Embedded => None,
+            StoreKind::Etcd => Some(start_etcd(members).context("cannot start etcd")?),
+        };
+        let flags = etcd.iter().map(|etcd| format!("--etcd-servers={}", etcd.endpoints()));
+        Ok(Self {
+            flags: flags.collect(),
+            etcd,
+        })
+    }
+
+    /// The flags of a server on it, with these.
+    pub(crate) fn flags<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let own = self.flags.iter().map(String::as_str);
+        own.chain(more.iter().copied()).collect()
+    }
+
+    /// The etcd, if it is one.
+    pub(crate) fn etcd(&mut self) -> Option<&mut Etcd> {
+        self.etcd.as_mut()
+    }
+}
+
+fn start_etcd(members: usize) -> std::io::Result<Etcd> {
+    Etcd::start(test_support::etcd::Settings {
+        members,
+        ..Default::default()
+    })
+}
