@@ -16,6 +16,7 @@ mod dangling;
 mod definitions;
 mod election;
 mod garbage;
+mod identity;
 mod namespace;
 mod namespaced_default;
 mod policy_status;
@@ -33,6 +34,7 @@ use tokio::task::JoinHandle;
 use crate::election::{Leadership, LeaseObject};
 
 pub use election::Election;
+pub use identity::Identity;
 
 /// The health check of the controllers of definitions, as kube-apiserver has it.
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use arc_swap::ArcSwap;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
-use holdfast_controllers::Selection;
+use holdfast_controllers::{Identity, Selection};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::api::context::{Config, Context, Parts};
@@ -27,7 +27,7 @@ use holdfast_server::operations::start;
 use holdfast_server::runtime::background::{self, Background};
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::runtime::version::Build;
-use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
+use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::in_flight::InFlight;
@@ -172,6 +172,14 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let surroundings = holdfast_controllers::ControllerContext {
         root_ca: root_ca(flags, &pki)?,
     };
+    if !flags.storage.etcd_servers.is_empty() {
+        let identity = Identity {
+            host,
+            uid: RandomIdentifiers.uid(),
+            address: reached.to_string(),
+        };
+        identity.run(&service);
+    }
     let released = controllers.run(&service, &surroundings, election);
     drop(service);
 

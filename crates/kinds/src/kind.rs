@@ -6,7 +6,7 @@ use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
-    AtRestRules, Capabilities, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
+    AtRestRules, Capabilities, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
     InitialObjects, MetadataChecks, Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
 };
 use holdfast_value::{SmolStr, Value};
@@ -67,6 +67,15 @@ impl<S: Strategy + 'static> Kind<S> {
         S: Followed,
     {
         self.capabilities.followed = Some(self.strategy.clone());
+        self
+    }
+
+    /// Its objects hold what no other may hold.
+    pub(crate) fn claims(mut self) -> Self
+    where
+        S: Claims,
+    {
+        self.capabilities.claims = Some(self.strategy.clone());
         self
     }
 

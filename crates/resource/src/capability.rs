@@ -2,6 +2,7 @@
 //! lack it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use holdfast_value::Value;
 
@@ -19,6 +20,8 @@ pub struct Capabilities {
     pub defines: Option<Arc<dyn Defines>>,
     /// Something follows the stored objects of the kind.
     pub followed: Option<Arc<dyn Followed>>,
+    /// Objects of the kind hold what no other may hold, and say so under keys of their own.
+    pub claims: Option<Arc<dyn Claims>>,
     /// Objects of the kind exist from the start.
     pub initial_objects: Option<Arc<dyn InitialObjects>>,
     /// What answers in place of the generic verbs, by subresource; see [`Capabilities::responder`].
@@ -144,6 +147,31 @@ pub trait Followed: Send + Sync {
     /// Receives each stored object at start (`old` is `None`) and each committed change after that, in order. Where changes
     /// were missed, it receives how each object differs from what it received last.
     fn observe(&self, old: Option<&Value>, new: Option<&Value>);
+}
+
+/// What objects of a kind hold that no other may hold, such as addresses, as keys that are written together with them. Where one
+/// server has a store to itself, what [`Followed`] counts is enough.
+pub trait Claims: Send + Sync {
+    /// The writes that go with a change of an object (`old` or `new` is `None` where it comes to be or goes), at that time. `read`
+    /// gives what is stored under a key.
+    fn beside(
+        &self,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        read: &dyn Fn(&str) -> Option<Value>,
+        now: SystemTime,
+    ) -> Vec<Claim>;
+}
+
+/// A write of a key that goes with that of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The key.
+    pub key: String,
+    /// What it is to hold, as JSON with an empty `resourceVersion`; `None` to remove it.
+    pub object: Option<String>,
+    /// Whether it must be absent; otherwise it must be what was read.
+    pub is_new: bool,
 }
 
 /// The objects of a kind that exist from the start.

@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::key::{Key, Revision, table_by_segments};
+use crate::state::Snapshot;
+use crate::transaction::Transaction;
 
 /// What the store's user keeps beside each entry, and where tables begin.
 ///
@@ -24,6 +26,13 @@ pub trait Indexer: Send + Sync + Sized + 'static {
     /// The index of `value`, which has its resource version in place. Called at most once an entry, when its index is
     /// first asked for and was not given at the commit.
     fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
+
+    /// Adds to a transaction what has to be written together with it, seen by `state`, where others write to the same
+    /// storage. Nothing in most cases.
+    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot<Self>) -> Transaction<Self> {
+        let _ = state;
+        transaction
+    }
 
     /// Length of the part of `prefix` that names its table, 0 if `prefix` spans tables.
     ///

@@ -24,6 +24,7 @@ use crate::entry::{Entry, Indexer, Stored, Version};
 use crate::error::HistoryError;
 use crate::history::{Channel, Event, EventKind};
 use crate::key::{Key, Revision, end_of_prefix};
+use crate::transaction::Transaction;
 
 type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
 
@@ -308,6 +309,11 @@ impl<X: Indexer> State<X> {
             root: self.root.load_full(),
             indexer: self.indexer.clone(),
         }
+    }
+
+    /// A transaction with what has to be written together with it.
+    pub(crate) fn complete(&self, transaction: Transaction<X>) -> Transaction<X> {
+        self.indexer.complete(transaction, &self.snapshot())
     }
 
     /// The state as it was at `revision`.

@@ -69,6 +69,10 @@ impl<X: Indexer> Store<X> {
     /// # Errors
     /// [`CommitError`]; on each of them nothing was changed.
     pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
+        let transaction = match self.engine.is_shared() {
+            true => self.state.complete(transaction),
+            false => transaction,
+        };
         transaction.check()?;
         self.engine.commit(transaction).await
     }

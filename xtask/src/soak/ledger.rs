@@ -70,7 +70,9 @@ impl Ledger {
 
     /// Whether nobody knows what became of the last write of a key.
     pub(super) fn is_unsure(&self, key: &str) -> bool {
-        self.accounts.get(key).is_some_and(|account| account.attempted.is_some())
+        self.accounts
+            .get(key)
+            .is_some_and(|account| account.attempted.is_some())
     }
 
     /// A read of a key begins.
@@ -84,7 +86,10 @@ impl Ledger {
         let account = self.account(key);
         let later = account.states.iter().skip(begun.0);
         let Some(at) = later.into_iter().position(|state| *state == found) else {
-            bail!("a read shows {key} with {found:?}, and not one of {:?} from {begun:?} on", account.states);
+            bail!(
+                "a read shows {key} with {found:?}, and not one of {:?} from {begun:?} on",
+                account.states
+            );
         };
         account.least = account.least.max(begun.0 + at);
         Ok(())

@@ -139,6 +139,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .initial_objects()
             .followed()
             .read_by(service::from_rest)
+            .claims()
             .connects("proxy", service::Proxy)
             .cells(service::CELLS)
             .counted_by_plural()

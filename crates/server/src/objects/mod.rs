@@ -6,6 +6,7 @@
 //! kube-apiserver. Only `metadata.resourceVersion` is missing from what is stored: it is known when the write is done, so
 //! the store puts it in its place then.
 
+mod claims;
 pub mod definitions;
 mod encoded_events;
 pub mod expiry;
@@ -26,7 +27,7 @@ use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
 use holdfast_resource::{Registry, Resource};
-use holdfast_store::{CodecError, Indexer, Key};
+use holdfast_store::{CodecError, Indexer, Key, Transaction};
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
@@ -116,6 +117,10 @@ impl Objects {
 impl Indexer for Objects {
     type Index = Index;
     type Encodings = EncodedEvent;
+
+    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot) -> Transaction<Self> {
+        claims::complete(&self.registry.load(), transaction, state)
+    }
 
     fn index(&self, key: &Key, value: &[u8]) -> Index {
         let registry = self.registry.load();

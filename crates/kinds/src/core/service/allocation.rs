@@ -54,6 +54,7 @@ struct Band {
     part: u128,
 }
 
+pub(super) const TAKEN_ADDRESS: &str = "provided IP is already allocated";
 const TAKEN_PORT: &str = "provided port is already allocated";
 
 /// The first port that a dry run is shown stands behind this one.
@@ -169,7 +170,7 @@ impl Allocations {
             return Err("the provided network does not match the current range".to_owned());
         }
         match self.taken().addresses.entry(address) {
-            Entry::Occupied(_) => Err("provided IP is already allocated".to_owned()),
+            Entry::Occupied(_) => Err(TAKEN_ADDRESS.to_owned()),
             Entry::Vacant(free) => {
                 free.insert(Hold::Reserved);
                 Ok(())
@@ -252,15 +253,9 @@ impl Taking<'_> {
         }
         let asked = object.str_at(&["spec", "clusterIP"]).unwrap_or_default();
         if !asked.is_empty() {
-            return self.address(asked).map_err(|fault| {
-                let shown = object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
-                let detail = format!("failed to allocate IP {asked}: {fault}");
-                Refusal::Invalid(vec![FieldError::invalid(
-                    &FieldPath::new("spec.clusterIPs"),
-                    shown,
-                    detail,
-                )])
-            });
+            return self
+                .address(asked)
+                .map_err(|fault| refused_address(object, asked, &fault));
         }
         let address = self
             .next_address()
@@ -431,6 +426,14 @@ impl Taking<'_> {
     }
 }
 
+/// What is said of an address that a Service asks for and cannot have.
+pub(super) fn refused_address(object: &Value, asked: &str, fault: &str) -> Refusal {
+    let shown = object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
+    let detail = format!("failed to allocate IP {asked}: {fault}");
+    let place = FieldPath::new("spec.clusterIPs");
+    Refusal::Invalid(vec![FieldError::invalid(&place, shown, detail)])
+}
+
 /// The port and the port of the nodes of each port.
 fn numbers_of(object: &Value) -> Vec<(i64, i64)> {
     let number = |port: &Value, name: &str| port.get(name).and_then(Value::as_i64).unwrap_or_default();
@@ -465,7 +468,7 @@ pub(super) fn set_node_port(object: &mut Value, index: usize, port: i64) {
 }
 
 /// The addresses and ports that a Service holds.
-fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
+pub(super) fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     let root = Field::root(service);
     let spec = root.child("spec");
     let mut addresses = Vec::new();

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod cells;
+mod claims;
 mod families;
 mod proxy;
 mod validation;
@@ -209,7 +210,15 @@ impl Service {
     fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         let served = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
         families::complete(object, old, served).map_err(Refusal::Invalid)?;
+        let asked = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
         let taken = self.allocations.allocate(object, old, context.dry_run)?;
+        if taken
+            .iter()
+            .any(|one| claims::is_of_another(one, &asked, object, context.lookup))
+        {
+            self.allocations.finish(&taken, false);
+            return Err(allocation::refused_address(object, &asked, allocation::TAKEN_ADDRESS));
+        }
         if !taken.is_empty() {
             let allocations = Arc::clone(&self.allocations);
             context.on_outcome(move |stored| allocations.finish(&taken, stored));

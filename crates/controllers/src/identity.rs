@@ -1,0 +1,226 @@
+//! The identity of a server among those on one store: a lease of its own that says that it lives, and the end of leases of
+//! servers that do not, as kube-apiserver keeps them.
+//! <https://kubernetes.io/docs/concepts/architecture/leases/#api-server-identity>
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use data_encoding::BASE32_NOPAD;
+use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_resource::Resource;
+use holdfast_server::operations::loopback::{Client, RequestError, path_of};
+use holdfast_server::operations::service::Service;
+use holdfast_server::runtime::shutdown::Shutdown;
+use holdfast_value::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::election::micro_time;
+
+/// What a lease of an API server is told by, and the value for this sort of servers.
+const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];
+const HOST: &str = "kubernetes.io/hostname";
+const PEER: &str = "kubernetes.io/peer-advertise-address";
+const NAMESPACE: &str = "kube-system";
+/// Who owns the fields of the lease.
+const MANAGER: &str = "kube-apiserver";
+
+/// How long a server lives by its lease.
+const DURATION: i64 = 3600;
+const RENEWAL: Duration = Duration::from_secs(10);
+/// How often leases of servers that are gone are looked for.
+const COLLECTION: Duration = Duration::from_secs(3600);
+
+const RENEWAL_CHECK: &str = "poststarthook/start-kube-apiserver-identity-lease-controller";
+const COLLECTION_CHECK: &str = "poststarthook/start-kube-apiserver-identity-lease-garbage-collector";
+
+/// A server as others see it.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The name of its host.
+    pub host: String,
+    /// What tells it from those that had its name before it.
+    pub uid: String,
+    /// Where others reach it: `ADDRESS:PORT`.
+    pub address: String,
+}
+
+impl Identity {
+    /// The name of its lease: made from the name of the host and of the sort of server, each behind its length.
+    pub fn name(&self) -> String {
+        let mut digest = Sha256::new();
+        for part in [self.host.as_str(), LABEL[1]] {
+            digest.update(u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
+            digest.update(part);
+        }
+        let digest = digest.finalize();
+        let half: Vec<u8> = digest.iter().take(16).copied().collect();
+        format!("apiserver-{}", BASE32_NOPAD.encode(&half).to_lowercase())
+    }
+
+    /// Keeps the lease of this server, and looks for those of servers that are gone, until the server ends.
+    pub fn run(self, service: &Arc<Service>) {
+        let context = &service.context;
+        let client = Client::new(Arc::clone(service), MANAGER);
+        let Some(leases) = client.resource("coordination.k8s.io", "leases") else {
+            return;
+        };
+        let (collector, of) = (client.clone(), Arc::clone(&leases));
+        let (background, shutdown) = (&context.background, &context.shutdown);
+        background.spawn(RENEWAL_CHECK, RENEWAL_CHECK, shutdown, renew(client, leases, self));
+        background.spawn(COLLECTION_CHECK, COLLECTION_CHECK, shutdown, collect(collector, of));
+    }
+
+    /// The lease of this server after `there`.
+    fn lease(&self, there: Option<Value>, now: &str) -> Value {
+        let name = self.name();
+        let mut lease = there.unwrap_or_else(|| {
+            let mut lease = Value::empty_map();
+            lease.set_at(&["apiVersion"], "coordination.k8s.io/v1".into());
+            lease.set_at(&["kind"], "Lease".into());
+            lease.set_at(&["metadata", "name"], name.as_str().into());
+            lease.set_at(&["metadata", "namespace"], NAMESPACE.into());
+            let holder = format!("{name}_{}", self.uid);
+            lease.set_at(&["spec", "holderIdentity"], holder.into());
+            lease.set_at(&["spec", "leaseDurationSeconds"], DURATION.into());
+            lease
+        });
+        lease.set_at(&["spec", "renewTime"], now.into());
+        lease.set_at(&["metadata", "labels", LABEL[0]], LABEL[1].into());
+        lease.set_at(&["metadata", "labels", HOST], self.host.as_str().into());
+        lease.set_at(&["metadata", "annotations", PEER], self.address.as_str().into());
+        lease
+    }
+}
+
+async fn renew(client: Client, leases: Arc<Resource>, identity: Identity) {
+    let mut turns = Turns::new(&client, RENEWAL);
+    while turns.next().await {
+        told(renew_once(&client, &leases, &identity).await);
+    }
+}
+
+async fn renew_once(client: &Client, leases: &Resource, identity: &Identity) -> Result<(), RequestError> {
+    let name = identity.name();
+    let there = client.get(leases, NAMESPACE, &name).map(|lease| lease.tree());
+    let is_new = there.is_none();
+    let lease = identity.lease(there, &micro_time(client));
+    let at = path_of(leases, NAMESPACE, if is_new { "" } else { &name }).unwrap_or_default();
+    let path = format!("{at}?fieldManager={MANAGER}");
+    let written = match is_new {
+        true => client.create(&path, &lease).await,
+        false => client.update(&path, &lease).await,
+    };
+    written.map(drop)
+}
+
+async fn collect(client: Client, leases: Arc<Resource>) {
+    let mut turns = Turns::new(&client, COLLECTION);
+    while turns.next().await {
+        told(collect_once(&client, &leases).await);
+    }
+}
+
+async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestError> {
+    let now = Timestamp::from(client.time());
+    let all = client.list(leases, NAMESPACE);
+    let over: Vec<_> = all.iter().filter(|lease| is_over(&lease.tree(), now)).collect();
+    drop(all);
+    for lease in over {
+        let path = path_of(leases, NAMESPACE, lease.name()).unwrap_or_default();
+        match client.delete(&path, &Value::empty_map()).await {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn told(outcome: Result<(), RequestError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "a lease of a server's identity cannot be written; tried again later");
+    }
+}
+
+/// The moments at which work is due: now and after each period, until the server ends.
+struct Turns {
+    ticks: Interval,
+    shutdown: Shutdown,
+}
+
+impl Turns {
+    fn new(client: &Client, period: Duration) -> Self {
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            ticks,
+            shutdown: client.shutdown(),
+        }
+    }
+
+    /// Whether there is a next one.
+    async fn next(&mut self) -> bool {
+        tokio::select! {
+            _ = self.ticks.tick() => true,
+            () = self.shutdown.closing() => false,
+        }
+    }
+}
+
+/// Whether a lease is that of an API server that did not renew it.
+fn is_over(lease: &Value, now: Timestamp) -> bool {
+    let spec = |field| lease.at(&["spec", field]);
+    if lease.str_at(&["metadata", "labels", LABEL[0]]) != Some(LABEL[1]) {
+        return false;
+    }
+    let renewed = spec("renewTime").and_then(Value::as_str);
+    let renewed = renewed.and_then(|time| Timestamp::parse(time, Precision::Micros).ok());
+    match (renewed, spec("leaseDurationSeconds").and_then(Value::as_i64)) {
+        (Some(renewed), Some(seconds)) => renewed.seconds.saturating_add(seconds) < now.seconds,
+        // One that says nothing of its end is as good as over.
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            host: "vm".to_owned(),
+            uid: "8837719e-8b36-4b76-ba0f-43c634b86a79".to_owned(),
+            address: "192.0.2.2:26343".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_server_is_named_as_the_reference_names_it() {
+        assert_eq!(identity().name(), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+    }
+
+    #[test]
+    fn a_lease_is_over_when_it_was_not_renewed_for_its_duration() {
+        let lease = identity().lease(None, "2026-11-22T00:55:59.417363Z");
+        let at = |seconds: i64| Timestamp {
+            seconds: 1_795_308_959 + seconds,
+            nanos: 0,
+        };
+        assert!(!is_over(&lease, at(3600)));
+        assert!(is_over(&lease, at(3601)));
+        // A renewal keeps who holds it.
+        let again = Identity {
+            uid: "other".to_owned(),
+            ..identity()
+        };
+        let renewed = again.lease(Some(lease.clone()), "2026-11-22T00:56:59.000000Z");
+        assert_eq!(
+            renewed.at(&["spec", "holderIdentity"]),
+            lease.at(&["spec", "holderIdentity"])
+        );
+        assert!(!is_over(&renewed, at(3601)));
+        let mut other = lease;
+        other.set_at(&["metadata", "labels", LABEL[0]], "another-apiserver".into());
+        assert!(!is_over(&other, at(99_999)));
+    }
+}

@@ -1,0 +1,299 @@
+//! The addresses and ports of Services as kube-apiserver keeps them: an IPAddress for each address, and one map of bits for the
+//! ports of the nodes. Each server guards them in the transaction that writes the Service, so that none is given twice.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_resource::{Claim, Claims, GroupResource, Lookup};
+use holdfast_value::{Value, json};
+
+use super::Service;
+use super::allocation::{Reservation, held};
+
+/// The key of the ports of the nodes.
+const PORTS: &str = "/registry/ranges/servicenodeports";
+
+impl Claims for Service {
+    fn beside(
+        &self,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        read: &dyn Fn(&str) -> Option<Value>,
+        now: SystemTime,
+    ) -> Vec<Claim> {
+        let (had, had_ports) = old.map(held).unwrap_or_default();
+        let (has, has_ports) = new.map(held).unwrap_or_default();
+        let (had, has): (BTreeSet<IpAddr>, BTreeSet<IpAddr>) = (had.into_iter().collect(), has.into_iter().collect());
+        let Some(service) = new.or(old) else { return Vec::new() };
+        let taken = has
+            .difference(&had)
+            .filter_map(|address| take(*address, service, read, now));
+        let given_back = had
+            .difference(&has)
+            .filter_map(|address| give_back(*address, service, read));
+        let mut claims: Vec<Claim> = taken.chain(given_back).collect();
+        let (had, has): (BTreeSet<u16>, BTreeSet<u16>) =
+            (had_ports.into_iter().collect(), has_ports.into_iter().collect());
+        if had != has {
+            claims.push(self.ports(&had, &has, read));
+        }
+        claims
+    }
+}
+
+/// Whether what is reserved is the address that was asked for, and an IPAddress says that it is not this Service's. One that was
+/// drawn is drawn anew when it cannot be stored.
+pub(super) fn is_of_another(reserved: &Reservation, asked: &str, service: &Value, lookup: &dyn Lookup) -> bool {
+    let Reservation::Address(address) = reserved else {
+        return false;
+    };
+    if asked.is_empty() {
+        return false;
+    }
+    let addresses = GroupResource {
+        group: "networking.k8s.io".into(),
+        resource: "ipaddresses".into(),
+    };
+    let there = lookup.get(&addresses, "", &address.to_string());
+    there.is_some_and(|there| !is_of(&there, service))
+}
+
+fn key_of(address: IpAddr) -> String {
+    format!("/registry/ipaddresses/{address}")
+}
+
+/// What makes an address one of this Service; `None` where it is one already.
+fn take(address: IpAddr, service: &Value, read: &dyn Fn(&str) -> Option<Value>, now: SystemTime) -> Option<Claim> {
+    let key = key_of(address);
+    if read(&key).is_some_and(|there| is_of(&there, service)) {
+        return None;
+    }
+    Some(Claim {
+        object: Some(object(address, service, now)),
+        key,
+        is_new: true,
+    })
+}
+
+fn give_back(address: IpAddr, service: &Value, read: &dyn Fn(&str) -> Option<Value>) -> Option<Claim> {
+    let key = key_of(address);
+    is_of(&read(&key)?, service).then_some(Claim {
+        key,
+        object: None,
+        is_new: false,
+    })
+}
+
+/// Whether an IPAddress is held by this Service.
+fn is_of(address: &Value, service: &Value) -> bool {
+    let parent = |field: &str| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
+    let own = |field: &str| service.str_at(&["metadata", field]).unwrap_or_default();
+    parent("resource") == "services" && parent("namespace") == own("namespace") && parent("name") == own("name")
+}
+
+/// The IPAddress of an address, as kube-apiserver makes it. Its identity is that of the Service's own, told apart by the
+/// address.
+fn object(address: IpAddr, service: &Value, now: SystemTime) -> String {
+    let text = |field: &str| json::to_string(&service.at(&["metadata", field]).cloned().unwrap_or_default());
+    let now = Timestamp::from(now).text(Precision::Seconds);
+    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let uid = uid_of(address, service.str_at(&["metadata", "uid"]).unwrap_or_default());
+    format!(
+        r#"{{"kind":"IPAddress","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"{address}","uid":"{uid}","resourceVersion":"","creationTimestamp":"{now}","labels":{{"ipaddress.kubernetes.io/ip-family":"{family}","ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"managedFields":[{{"manager":"kube-apiserver","operation":"Update","apiVersion":"networking.k8s.io/v1","time":"{now}","fieldsType":"FieldsV1","fieldsV1":{{"f:metadata":{{"f:labels":{{".":{{}},"f:ipaddress.kubernetes.io/ip-family":{{}},"f:ipaddress.kubernetes.io/managed-by":{{}}}}}},"f:spec":{{"f:parentRef":{{".":{{}},"f:name":{{}},"f:namespace":{{}},"f:resource":{{}}}}}}}}}}]}},"spec":{{"parentRef":{{"resource":"services","namespace":{},"name":{}}}}}}}"#,
+        text("namespace"),
+        text("name"),
+    )
+}
+
+/// A uid that no other object has: the Service's, whose random digits are mixed with those of the address.
+fn uid_of(address: IpAddr, service: &str) -> String {
+    let bits = match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address),
+    };
+    let digits: String = service.chars().filter(char::is_ascii_hexdigit).collect();
+    let own = u128::from_str_radix(&digits, 16).unwrap_or_default();
+    // An odd factor keeps different numbers different.
+    let mixed = own
+        ^ bits
+            .wrapping_add(1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let marked = mixed & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let hex = format!("{marked:032x}");
+    let mut uid = String::with_capacity(36);
+    for (at, digit) in hex.chars().enumerate() {
+        if [8, 12, 16, 20].contains(&at) {
+            uid.push('-');
+        }
+        uid.push(digit);
+    }
+    uid
+}
+
+impl Service {
+    /// The ports of the nodes once `had` are given back and `has` are taken.
+    fn ports(&self, had: &BTreeSet<u16>, has: &BTreeSet<u16>, read: &dyn Fn(&str) -> Option<Value>) -> Claim {
+        let range = &self.config.node_ports;
+        let there = read(PORTS);
+        let data = there
+            .as_ref()
+            .and_then(|there| there.str_at(&["data"]))
+            .unwrap_or_default();
+        let mut bits = Bits::read(&STANDARD.decode(data).unwrap_or_default());
+        let offset = |port: &u16| {
+            port.checked_sub(*range.start())
+                .filter(|_| range.contains(port))
+                .map(usize::from)
+        };
+        had.difference(has)
+            .filter_map(offset)
+            .for_each(|at| bits.set(at, false));
+        let mut is_lost = false;
+        for at in has.difference(had).filter_map(offset) {
+            is_lost |= bits.has(at);
+            bits.set(at, true);
+        }
+        let data = STANDARD.encode(bits.bytes());
+        let data = if data.is_empty() {
+            String::new()
+        } else {
+            format!(",\"data\":\"{data}\"")
+        };
+        let (first, last) = (range.start(), range.end());
+        Claim {
+            key: PORTS.to_owned(),
+            object: Some(format!(
+                r#"{{"kind":"RangeAllocation","apiVersion":"v1","metadata":{{"resourceVersion":""}},"range":"{first}-{last}"{data}}}"#
+            )),
+            // Another has one of them, as this server has yet to hear: what is there is not absent, and the write starts over.
+            is_new: is_lost,
+        }
+    }
+}
+
+/// A set of numbers as Go's `big.Int` writes one: the highest byte first, without zeros before it.
+struct Bits(Vec<u8>);
+
+impl Bits {
+    fn read(bytes: &[u8]) -> Self {
+        Self(bytes.iter().rev().copied().collect())
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.0.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0)
+    }
+
+    fn set(&mut self, at: usize, on: bool) {
+        if self.0.len() <= at / 8 {
+            self.0.resize(at / 8 + 1, 0);
+        }
+        if let Some(byte) = self.0.get_mut(at / 8) {
+            *byte = if on {
+                *byte | 1 << (at % 8)
+            } else {
+                *byte & !(1 << (at % 8))
+            };
+        }
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        let mut bytes = self.0;
+        while bytes.last() == Some(&0) {
+            bytes.pop();
+        }
+        bytes.reverse();
+        bytes
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::time::UNIX_EPOCH;
+
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+    use crate::config::Config;
+
+    fn service(name: &str, ip: &str, port: u16) -> Value {
+        let text = format!(
+            "{{metadata: {{name: {name}, namespace: a, uid: 8502290d-313d-466b-b47f-2b3a8095b710}}, spec: {{type: NodePort, \
+             clusterIP: {ip}, clusterIPs: [{ip}], ports: [{{port: 80, nodePort: {port}}}]}}}}"
+        );
+        yaml::parse(text.as_bytes(), &Limits::default()).unwrap()
+    }
+
+    /// What is stored, to which claims are made.
+    #[derive(Default)]
+    struct Stored(RefCell<BTreeMap<String, Value>>);
+
+    impl Stored {
+        /// Whether the claims of a change hold; if so they are done.
+        fn change(&self, old: Option<&Value>, new: Option<&Value>) -> bool {
+            let kind = Service::new(&Config::default());
+            let read = |key: &str| self.0.borrow().get(key).cloned();
+            let claims = kind.beside(old, new, &read, UNIX_EPOCH);
+            let mut stored = self.0.borrow_mut();
+            if claims
+                .iter()
+                .any(|claim| claim.is_new && stored.contains_key(&claim.key))
+            {
+                return false;
+            }
+            for Claim { key, object, .. } in claims {
+                match object {
+                    Some(object) => stored.insert(key, json::parse(object.as_bytes(), &Limits::default()).unwrap()),
+                    None => stored.remove(&key),
+                };
+            }
+            true
+        }
+
+        fn data(&self) -> Option<String> {
+            self.0.borrow().get(PORTS)?.str_at(&["data"]).map(str::to_owned)
+        }
+    }
+
+    #[test]
+    fn what_one_service_holds_another_cannot_take_until_it_is_given_back() {
+        let stored = Stored::default();
+        let first = service("first", "10.0.0.5", 30000);
+        assert!(stored.change(None, Some(&first)));
+        assert_eq!(stored.data().as_deref(), Some("AQ=="));
+        assert!(
+            !stored.change(None, Some(&service("second", "10.0.0.5", 30001))),
+            "its address"
+        );
+        assert!(
+            !stored.change(None, Some(&service("second", "10.0.0.6", 30000))),
+            "its port"
+        );
+        // A change that keeps both claims nothing.
+        assert!(stored.change(Some(&first), Some(&first)));
+        let moved = service("first", "10.0.0.5", 30009);
+        assert!(stored.change(Some(&first), Some(&moved)));
+        assert_eq!(stored.data().as_deref(), Some("AgA="), "bit 9, the highest byte first");
+        assert!(stored.change(None, Some(&service("second", "10.0.0.6", 30000))));
+        assert!(stored.change(Some(&moved), None));
+        assert!(stored.change(None, Some(&service("third", "10.0.0.5", 30009))));
+    }
+
+    #[test]
+    fn an_address_bears_a_uid_of_its_own() {
+        let uid = "8502290d-313d-466b-b47f-2b3a8095b710";
+        let uids = ["10.0.0.1", "10.0.0.2", "fd00::1"].map(|address| uid_of(address.parse().unwrap(), uid));
+        assert!(
+            uids.iter()
+                .all(|one| one.len() == 36 && one.as_bytes()[14] == b'4' && one != uid),
+            "{uids:?}"
+        );
+        assert!(uids[0] != uids[1] && uids[1] != uids[2]);
+    }
+}
