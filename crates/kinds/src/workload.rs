@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::pod_spec::{
     Template, default_template, drop_disabled, template_warnings, validate_template_of_replicas,
 };
-use crate::validation::{Errors, numbers};
+use crate::validation::Errors;
 
 /// How a workload's selector and template are checked.
 pub(crate) struct SelectorRules<'a> {
@@ -52,12 +52,12 @@ pub(crate) fn unsupported_strategy(strategy: &Field<'_, '_>, types: &[&str]) -> 
 }
 
 /// Checks `selector` and `template` of a workload's spec.
-pub(crate) fn validate_selector_and_template(spec: &Field<'_, '_>, rules: &SelectorRules<'_>, errors: &mut Errors) {
+pub(crate) fn validate_selector_and_template(spec: &Part<'_, '_>, rules: &SelectorRules<'_>, check: &mut Check<'_>) {
     let selector = spec.child("selector");
-    validate_selector(&selector, rules.empty, errors);
-    match LabelSelector::read(&selector) {
-        Some(read) => validate_template_of_replicas(&spec.child("template"), &read, &rules.template, errors),
-        None => errors.push(invalid_selector(&selector, rules.malformed)),
+    validate_selector(&selector, rules.empty, &mut check.errors);
+    match (LabelSelector::read(&selector), check.child(spec, "template")) {
+        (Some(read), Some(template)) => validate_template_of_replicas(&template, &read, &rules.template, check),
+        _ => check.errors.push(invalid_selector(&selector, rules.malformed)),
     }
 }
 
@@ -78,11 +78,6 @@ pub(crate) fn selects_everything(selector: &Field<'_, '_>) -> bool {
     selector.is_set() && selector.child("matchLabels").is_empty() && selector.child("matchExpressions").is_empty()
 }
 
-/// Reports a selector that was changed.
-pub(crate) fn immutable_selector(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    crate::validation::immutable_selector(&new.child("selector"), &old.child("selector"), errors);
-}
-
 /// Drops what nobody may set yet from the template of Pods at `path`, unless that of `old` has it: `DropDisabledTemplateFields`.
 fn drop_disabled_in_template(object: &mut Value, old: Option<&Value>, path: &[&str]) {
     let spec_of = |template: &Value| template.get("spec").cloned();
@@ -93,13 +88,6 @@ fn drop_disabled_in_template(object: &mut Value, old: Option<&Value>, path: &[&s
         .and_then(|template| template.get_mut("spec"))
     {
         drop_disabled(spec, old.as_ref());
-    }
-}
-
-/// Checks counts of a status: none below zero.
-pub(crate) fn validate_counts(status: &Field<'_, '_>, names: &[&str], errors: &mut Errors) {
-    for name in names {
-        numbers::not_negative(&status.child(name), errors);
     }
 }
 

@@ -51,6 +51,13 @@ pub struct Part<'v, 'p> {
     field: Field<'v, 'p>,
 }
 
+impl<'v> Part<'v, '_> {
+    /// A struct of the same type that is reported at the place of `field`, for what the reference reports elsewhere.
+    pub fn shown_at<'s>(&self, field: Field<'v, 's>) -> Part<'v, 's> {
+        Part { of: self.of, field }
+    }
+}
+
 impl<'v, 'p> Deref for Part<'v, 'p> {
     type Target = Field<'v, 'p>;
 
@@ -203,25 +210,27 @@ impl<'t> Check<'t> {
     fn union<'v>(&mut self, part: &Part<'v, '_>, what: &str, rules: &dyn Rules<'v>) {
         let types = self.types;
         let of = types.get(part.of);
+        let is_member = |step: &Step| of.looked_at(step).is_some_and(|field| field.marks.union_member);
+        let last_member = of.marks.steps.iter().rposition(is_member);
         let mut found = false;
-        for step in &of.marks.steps {
-            let member = of.looked_at(step).filter(|field| field.marks.union_member);
-            let member = member.map(|member| part.child(&member.name));
-            match member {
-                Some(member) if !member.is_set() => continue,
-                Some(member) if found => {
-                    let detail = format!("may not specify more than 1 {what}");
-                    self.errors.push(member.forbidden(detail));
-                    continue;
+        for (at, step) in of.marks.steps.iter().enumerate() {
+            match of.looked_at(step).filter(|field| field.marks.union_member) {
+                None => self.step(part, step, rules),
+                Some(member) => {
+                    let member = part.child(&member.name);
+                    if member.is_set() && found {
+                        let detail = format!("may not specify more than 1 {what}");
+                        self.errors.push(member.forbidden(detail));
+                    } else if member.is_set() {
+                        found = true;
+                        self.step(part, step, rules);
+                    }
                 }
-                Some(_) => found = true,
-                None => {}
             }
-            self.step(part, step, rules);
-        }
-        if !found {
-            let detail = format!("must specify a {what}");
-            self.errors.push(part.required(detail));
+            if Some(at) == last_member && !found {
+                let detail = format!("must specify a {what}");
+                self.errors.push(part.required(detail));
+            }
         }
     }
 
@@ -295,7 +304,7 @@ impl<'t> Check<'t> {
                     self.errors.push(field.required(""));
                     return false;
                 }
-                Mark::Optional if missing => return false,
+                Mark::Optional if missing || matches!(shape, Shape::String) && field.text().is_empty() => return false,
                 // A pointer that is not set is nothing that anything could be said of.
                 _ if pointer && missing => return false,
                 mark => self.errors.extend(fault(field, mark)),

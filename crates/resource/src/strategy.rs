@@ -140,6 +140,13 @@ impl WriteContext<'_> {
         check.errors
     }
 
+    /// What is wrong with the values of an object, and then with how it differs from what it was.
+    pub fn check_update<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
+        let mut errors = self.check(object, rules);
+        errors.extend(self.check_changes(object, old, rules));
+        errors
+    }
+
     /// Has the client warned.
     pub fn warn(&self, text: String) {
         self.beside.lock().warnings.push(text);

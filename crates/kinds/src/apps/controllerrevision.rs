@@ -1,38 +1,44 @@
 //! ControllerRevisions: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/controller-revision-v1/>.
 
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
-
-use crate::validation::{Errors, numbers};
 
 /// What only ControllerRevisions do.
 pub(crate) struct ControllerRevision;
 
 impl Strategy for ControllerRevision {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        let data = root.child("data");
-        match data.value() {
-            None => errors.push(data.required("data is mandatory")),
-            Some(Value::Map(_)) => {}
-            Some(_) => errors.push(data.required("data must be a valid JSON object")),
-        }
-        numbers::not_negative(&root.child("revision"), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &DataRules { is_new: true })
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        numbers::not_negative(&root.child("revision"), &mut errors);
-        // Not as `validation::same` compares: the data is what its writer wrote, empty parts included.
-        let data = root.child("data");
-        if data.value() != old.get("data") {
-            errors.push(data.invalid("field is immutable"));
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        context.check_update(object, old, &DataRules { is_new: false })
+    }
+}
+
+/// What is checked of the data: that there is some where it is new, that it is the same where it is not.
+struct DataRules {
+    is_new: bool,
+}
+
+impl<'v> Rules<'v> for DataRules {
+    fn rule(&self, _name: &str, revision: &Part<'v, '_>, check: &mut Check<'_>) {
+        let data = revision.child("data");
+        match data.value() {
+            Some(Value::Map(_)) => {}
+            _ if !self.is_new => {}
+            None => check.errors.push(data.required("data is mandatory")),
+            Some(_) => check.errors.push(data.required("data must be a valid JSON object")),
         }
-        errors
+    }
+
+    /// Not as `validation::same` compares: the data is what its writer wrote, empty parts included.
+    fn change(&self, name: &str, revision: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        let data = revision.child(name);
+        if data.value() != old.child(name).value() {
+            check.errors.push(data.invalid("field is immutable"));
+        }
     }
 }
 

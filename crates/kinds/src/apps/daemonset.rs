@@ -1,7 +1,7 @@
 //! DaemonSets: <https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/>.
 
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -9,8 +9,7 @@ use crate::core::pod_spec::{validate_restarting, validate_selected, validate_tem
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{
-    collisions_only_grow, immutable_selector, selects_everything, unsupported_strategy, validate_counts,
-    workload_warnings,
+    collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings,
 };
 
 /// Counts the changes of the template, as a field of an older API did.
@@ -56,24 +55,16 @@ impl Strategy for DaemonSet {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        self.validate_spec(&Field::root(object).child("spec"), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (object, old) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
         if context.subresource == Some("status") {
-            let status = object.child("status");
-            validate_counts(&status, &COUNTS, &mut errors);
-            collisions_only_grow(&status, &old.child("status"), &mut errors);
-            return errors;
+            return context.check_update(object, old, self);
         }
-        let spec = object.child("spec");
-        immutable_selector(&spec, &old.child("spec"), &mut errors);
-        self.validate_spec(&spec, &mut errors);
+        let mut errors = context.check_changes(object, old, self);
+        errors.extend(context.check(object, self));
         errors
     }
 
@@ -99,21 +90,39 @@ fn set_template_generation(object: &mut Value, generation: i64) {
     );
 }
 
+impl<'v> Rules<'v> for DaemonSet {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "selector_and_template" => self.validate_selector_and_template(part, check),
+            "strategy" => validate_strategy(&part.child("updateStrategy"), &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+
+    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "collisions" => collisions_only_grow(part, old, &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
 impl DaemonSet {
-    fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
-        let (selector, template) = (spec.child("selector"), spec.child("template"));
-        validate_label_selector(&selector, errors);
+    fn validate_selector_and_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
+        let selector = spec.child("selector");
+        let Some(template) = check.child(spec, "template") else {
+            return;
+        };
+        validate_label_selector(&selector, &mut check.errors);
         if let Some(read) = LabelSelector::read(&selector) {
-            validate_selected(&template, &read, errors);
+            validate_selected(&template, &read, &mut check.errors);
         }
         if selects_everything(&selector) {
-            errors.push(invalid_selector(&selector, "empty selector is invalid for daemonset"));
+            let error = invalid_selector(&selector, "empty selector is invalid for daemonset");
+            check.errors.push(error);
         }
-        validate_template(&template, self.config.allow_privileged, errors);
-        validate_restarting(&template, "DaemonSet", errors);
-        numbers::not_negative(&spec.child("minReadySeconds"), errors);
-        validate_strategy(&spec.child("updateStrategy"), errors);
-        numbers::not_negative(&spec.child("revisionHistoryLimit"), errors);
+        validate_template(&template, self.config.allow_privileged, check);
+        validate_restarting(&template, "DaemonSet", &mut check.errors);
     }
 }
 
@@ -140,18 +149,6 @@ fn validate_rolling_update(rolling: &Field<'_, '_>, errors: &mut Errors) {
         _ => {}
     }
 }
-
-const COUNTS: [&str; 9] = [
-    "currentNumberScheduled",
-    "numberMisscheduled",
-    "desiredNumberScheduled",
-    "numberReady",
-    "observedGeneration",
-    "updatedNumberScheduled",
-    "numberAvailable",
-    "numberUnavailable",
-    "collisionCount",
-];
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,13 @@
 //! Deployments: <https://kubernetes.io/docs/concepts/workloads/controllers/deployment/>.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
-    SelectorRules, at_most_count, collisions_only_grow, immutable_selector, unsupported_strategy, validate_counts,
-    validate_selector_and_template,
+    SelectorRules, at_most_count, collisions_only_grow, unsupported_strategy, validate_selector_and_template,
 };
 
 /// What only Deployments do.
@@ -26,43 +25,45 @@ impl Strategy for Deployment {
         }
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        self.validate_spec(&Field::root(object).child("spec"), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (object, old) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
-        if context.subresource == Some("status") {
-            validate_status(&object.child("status"), &old.child("status"), &mut errors);
-            return errors;
-        }
-        let spec = object.child("spec");
-        self.validate_spec(&spec, &mut errors);
-        immutable_selector(&spec, &old.child("spec"), &mut errors);
-        errors
+        context.check_update(object, old, self)
     }
 }
 
-impl Deployment {
-    fn validate_spec(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
-        numbers::not_negative(&spec.child("replicas"), errors);
-        let rules = SelectorRules::of_replica_sets(self.config.allow_privileged);
-        validate_selector_and_template(spec, &rules, errors);
-        validate_strategy(&spec.child("strategy"), errors);
-        let ready = spec.child("minReadySeconds");
-        numbers::not_negative(&ready, errors);
-        numbers::not_negative(&spec.child("revisionHistoryLimit"), errors);
-        let deadline = spec.child("progressDeadlineSeconds");
-        numbers::not_negative(&deadline, errors);
-        if deadline
-            .number()
-            .is_some_and(|seconds| seconds <= ready.number().unwrap_or_default())
-        {
-            errors.push(deadline.invalid("must be greater than minReadySeconds"));
+impl<'v> Rules<'v> for Deployment {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "selector_and_template" => {
+                let rules = SelectorRules::of_replica_sets(self.config.allow_privileged);
+                validate_selector_and_template(part, &rules, check);
+            }
+            "strategy" => validate_strategy(&part.child("strategy"), &mut check.errors),
+            "deadline" => validate_deadline(part, &mut check.errors),
+            "bounds" => validate_bounds(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
         }
+    }
+
+    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "collisions" => collisions_only_grow(part, old, &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+/// A Pod has to be ready for a while before the deadline can pass.
+fn validate_deadline(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let (ready, deadline) = (spec.child("minReadySeconds"), spec.child("progressDeadlineSeconds"));
+    if deadline
+        .number()
+        .is_some_and(|seconds| seconds <= ready.number().unwrap_or_default())
+    {
+        errors.push(deadline.invalid("must be greater than minReadySeconds"));
     }
 }
 
@@ -95,23 +96,11 @@ fn validate_rolling_update(rolling: &Field<'_, '_>, errors: &mut Errors) {
     numbers::at_most_all(&unavailable, errors);
 }
 
-const COUNTS: [&str; 8] = [
-    "observedGeneration",
-    "replicas",
-    "updatedReplicas",
-    "readyReplicas",
-    "availableReplicas",
-    "unavailableReplicas",
-    "terminatingReplicas",
-    "collisionCount",
-];
-
-fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    validate_counts(status, &COUNTS, errors);
+/// `ValidateDeploymentStatus`
+fn validate_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = ["updatedReplicas", "readyReplicas", "availableReplicas"];
     at_most_count(status, &of_all, "replicas", "status.replicas", errors);
     at_most_count(status, &["availableReplicas"], "readyReplicas", "readyReplicas", errors);
-    collisions_only_grow(status, old, errors);
 }
 
 #[cfg(test)]

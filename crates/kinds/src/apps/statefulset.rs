@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector};
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::core::persistentvolumeclaim;
+use crate::core::persistentvolumeclaim::ClaimRules;
 use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::defaults::{change_items, set_missing, set_missing_at};
-use crate::validation::{Errors, numbers, optional_text, same};
-use crate::workload::{at_most_count, collisions_only_grow, validate_counts, validate_selector, workload_warnings};
+use crate::validation::{Errors, numbers, same};
+use crate::workload::{at_most_count, collisions_only_grow, validate_selector, workload_warnings};
 
 /// What only StatefulSets do.
 pub(crate) struct StatefulSet {
@@ -52,28 +51,12 @@ impl Strategy for StatefulSet {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        self.validate_spec(&Field::root(object).child("spec"), true, &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &self.rules(true))
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (object, old) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
-        if context.subresource == Some("status") {
-            validate_status(&object.child("status"), &old.child("status"), &mut errors);
-            return errors;
-        }
-        let (spec, old_spec) = (object.child("spec"), old.child("spec"));
-        self.validate_spec(&spec, false, &mut errors);
-        if !same_but_for(&spec, &old_spec, &MUTABLE) {
-            errors.push(spec.forbidden(
-                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
-                 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
-            ));
-        }
-        errors
+        context.check_update(object, old, &self.rules(false))
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -124,44 +107,96 @@ fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> boo
 }
 
 impl StatefulSet {
-    /// Checks a specification; the claims of one only where it is new.
-    fn validate_spec(&self, spec: &Field<'_, '_>, is_new: bool, errors: &mut Errors) {
-        let management = spec.child("podManagementPolicy");
-        match management.text() {
-            "" => errors.push(management.required("")),
-            "OrderedReady" | "Parallel" => {}
-            _ => errors.push(management.invalid("must be 'OrderedReady' or 'Parallel'")),
+    fn rules(&self, is_new: bool) -> SpecRules {
+        let allow_privileged = self.config.allow_privileged;
+        SpecRules {
+            allow_privileged,
+            is_new,
         }
-        validate_strategy(&spec.child("updateStrategy"), errors);
-        validate_retention(&spec.child("persistentVolumeClaimRetentionPolicy"), errors);
-        numbers::not_negative(&spec.child("replicas"), errors);
-        numbers::not_negative(&spec.child("minReadySeconds"), errors);
-        numbers::not_negative(&spec.child("ordinals").child("start"), errors);
-        optional_text(&spec.child("serviceName"), dns_label, errors);
-        if is_new {
-            for claim in spec.child("volumeClaimTemplates").items() {
-                persistentvolumeclaim::validate_claim_spec(&claim.child("spec"), errors);
-            }
+    }
+}
+
+/// What `ValidateStatefulSetSpec` checks in code; the claims only of what is new.
+struct SpecRules {
+    allow_privileged: bool,
+    is_new: bool,
+}
+
+impl<'v> Rules<'v> for SpecRules {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "management" => validate_management(&part.child("podManagementPolicy"), &mut check.errors),
+            "strategy" => validate_strategy(part, check),
+            "claims" if self.is_new => validate_claims(part, check),
+            "claims" => {}
+            "selector_and_template" => self.validate_selector_and_template(part, check),
+            "bounds" => validate_bounds(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
         }
+    }
+
+    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "mutable" if same_but_for(part, old, &MUTABLE) => {}
+            "mutable" => check.errors.push(part.forbidden(
+                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+                 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+            )),
+            "collisions" => collisions_only_grow(part, old, &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+impl SpecRules {
+    fn validate_selector_and_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let selector = spec.child("selector");
-        validate_selector(&selector, "empty selector is invalid for statefulset", errors);
+        let Some(template) = check.child(spec, "template") else {
+            return;
+        };
+        validate_selector(
+            &selector,
+            "empty selector is invalid for statefulset",
+            &mut check.errors,
+        );
         match LabelSelector::read(&selector) {
-            Some(read) => self.validate_template(spec, &read, errors),
-            None => errors.push(invalid_selector(&selector, "")),
+            Some(read) => self.validate_template(spec, &template, &read, check),
+            None => check.errors.push(invalid_selector(&selector, "")),
         }
-        validate_restarting(&spec.child("template"), "StatefulSet", errors);
+        validate_restarting(&template, "StatefulSet", &mut check.errors);
     }
 
     /// `ValidatePodTemplateSpecForStatefulSet`, which looks at labels and annotations once more than others do.
-    fn validate_template(&self, spec: &Field<'_, '_>, selector: &LabelSelector<'_>, errors: &mut Errors) {
-        let template = spec.child("template");
-        validate_selected(&template, selector, errors);
+    fn validate_template(
+        &self,
+        spec: &Field<'_, '_>,
+        template: &Part<'_, '_>,
+        selector: &LabelSelector<'_>,
+        check: &mut Check<'_>,
+    ) {
+        validate_selected(template, selector, &mut check.errors);
         let claimed = spec.value().filter(|spec| spec.get("volumeClaimTemplates").is_some());
         let whole = claimed.map(with_claims);
         let place = template.path();
-        let whole = Field::placed(whole.as_ref().or(template.value()), place.as_str());
-        validate_template(&whole, self.config.allow_privileged, errors);
-        validate_template_metadata(&template, errors);
+        let whole = template.shown_at(Field::placed(whole.as_ref().or(template.value()), place.as_str()));
+        validate_template(&whole, self.allow_privileged, check);
+        validate_template_metadata(template, &mut check.errors);
+    }
+}
+
+fn validate_management(management: &Field<'_, '_>, errors: &mut Errors) {
+    match management.text() {
+        "" => errors.push(management.required("")),
+        "OrderedReady" | "Parallel" => {}
+        _ => errors.push(management.invalid("must be 'OrderedReady' or 'Parallel'")),
+    }
+}
+
+/// The claims of which the reference looks at the specifications alone.
+fn validate_claims(spec: &Part<'_, '_>, check: &mut Check<'_>) {
+    let claims = spec.child("volumeClaimTemplates");
+    for claim in check.items(spec, "volumeClaimTemplates", &claims) {
+        check.field(&claim, "spec", &ClaimRules);
     }
 }
 
@@ -194,55 +229,44 @@ fn with_claims(spec: &Value) -> Value {
     whole
 }
 
-fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_strategy(spec: &Part<'_, '_>, check: &mut Check<'_>) {
+    let Some(strategy) = check.child(spec, "updateStrategy") else {
+        return;
+    };
     let rolling = strategy.child("rollingUpdate");
     match strategy.child("type").text() {
-        "" => errors.push(strategy.required("")),
+        "" => check.errors.push(strategy.required("")),
         "OnDelete" => {
             if rolling.is_set() {
-                errors.push(rolling.invalid("only allowed for updateStrategy 'RollingUpdate'"));
+                let error = rolling.invalid("only allowed for updateStrategy 'RollingUpdate'");
+                check.errors.push(error);
             }
         }
         "RollingUpdate" => {
-            numbers::not_negative(&rolling.child("partition"), errors);
-            let unavailable = rolling.child("maxUnavailable");
-            if unavailable.is_set() {
-                numbers::number_or_percent(&unavailable, errors);
-                if numbers::count(&unavailable) == 0 {
-                    errors.push(unavailable.invalid("cannot be 0"));
-                }
-                numbers::at_most_all(&unavailable, errors);
-            }
+            check.field(&strategy, "rollingUpdate", &NoRules);
+            validate_unavailable(&rolling.child("maxUnavailable"), &mut check.errors);
         }
         // The reference reports the strategy rather than its type.
-        _ => errors.push(strategy.invalid("must be 'RollingUpdate' or 'OnDelete'")),
-    }
-}
-
-fn validate_retention(policy: &Field<'_, '_>, errors: &mut Errors) {
-    if !policy.is_set() {
-        return;
-    }
-    for part in ["whenDeleted", "whenScaled"] {
-        let field = policy.child(part);
-        if !matches!(field.text(), "Retain" | "Delete") {
-            errors.push(field.not_supported(&["Retain", "Delete"]));
+        _ => {
+            let error = strategy.invalid("must be 'RollingUpdate' or 'OnDelete'");
+            check.errors.push(error);
         }
     }
 }
 
-const COUNTS: [&str; 7] = [
-    "replicas",
-    "readyReplicas",
-    "currentReplicas",
-    "updatedReplicas",
-    "availableReplicas",
-    "observedGeneration",
-    "collisionCount",
-];
+fn validate_unavailable(unavailable: &Field<'_, '_>, errors: &mut Errors) {
+    if !unavailable.is_set() {
+        return;
+    }
+    numbers::number_or_percent(unavailable, errors);
+    if numbers::count(unavailable) == 0 {
+        errors.push(unavailable.invalid("cannot be 0"));
+    }
+    numbers::at_most_all(unavailable, errors);
+}
 
-fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    validate_counts(status, &COUNTS, errors);
+/// `ValidateStatefulSetStatus`
+fn validate_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = [
         "readyReplicas",
         "currentReplicas",
@@ -257,7 +281,6 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
         "status.readyReplicas",
         errors,
     );
-    collisions_only_grow(status, old, errors);
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! CronJobs: <https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/>.
 
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::job::validate_job_spec;
 use super::schedule;
 use crate::config::Config;
 use crate::core::pod_spec::template_warnings;
-use crate::validation::{Errors, numbers, one_of, same};
+use crate::validation::{Errors, same};
 use crate::workload::name_warnings;
 
 /// What only CronJobs do.
@@ -24,10 +24,9 @@ pub(super) const TEMPLATE: [&str; 4] = ["spec", "jobTemplate", "spec", "template
 
 impl Strategy for CronJob {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        let root = Field::root(object);
-        self.validate_spec(&root.child("spec"), None, &mut errors);
+        let mut errors = context.check(object, &self.rules(None));
         if context.name.len() > NAME_LENGTH {
+            let root = Field::root(object);
             let metadata = root.child("metadata");
             let name = metadata.child("name");
             errors.push(name.invalid_as(context.name, format!("must be no more than {NAME_LENGTH} characters")));
@@ -36,12 +35,7 @@ impl Strategy for CronJob {
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        if context.subresource != Some("status") {
-            let (root, old_root) = (Field::root(object), Field::root(old));
-            self.validate_spec(&root.child("spec"), Some(&old_root.child("spec")), &mut errors);
-        }
-        errors
+        context.check(object, &self.rules(Some(old)))
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -58,41 +52,63 @@ impl Strategy for CronJob {
 }
 
 impl CronJob {
-    fn validate_spec(&self, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
-        validate_schedule(spec, old, errors);
-        for part in [
-            "startingDeadlineSeconds",
-            "successfulJobsHistoryLimit",
-            "failedJobsHistoryLimit",
-        ] {
-            numbers::not_negative(&spec.child(part), errors);
-        }
-        let zone = spec.child("timeZone");
-        let kept = old.is_some_and(|old| same(zone.value(), old.child("timeZone").value()));
-        if zone.is_set() && !kept {
-            let faults = schedule::check_time_zone(zone.text()).into_iter();
-            errors.extend(faults.map(|fault| zone.invalid(fault)));
-        }
-        one_of(
-            &spec.child("concurrencyPolicy"),
-            &["Allow", "Forbid", "Replace"],
-            errors,
-        );
-        let template = spec.child("jobTemplate");
-        let job = template.child("spec");
-        let (selector, manual) = (job.child("selector"), job.child("manualSelector"));
-        validate_job_spec(&job, self.config.allow_privileged, errors);
-        if manual.is_true() {
-            errors.push(FieldError::not_supported(&manual.path(), true, &["nil", "false"]));
-        }
-        if selector.is_set() {
-            errors.push(selector.invalid("`selector` will be auto-generated"));
+    fn rules<'o>(&self, old: Option<&'o Value>) -> SpecRules<'o> {
+        SpecRules {
+            allow_privileged: self.config.allow_privileged,
+            old: Field::placed(old.and_then(|old| old.get("spec")), ""),
         }
     }
 }
 
+/// What `validateCronJobSpec` checks in code, for a specification in place of `old`.
+struct SpecRules<'o> {
+    allow_privileged: bool,
+    old: Field<'o, 'o>,
+}
+
+impl<'v> Rules<'v> for SpecRules<'_> {
+    fn rule(&self, name: &str, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "schedule" => validate_schedule(spec, &self.old, &mut check.errors),
+            "time_zone" => validate_time_zone(&spec.child("timeZone"), &self.old, &mut check.errors),
+            "job_template" => self.validate_job_template(spec, check),
+            _ => check.unknown_rule(name, spec),
+        }
+    }
+}
+
+impl SpecRules<'_> {
+    /// `ValidateJobTemplateSpec`
+    fn validate_job_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
+        let Some(template) = check.child(spec, "jobTemplate") else {
+            return;
+        };
+        let Some(job) = check.child(&template, "spec") else {
+            return;
+        };
+        validate_job_spec(&job, self.allow_privileged, check);
+        let (selector, manual) = (job.child("selector"), job.child("manualSelector"));
+        if manual.is_true() {
+            let error = FieldError::not_supported(&manual.path(), true, &["nil", "false"]);
+            check.errors.push(error);
+        }
+        if selector.is_set() {
+            check.errors.push(selector.invalid("`selector` will be auto-generated"));
+        }
+    }
+}
+
+/// A time zone that is not known any more may stay.
+fn validate_time_zone(zone: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let kept = old.is_set() && same(zone.value(), old.child("timeZone").value());
+    if zone.is_set() && !kept {
+        let faults = schedule::check_time_zone(zone.text()).into_iter();
+        errors.extend(faults.map(|fault| zone.invalid(fault)));
+    }
+}
+
 /// `validateScheduleFormat`: a time zone in the schedule is only kept where one was there before.
-fn validate_schedule(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
+fn validate_schedule(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let line = spec.child("schedule");
     if line.text().is_empty() {
         errors.push(line.required(""));
@@ -104,7 +120,7 @@ fn validate_schedule(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: 
     if !line.text().contains("TZ") {
         return;
     }
-    let had_zone = old.is_some_and(|old| old.child("schedule").text().contains("TZ"));
+    let had_zone = old.child("schedule").text().contains("TZ");
     if !had_zone {
         errors.push(line.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
     } else if spec.child("timeZone").is_set() {

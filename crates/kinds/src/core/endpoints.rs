@@ -2,15 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::cells::first_of;
 use crate::validation::addresses::{address, address_warning, endpoint_address, lenient_address};
-use crate::validation::ports::{PROTOCOLS, port_number};
-use crate::validation::{Errors, one_of, optional_text, report, same};
+use crate::validation::{Errors, report, same};
 
 /// What only Endpoints do.
 pub(crate) struct Endpoints {
@@ -20,22 +19,8 @@ pub(crate) struct Endpoints {
 
 impl Strategy for Endpoints {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let mut errors = Errors::new();
-        for subset in root.child("subsets").items() {
-            let (ready, waiting) = (subset.child("addresses"), subset.child("notReadyAddresses"));
-            if ready.is_empty() && waiting.is_empty() {
-                errors.push(subset.required("must specify `addresses` or `notReadyAddresses`"));
-            }
-            for address in ready.items().chain(waiting.items()) {
-                validate_address(&address, own_address(self.server, context), &mut errors);
-            }
-            let ports = subset.child("ports");
-            for port in ports.items() {
-                validate_port(&port, ports.len() > 1, &mut errors);
-            }
-        }
-        errors
+        let own = own_address(self.server, context);
+        context.check(object, &SubsetRules { own })
     }
 
     /// What stands there wrong already does no harm.
@@ -116,36 +101,51 @@ pub(crate) fn own_address(server: Option<SocketAddr>, context: &WriteContext<'_>
     server.filter(|_| own).map(|server| server.ip())
 }
 
-fn validate_address(endpoint: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
-    let ip = endpoint.child("ip");
-    address(&ip, errors);
-    optional_text(&endpoint.child("hostname"), dns_label, errors);
-    let node = endpoint.child("nodeName");
-    if node.is_set() {
-        report(&node, dns_subdomain(node.text()), errors);
-    }
-    if lenient_address(ip.text()).is_some() {
-        endpoint_address(&ip, own, errors);
-    } else {
-        // Two checks of the reference find this, each in its own words.
-        errors.push(ip.invalid_text("must be a valid IP address"));
+/// What `validateEndpointSubsets` checks in code, with the address of the server itself where it may stand there.
+struct SubsetRules {
+    own: Option<IpAddr>,
+}
+
+impl<'v> Rules<'v> for SubsetRules {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "addresses" => validate_some_address(part, &mut check.errors),
+            "ip" => address(&part.child("ip"), &mut check.errors),
+            "endpoint" => validate_endpoint(&part.child("ip"), self.own, &mut check.errors),
+            "ports" => self.validate_ports(part, check),
+            _ => check.unknown_rule(name, part),
+        }
     }
 }
 
-fn validate_port(port: &Field<'_, '_>, needs_name: bool, errors: &mut Errors) {
-    let name = port.child("name");
-    if name.text().is_empty() {
-        if needs_name {
-            errors.push(name.required(""));
+impl SubsetRules {
+    /// `validateEndpointPort`; several ports are told apart by their names.
+    fn validate_ports<'v>(&self, subset: &Part<'v, '_>, check: &mut Check<'_>) {
+        let ports = subset.child("ports");
+        for port in check.items(subset, "ports", &ports) {
+            let name = port.child("name");
+            if !name.text().is_empty() {
+                report(&name, dns_label(name.text()), &mut check.errors);
+            } else if ports.len() > 1 {
+                check.errors.push(name.required(""));
+            }
+            check.values(&port, self as &dyn Rules<'v>);
         }
-    } else {
-        report(&name, dns_label(name.text()), errors);
     }
-    port_number(&port.child("port"), errors);
-    one_of(&port.child("protocol"), &PROTOCOLS, errors);
-    let protocol = port.child("appProtocol");
-    if protocol.is_set() {
-        report(&protocol, qualified_name(protocol.text()), errors);
+}
+
+fn validate_some_address(subset: &Field<'_, '_>, errors: &mut Errors) {
+    if subset.child("addresses").is_empty() && subset.child("notReadyAddresses").is_empty() {
+        errors.push(subset.required("must specify `addresses` or `notReadyAddresses`"));
+    }
+}
+
+fn validate_endpoint(ip: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
+    if lenient_address(ip.text()).is_some() {
+        endpoint_address(ip, own, errors);
+    } else {
+        // Two checks of the reference find this, each in its own words.
+        errors.push(ip.invalid_text("must be a valid IP address"));
     }
 }
 

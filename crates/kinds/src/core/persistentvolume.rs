@@ -2,17 +2,17 @@
 
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, FieldPath, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::persistentvolumeclaim::validate_access_modes;
 use super::pod_spec::{node_selector_warnings, validate_node_selector};
-use super::volume_sources::{self as sources, Source, named_source, source, validate_one_source};
+use super::volume_sources::{Source, SourceRules, named_source, source, validate_one_source};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::is_zero;
 use crate::time::time_text;
 use crate::validation::resources::{fractional_bytes, quantity};
-use crate::validation::{Errors, one_of, optional_text, report, same, set_one_of};
+use crate::validation::{Errors, report, same};
 
 /// What only PersistentVolumes do.
 pub(crate) struct PersistentVolume;
@@ -43,35 +43,30 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 
-/// The sources with their checks; that of `iscsi` needs the name of the volume and stands apart.
-const CHECKS: [Source; 22] = [
-    source("hostPath", sources::host_path),
-    named_source(
-        "gcePersistentDisk",
-        "gcePersistentDisk",
-        "persistentDisk",
-        sources::gce_disk,
-    ),
-    source("awsElasticBlockStore", sources::aws_disk),
-    source("glusterfs", sources::persistent_glusterfs),
-    source("flocker", sources::flocker),
-    source("nfs", sources::nfs),
-    source("rbd", sources::rbd),
-    source("quobyte", sources::quobyte),
-    named_source("cephfs", "cephFS", "cephfs", sources::cephfs),
-    source("iscsi", |_, _| {}),
-    source("cinder", sources::persistent_cinder),
-    source("fc", sources::fibre_channel),
-    named_source("flexVolume", "", "flexVolume", sources::flex_volume),
-    source("azureFile", sources::persistent_azure_file),
-    source("vsphereVolume", sources::vsphere),
-    source("photonPersistentDisk", sources::photon),
-    source("portworxVolume", sources::portworx),
-    source("azureDisk", sources::azure_disk),
-    source("scaleIO", sources::scale_io),
-    source("local", sources::local),
-    source("storageos", sources::persistent_storage_os),
-    source("csi", sources::persistent_csi),
+/// The sources, with the names under which the reference reports them.
+const REPORTED: [Source; 22] = [
+    source("hostPath"),
+    named_source("gcePersistentDisk", "gcePersistentDisk", "persistentDisk"),
+    source("awsElasticBlockStore"),
+    source("glusterfs"),
+    source("flocker"),
+    source("nfs"),
+    source("rbd"),
+    source("quobyte"),
+    named_source("cephfs", "cephFS", "cephfs"),
+    source("iscsi"),
+    source("cinder"),
+    source("fc"),
+    named_source("flexVolume", "", "flexVolume"),
+    source("azureFile"),
+    source("vsphereVolume"),
+    source("photonPersistentDisk"),
+    source("portworxVolume"),
+    source("azureDisk"),
+    source("scaleIO"),
+    source("local"),
+    source("storageos"),
+    source("csi"),
 ];
 
 impl Strategy for PersistentVolume {
@@ -94,12 +89,9 @@ impl Strategy for PersistentVolume {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        let root = Field::root(object);
-        let name = root.child("metadata").child("name").text();
-        validate_volume(&root.child("spec"), name, &mut errors);
-        validate_mount_options(&root, &mut errors);
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = context.check(object, &VolumeRules::of(object));
+        validate_mount_options(&Field::root(object), &mut errors);
         errors
     }
 
@@ -109,11 +101,7 @@ impl Strategy for PersistentVolume {
         }
         // Both the reference's strategy and its check of updates look at the whole volume.
         let mut errors = self.validate(context, object);
-        validate_volume(
-            &Field::root(object).child("spec"),
-            object.str_at(&["metadata", "name"]).unwrap_or_default(),
-            &mut errors,
-        );
+        errors.extend(context.check(object, &VolumeRules::of(object)));
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
         // A source of which nothing is said is another one than none.
@@ -282,16 +270,36 @@ fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
     warnings
 }
 
-fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    let modes = spec.child("accessModes");
-    if modes.is_empty() {
-        errors.push(modes.required(""));
+/// What `ValidatePersistentVolumeSpec` checks in code, of a volume of this name.
+struct VolumeRules<'v> {
+    name: &'v str,
+}
+
+impl<'v> VolumeRules<'v> {
+    fn of(volume: &'v Value) -> Self {
+        let name = volume.str_at(&["metadata", "name"]).unwrap_or_default();
+        Self { name }
     }
-    validate_access_modes(&modes, errors);
-    let capacity = spec.child("capacity");
-    if capacity.is_empty() {
-        errors.push(capacity.required(""));
+}
+
+impl<'v> Rules<'v> for VolumeRules<'_> {
+    fn rule(&self, name: &str, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "access_modes" => validate_access_modes(&spec.child("accessModes"), &mut check.errors),
+            "capacity" => validate_capacity(&spec.child("capacity"), &mut check.errors),
+            "affinity" => validate_affinity(&spec.child("nodeAffinity"), &mut check.errors),
+            "sources" => {
+                validate_sources(spec, self.name, check);
+                validate_recycled(spec, &mut check.errors);
+            }
+            "attributes_class" => validate_attributes_class(spec, &mut check.errors),
+            _ => check.unknown_rule(name, spec),
+        }
     }
+}
+
+/// A volume has an amount of storage, and of nothing else.
+fn validate_capacity(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let only_storage = capacity.len() == 1 && capacity.entry("storage").is_set();
     if !only_storage {
         errors.push(FieldError::not_supported(
@@ -310,44 +318,49 @@ fn validate_volume(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
             _ => {}
         }
     }
+}
+
+/// `validateVolumeNodeAffinity`
+fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
+    if !affinity.is_set() {
+        return;
+    }
+    let required = affinity.child("required");
+    if required.is_set() {
+        validate_node_selector(&required, errors);
+    } else {
+        errors.push(required.required("must specify required node constraints"));
+    }
+}
+
+/// Recycling the root of a host would empty the host.
+fn validate_recycled(spec: &Field<'_, '_>, errors: &mut Errors) {
     let reclaim = spec.child("persistentVolumeReclaimPolicy");
-    if !reclaim.text().is_empty() {
-        one_of(&reclaim, &["Delete", "Recycle", "Retain"], errors);
-    }
-    let affinity = spec.child("nodeAffinity");
-    if affinity.is_set() {
-        let required = affinity.child("required");
-        if required.is_set() {
-            validate_node_selector(&required, errors);
-        } else {
-            errors.push(required.required("must specify required node constraints"));
-        }
-    }
-    validate_sources(spec, name, errors);
     if is_root(spec.child("hostPath").child("path").text()) && reclaim.text() == "Recycle" {
         errors.push(reclaim.forbidden("may not be 'recycle' for a hostPath mount of '/'"));
     }
-    optional_text(&spec.child("storageClassName"), dns_subdomain, errors);
-    set_one_of(&spec.child("volumeMode"), &["Block", "Filesystem"], errors);
+}
+
+fn validate_attributes_class(spec: &Field<'_, '_>, errors: &mut Errors) {
     let class = spec.child("volumeAttributesClassName");
-    if class.is_set() {
-        if class.text().is_empty() {
-            errors.push(class.required("an empty string is disallowed"));
-        } else {
-            report(&class, dns_subdomain(class.text()), errors);
-        }
-        if !spec.child("csi").is_set() {
-            errors.push(
-                spec.child("csi")
-                    .required("has to be specified when using volumeAttributesClassName"),
-            );
-        }
+    if !class.is_set() {
+        return;
+    }
+    if class.text().is_empty() {
+        errors.push(class.required("an empty string is disallowed"));
+    } else {
+        report(&class, dns_subdomain(class.text()), errors);
+    }
+    let driver = spec.child("csi");
+    if !driver.is_set() {
+        errors.push(driver.required("has to be specified when using volumeAttributesClassName"));
     }
 }
 
 /// Reports what is wrong with a volume that is described where it is attached: `ValidatePersistentVolumeSpec` in the context of
 /// inline volumes.
-pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, errors: &mut Errors) {
+pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, check: &mut Check<'_>) {
+    let errors = &mut check.errors;
     const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
     let (claim, capacity) = (spec.child("claimRef"), spec.child("capacity"));
     if claim.is_set() {
@@ -373,7 +386,10 @@ pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, errors: &mut Errors) 
     if affinity.is_set() {
         errors.push(affinity.forbidden(NOT_INLINE));
     }
-    validate_sources(spec, "", errors);
+    if let Some(spec) = check.part("io.k8s.api.core.v1.PersistentVolumeSpec", *spec) {
+        validate_sources(&spec, "", check);
+    }
+    let errors = &mut check.errors;
     let class = spec.child("storageClassName");
     if !class.text().is_empty() {
         errors.push(class.forbidden(NOT_INLINE));
@@ -389,14 +405,12 @@ pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, errors: &mut Errors) 
     }
 }
 
-fn validate_sources(spec: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    validate_one_source(spec, &CHECKS, errors, &|found, errors| match found {
-        "iscsi" => sources::persistent_iscsi(&spec.child("iscsi"), name, errors),
-        "local" if !spec.child("nodeAffinity").child("required").is_set() => {
-            let affinity = spec.child("nodeAffinity");
+fn validate_sources(spec: &Part<'_, '_>, name: &str, check: &mut Check<'_>) {
+    validate_one_source(spec, &REPORTED, &SourceRules { name }, check, &|found, errors| {
+        let affinity = spec.child("nodeAffinity");
+        if found == "local" && !affinity.child("required").is_set() {
             errors.push(affinity.required("Local volume requires node affinity"));
         }
-        _ => {}
     });
 }
 

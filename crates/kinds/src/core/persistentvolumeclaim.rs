@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
-use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::{is_zero, set_missing_at};
 use crate::validation::resources::{fractional_bytes, is_native, quantity};
-use crate::validation::{Errors, immutable, one_of, optional_text, report, same};
+use crate::validation::{Errors, immutable, optional_text, same};
 
 /// The ways in which a volume may be mounted, as messages list them.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -41,10 +40,8 @@ impl Strategy for PersistentVolumeClaim {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate_claim_spec(&Field::root(object).child("spec"), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &ClaimRules)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
@@ -111,14 +108,27 @@ fn normalize_source(object: &mut Value) {
     }
 }
 
-/// Checks what a claim asks for.
-pub(crate) fn validate_claim_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
-    let modes = spec.child("accessModes");
-    if modes.is_empty() {
-        errors.push(modes.required("at least 1 access mode is required"));
+/// What `ValidatePersistentVolumeClaimSpec` checks in code.
+pub(crate) struct ClaimRules;
+
+impl<'v> Rules<'v> for ClaimRules {
+    fn rule(&self, name: &str, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "access_modes" => validate_access_modes(&spec.child("accessModes"), errors),
+            "storage" => validate_storage(spec, errors),
+            "data_sources" => {
+                validate_source(&spec.child("dataSource"), errors);
+                validate_source(&spec.child("dataSourceRef"), errors);
+                validate_sources_agree(spec, errors);
+            }
+            _ => check.unknown_rule(name, spec),
+        }
     }
-    validate_label_selector(&spec.child("selector"), errors);
-    validate_access_modes(&modes, errors);
+}
+
+/// A claim asks for some storage.
+fn validate_storage(spec: &Field<'_, '_>, errors: &mut Errors) {
     let resources = spec.child("resources");
     // The reference shows the list of requests under the name of the resources.
     let requests = resources.child("requests");
@@ -130,19 +140,6 @@ pub(crate) fn validate_claim_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
         Some(amount) if !amount.is_positive() => errors.push(storage.invalid("must be greater than zero")),
         Some(_) => {}
     }
-    for part in ["storageClassName", "volumeAttributesClassName"] {
-        let class = spec.child(part);
-        if !class.text().is_empty() {
-            report(&class, dns_subdomain(class.text()), errors);
-        }
-    }
-    let mode = spec.child("volumeMode");
-    if mode.is_set() {
-        one_of(&mode, &["Block", "Filesystem"], errors);
-    }
-    validate_source(&spec.child("dataSource"), errors);
-    validate_source(&spec.child("dataSourceRef"), errors);
-    validate_sources_agree(spec, errors);
 }
 
 /// Reports two sources that are not the same, or one in another namespace beside one without any.

@@ -1,11 +1,11 @@
 //! PodTemplates: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/>.
 
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::pod_spec::{template_warnings, validate_template};
 use crate::config::Config;
-use crate::validation::{Errors, same};
+use crate::validation::same;
 
 /// What only PodTemplates do.
 pub(crate) struct PodTemplate {
@@ -13,14 +13,8 @@ pub(crate) struct PodTemplate {
 }
 
 impl Strategy for PodTemplate {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate_template(
-            &Field::root(object).child("template"),
-            self.config.allow_privileged,
-            &mut errors,
-        );
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -28,5 +22,14 @@ impl Strategy for PodTemplate {
             return Vec::new();
         }
         template_warnings(object, &["template"])
+    }
+}
+
+impl<'v> Rules<'v> for PodTemplate {
+    fn rule(&self, name: &str, root: &Part<'v, '_>, check: &mut Check<'_>) {
+        match (name, check.child(root, "template")) {
+            ("template", Some(template)) => validate_template(&template, self.config.allow_privileged, check),
+            _ => check.unknown_rule(name, root),
+        }
     }
 }

@@ -1,14 +1,13 @@
 //! ReplicationControllers: <https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller/>.
 
 use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::pod_spec::{Template, validate_template_of_replicas};
-use crate::apps::replicaset::validate_replica_status;
+use crate::apps::replicaset::validate_replica_bounds;
 use crate::config::Config;
 use crate::defaults::is_zero;
-use crate::validation::{Errors, numbers};
 
 /// What only ReplicationControllers do.
 pub(crate) struct ReplicationController {
@@ -28,41 +27,34 @@ impl Strategy for ReplicationController {
         }
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let mut errors = Errors::new();
-        numbers::not_negative(&spec.child("minReadySeconds"), &mut errors);
-        let selector = spec.child("selector");
-        if selector.is_empty() {
-            errors.push(selector.required(""));
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, self)
+    }
+}
+
+impl<'v> Rules<'v> for ReplicationController {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "template" => self.validate_template(part, check),
+            "bounds" => validate_replica_bounds(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
         }
-        let replicas = spec.child("replicas");
-        if replicas.is_set() {
-            numbers::not_negative(&replicas, &mut errors);
-        } else {
-            errors.push(replicas.required(""));
-        }
-        let template = spec.child("template");
-        if !template.is_set() {
-            errors.push(template.required(""));
-            return errors;
-        }
+    }
+}
+
+impl ReplicationController {
+    /// `ValidatePodTemplateSpecForRC`
+    fn validate_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
+        let Some(template) = check.child(spec, "template").filter(|template| template.is_set()) else {
+            check.errors.push(spec.child("template").required(""));
+            return;
+        };
         let of = Template {
             workload: "ReplicationController",
             allow_privileged: self.config.allow_privileged,
         };
-        validate_template_of_replicas(&template, &LabelSelector::of_labels(&selector), &of, &mut errors);
-        errors
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
-        if context.subresource == Some("status") {
-            let mut errors = Errors::new();
-            validate_replica_status(&Field::root(object).child("status"), &mut errors);
-            return errors;
-        }
-        self.validate(context, object)
+        let selector = LabelSelector::of_labels(&spec.child("selector"));
+        validate_template_of_replicas(&template, &selector, &of, check);
     }
 }
 

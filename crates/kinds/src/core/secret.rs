@@ -3,12 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::metadata::formats::config_key;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
 use holdfast_value::{Limits, Value, json};
 
 use super::configmap::{DATA_SIZE, decoded_length, validate_frozen};
 use crate::defaults::empty_for_null;
-use crate::validation::{Errors, immutable};
+use crate::validation::Errors;
 
 /// What only Secrets do.
 pub(crate) struct Secret;
@@ -60,9 +60,7 @@ impl Strategy for Secret {
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (new_root, old_root) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
-        immutable(&new_root.child("type"), &old_root.child("type"), &mut errors);
+        let mut errors = context.check_changes(object, old, &NoRules);
         errors.extend(validate_frozen(object, old, &["data"]));
         errors.extend(self.validate(context, object));
         errors

@@ -1,117 +1,108 @@
 //! The sources that volumes of Pods and PersistentVolumes share, and the rule that a volume has one.
 
-use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_resource::{Check, Field, Part, Rules};
 
 use crate::validation::paths::no_back_steps;
-use crate::validation::{Errors, numbers, report, required_fields, required_text, set_one_of};
+use crate::validation::{Errors, report, required_fields, required_text};
 
-/// A check of one source.
-pub(super) type SourceCheck = fn(&Field<'_, '_>, &mut Errors);
-
-/// A source of volumes: its field, the names under which the reference reports a second source and the faults of the only
-/// one (which differ in places), and its check.
+/// A source of volumes: its field, and the names under which the reference reports a second source and the faults of the only
+/// one, which differ in places.
 pub(super) struct Source {
     field: &'static str,
     second: &'static str,
     shown: &'static str,
-    check: SourceCheck,
 }
 
 /// A source that is reported by its own name.
-pub(super) const fn source(field: &'static str, check: SourceCheck) -> Source {
-    named_source(field, field, field, check)
+pub(super) const fn source(field: &'static str) -> Source {
+    named_source(field, field, field)
 }
 
 /// A source that is reported by other names.
-pub(super) const fn named_source(
-    field: &'static str,
-    second: &'static str,
-    shown: &'static str,
-    check: SourceCheck,
-) -> Source {
-    Source {
-        field,
-        second,
-        shown,
-        check,
-    }
+pub(super) const fn named_source(field: &'static str, second: &'static str, shown: &'static str) -> Source {
+    Source { field, second, shown }
 }
 
 /// Checks that one of `sources` is set, and that one; `more` checks what the source alone does not show.
-pub(super) fn validate_one_source(
-    volume: &Field<'_, '_>,
+pub(super) fn validate_one_source<'v>(
+    volume: &Part<'v, '_>,
     sources: &[Source],
-    errors: &mut Errors,
+    rules: &dyn Rules<'v>,
+    check: &mut Check<'_>,
     more: &dyn Fn(&'static str, &mut Errors),
 ) {
     let mut found = false;
     for source in sources {
-        let value = volume.child(source.field);
-        if !value.is_set() {
+        let Some(value) = check.child(volume, source.field).filter(|value| value.is_set()) else {
             continue;
-        }
+        };
         // One source of PersistentVolumes is checked even where it is the second.
         if found && !source.second.is_empty() {
             let second = volume.child(source.second);
-            errors.push(second.forbidden("may not specify more than 1 volume type"));
+            check
+                .errors
+                .push(second.forbidden("may not specify more than 1 volume type"));
             continue;
         }
         found = true;
-        let place = volume.path().child(source.shown);
-        (source.check)(&Field::placed(value.value(), place.as_str()), errors);
-        more(source.field, errors);
+        if source.shown == source.field {
+            check.values(&value, rules);
+        } else {
+            let place = volume.path().child(source.shown);
+            check.values(&value.shown_at(Field::placed(value.value(), place.as_str())), rules);
+        }
+        more(source.field, &mut check.errors);
     }
     if !found {
-        errors.push(volume.required("must specify a volume type"));
+        check.errors.push(volume.required("must specify a volume type"));
     }
 }
 
-/// `validateGCEPersistentDiskVolumeSource`
-pub(super) fn gce_disk(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["pdName"], errors);
-    partition(source, errors);
+/// What the reference checks of sources in code, for a volume of `name` where that matters.
+pub(super) struct SourceRules<'a> {
+    pub(super) name: &'a str,
 }
 
-/// `validateAWSElasticBlockStoreVolumeSource`
-pub(super) fn aws_disk(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["volumeID"], errors);
-    partition(source, errors);
-}
-
-/// A partition of a disk; 0 is the disk as a whole, of which the reference's text does not speak.
-fn partition(source: &Field<'_, '_>, errors: &mut Errors) {
-    let partition = source.child("partition");
-    if partition.number().is_some_and(|number| !(0..=255).contains(&number)) {
-        errors.push(partition.invalid("must be between 1 and 255, inclusive"));
+impl<'v> Rules<'v> for SourceRules<'_> {
+    fn rule(&self, name: &str, source: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "host_path" => host_path(source, self, check),
+            "absolute_path" => absolute_path(source, errors),
+            "total_length" => total_length(source, self.name, errors),
+            "iqn" => iscsi_name(source, ISCSI_STARTS, errors),
+            "persistent_iqn" => iscsi_name(source, ISCSI_FORMAT, errors),
+            "chap" => iscsi_secret(source, errors),
+            "initiator" => iscsi_initiator(source, ISCSI_STARTS, errors),
+            "persistent_initiator" => iscsi_initiator(source, ISCSI_FORMAT, errors),
+            "fibre_channel" => fibre_channel(source, self, check),
+            "registry" => quobyte_registry(source, errors),
+            "dataset" => flocker(source, errors),
+            "endpoints_namespace" => endpoints_namespace(source, errors),
+            "secret_name" => secret_name(source, errors),
+            "secret_in_namespace" => secret_in_namespace(source, errors),
+            "options" => flex_options(source, errors),
+            "disk_uri" => azure_disk_uri(source, errors),
+            "back_steps" => no_back_steps(&source.child("path"), errors),
+            "csi_secret" => csi_secret(source, errors),
+            "csi_secrets" => persistent_csi_secrets(source, errors),
+            _ => check.unknown_rule(name, source),
+        }
     }
 }
 
-const HOST_PATH_TYPES: [&str; 8] = [
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-];
-
-/// `validateHostPathVolumeSource`
-pub(super) fn host_path(source: &Field<'_, '_>, errors: &mut Errors) {
+/// `validateHostPathVolumeSource`; that the path is missing is said already, and nothing else is looked at then.
+fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
     let path = source.child("path");
-    if path.text().is_empty() {
-        errors.push(path.required(""));
-        return;
+    if !path.text().is_empty() {
+        no_back_steps(&path, &mut check.errors);
+        check.field(source, "type", rules as &dyn Rules<'v>);
     }
-    no_back_steps(&path, errors);
-    set_one_of(&source.child("type"), &HOST_PATH_TYPES, errors);
 }
 
 /// `validateNFSVolumeSource`
-pub(super) fn nfs(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["server", "path"], errors);
+fn absolute_path(source: &Field<'_, '_>, errors: &mut Errors) {
     let path = source.child("path");
     if !path.text().starts_with('/') {
         errors.push(path.invalid_text("must be an absolute path"));
@@ -151,15 +142,19 @@ fn is_qualified_iscsi_name(text: &str) -> bool {
 }
 
 const ISCSI_STARTS: &str = "must be valid format starting with iqn, eui, or naa";
+const ISCSI_FORMAT: &str = "must be valid format";
 
-fn iscsi_names(source: &Field<'_, '_>, unknown: &'static str, errors: &mut Errors) {
+fn iscsi_name(source: &Field<'_, '_>, unknown: &'static str, errors: &mut Errors) {
     let iqn = source.child("iqn");
     if iqn.text().is_empty() {
         errors.push(iqn.required(""));
     } else if let Some(fault) = iscsi_name_fault(iqn.text(), unknown) {
         errors.push(iqn.invalid(fault));
     }
-    numbers::within(&source.child("lun"), 0, 255, errors);
+}
+
+/// A target that asks who comes needs a secret to answer with.
+fn iscsi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("secretRef");
     let authenticates = ["chapAuthDiscovery", "chapAuthSession"];
     if !secret.is_set() && authenticates.iter().any(|part| source.child(part).is_true()) {
@@ -177,13 +172,6 @@ fn iscsi_initiator(source: &Field<'_, '_>, unknown: &'static str, errors: &mut E
     }
 }
 
-/// `validateISCSIVolumeSource`
-pub(super) fn iscsi(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["targetPortal"], errors);
-    iscsi_names(source, ISCSI_STARTS, errors);
-    iscsi_initiator(source, ISCSI_STARTS, errors);
-}
-
 /// What is wrong with a volume of `name` whose iSCSI target is told to an initiator of a name of its own.
 pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'static str> {
     const MOST: usize = 64;
@@ -195,39 +183,33 @@ pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'sta
 }
 
 /// `validateISCSIPersistentVolumeSource`, for a volume called `name`.
-pub(super) fn persistent_iscsi(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    required_fields(source, &["targetPortal"], errors);
+fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if let Some(fault) = iscsi_too_long(source, name) {
         let portal = source.child("targetPortal").text();
         errors.push(source.child("targetportal").invalid_as(portal, fault));
     }
-    iscsi_names(source, "must be valid format", errors);
-    secret_name(source, errors);
-    iscsi_initiator(source, "must be valid format", errors);
 }
 
 /// `validateFCVolumeSource`
-pub(super) fn fibre_channel(source: &Field<'_, '_>, errors: &mut Errors) {
-    let (targets, ids, lun) = (source.child("targetWWNs"), source.child("wwids"), source.child("lun"));
+fn fibre_channel<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
+    let (targets, ids) = (source.child("targetWWNs"), source.child("wwids"));
     if targets.is_empty() && ids.is_empty() {
-        errors.push(targets.required("must specify either targetWWNs or wwids, but not both"));
+        let error = targets.required("must specify either targetWWNs or wwids, but not both");
+        check.errors.push(error);
     }
     if !targets.is_empty() && !ids.is_empty() {
-        errors.push(targets.invalid("targetWWNs and wwids can not be specified simultaneously"));
+        let error = targets.invalid("targetWWNs and wwids can not be specified simultaneously");
+        check.errors.push(error);
     }
     if !targets.is_empty() {
-        if lun.is_set() {
-            numbers::within(&lun, 0, 255, errors);
-        } else {
-            errors.push(lun.required("lun is required if targetWWNs is specified"));
-        }
+        check.field(source, "lun", rules as &dyn Rules<'v>);
     }
 }
 
 const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
 
 /// `validateQuobyteVolumeSource`
-pub(super) fn quobyte(source: &Field<'_, '_>, errors: &mut Errors) {
+fn quobyte_registry(source: &Field<'_, '_>, errors: &mut Errors) {
     let (registry, tenant) = (source.child("registry"), source.child("tenant"));
     if registry.text().is_empty() {
         errors.push(registry.required(PAIRS));
@@ -237,7 +219,6 @@ pub(super) fn quobyte(source: &Field<'_, '_>, errors: &mut Errors) {
         let odd = registry.text().split(',').filter(|pair| !is_host_and_port(pair));
         errors.extend(odd.map(|_| registry.invalid(PAIRS)));
     }
-    required_fields(source, &["volume"], errors);
 }
 
 /// Whether Go's `net.SplitHostPort` takes the text apart.
@@ -257,7 +238,7 @@ fn is_host_and_port(text: &str) -> bool {
 }
 
 /// `validateFlockerVolumeSource`
-pub(super) fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
+fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
     let (name, uuid) = (source.child("datasetName"), source.child("datasetUUID"));
     if name.text().is_empty() && uuid.text().is_empty() {
         errors.push(source.required("one of datasetName and datasetUUID is required"));
@@ -273,14 +254,8 @@ pub(super) fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateGlusterfsVolumeSource`
-pub(super) fn glusterfs(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["endpoints", "path"], errors);
-}
-
 /// `validateGlusterfsPersistentVolumeSource`
-pub(super) fn persistent_glusterfs(source: &Field<'_, '_>, errors: &mut Errors) {
-    glusterfs(source, errors);
+fn endpoints_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = source.child("endpointsNamespace");
     if namespace.is_set() {
         if namespace.text().is_empty() {
@@ -289,16 +264,6 @@ pub(super) fn persistent_glusterfs(source: &Field<'_, '_>, errors: &mut Errors) 
             report(&namespace, dns_label(namespace.text()), errors);
         }
     }
-}
-
-/// `validateRBDVolumeSource`
-pub(super) fn rbd(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["monitors", "image"], errors);
-}
-
-/// `validateCephFSVolumeSource`
-pub(super) fn cephfs(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["monitors"], errors);
 }
 
 /// The name of `secretRef`, where that is set.
@@ -317,21 +282,8 @@ fn secret_in_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateCinderVolumeSource`
-pub(super) fn cinder(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["volumeID"], errors);
-    secret_name(source, errors);
-}
-
-/// `validateCinderPersistentVolumeSource`
-pub(super) fn persistent_cinder(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["volumeID"], errors);
-    secret_in_namespace(source, errors);
-}
-
 /// `validateFlexVolumeSource`
-pub(super) fn flex_volume(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["driver"], errors);
+fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
     for (key, option) in source.child("options").entries() {
         let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
         let namespace = format!(".{}", namespace.to_lowercase());
@@ -341,25 +293,9 @@ pub(super) fn flex_volume(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateAzureFile`
-pub(super) fn azure_file(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["secretName", "shareName"], errors);
-}
-
-/// `validateAzureFilePV`
-pub(super) fn persistent_azure_file(source: &Field<'_, '_>, errors: &mut Errors) {
-    azure_file(source, errors);
-    if source.child("secretNamespace").is_set() {
-        required_fields(source, &["secretNamespace"], errors);
-    }
-}
-
 /// `validateAzureDisk`
-pub(super) fn azure_disk(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["diskName", "diskURI"], errors);
-    set_one_of(&source.child("cachingMode"), &["None", "ReadOnly", "ReadWrite"], errors);
+fn azure_disk_uri(source: &Field<'_, '_>, errors: &mut Errors) {
     let (kind, uri) = (source.child("kind"), source.child("diskURI"));
-    set_one_of(&kind, &["Dedicated", "Managed", "Shared"], errors);
     if !kind.is_set() {
         return;
     }
@@ -379,72 +315,8 @@ pub(super) fn azure_disk(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateVsphereVolumeSource`
-pub(super) fn vsphere(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["volumePath"], errors);
-}
-
-/// `validatePhotonPersistentDiskVolumeSource`
-pub(super) fn photon(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["pdID"], errors);
-}
-
-/// `validatePortworxVolumeSource`
-pub(super) fn portworx(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["volumeID"], errors);
-}
-
-/// `validateScaleIOVolumeSource`
-pub(super) fn scale_io(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["gateway", "system", "volumeName"], errors);
-}
-
-/// `validateLocalVolumeSource`
-pub(super) fn local(source: &Field<'_, '_>, errors: &mut Errors) {
-    let path = source.child("path");
-    if path.text().is_empty() {
-        errors.push(path.required(""));
-    } else {
-        no_back_steps(&path, errors);
-    }
-}
-
-fn storage_os_names(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_text(&source.child("volumeName"), dns_label, errors);
-    let namespace = source.child("volumeNamespace");
-    if !namespace.text().is_empty() {
-        report(&namespace, dns_label(namespace.text()), errors);
-    }
-}
-
-/// `validateStorageOSVolumeSource`
-pub(super) fn storage_os(source: &Field<'_, '_>, errors: &mut Errors) {
-    storage_os_names(source, errors);
-    secret_name(source, errors);
-}
-
-/// `validateStorageOSPersistentVolumeSource`
-pub(super) fn persistent_storage_os(source: &Field<'_, '_>, errors: &mut Errors) {
-    storage_os_names(source, errors);
-    secret_in_namespace(source, errors);
-}
-
-/// `ValidateCSIDriverName`
-pub(crate) fn driver_name(driver: &Field<'_, '_>, errors: &mut Errors) {
-    const MOST: usize = 63;
-    if driver.text().is_empty() {
-        errors.push(driver.required(""));
-        return;
-    }
-    if driver.text().len() > MOST {
-        errors.push(driver.too_long(MOST));
-    }
-    report(driver, dns_subdomain(&driver.text().to_lowercase()), errors);
-}
-
 /// `validateCSIVolumeSource`
-pub(super) fn csi(source: &Field<'_, '_>, errors: &mut Errors) {
-    driver_name(&source.child("driver"), errors);
+fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("nodePublishSecretRef");
     if !secret.is_set() {
         return;
@@ -464,9 +336,7 @@ pub(super) fn csi(source: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// `validateCSIPersistentVolumeSource`
-pub(super) fn persistent_csi(source: &Field<'_, '_>, errors: &mut Errors) {
-    driver_name(&source.child("driver"), errors);
-    required_fields(source, &["volumeHandle"], errors);
+fn persistent_csi_secrets(source: &Field<'_, '_>, errors: &mut Errors) {
     for part in [
         "controllerPublishSecretRef",
         "controllerExpandSecretRef",

@@ -30,8 +30,8 @@ impl<'v> Rules<'v> for VolumeAttachment {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
         match name {
+            "source" => validate_source(&part.child(name), check),
             "attacher" => validate_driver_name(&part.child(name), errors),
-            "source" => validate_source(&part.child(name), errors),
             "volume" => {
                 let source = part.child("source");
                 let volume = source.child("persistentVolumeName");
@@ -63,7 +63,8 @@ impl<'v> Rules<'v> for VolumeAttachment {
 }
 
 /// `validateVolumeAttachmentSource`
-fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_source(source: &Field<'_, '_>, check: &mut Check<'_>) {
+    let errors = &mut check.errors;
     const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     let (inline, name) = (source.child("inlineVolumeSpec"), source.child("persistentVolumeName"));
     match (inline.is_set(), name.is_set()) {
@@ -73,7 +74,7 @@ fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(name.required("must specify non empty persistentVolumeName"));
         }
         (false, true) => {}
-        (true, false) => validate_inline_volume(&inline, errors),
+        (true, false) => validate_inline_volume(&inline, check),
     }
 }
 

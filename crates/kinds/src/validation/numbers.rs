@@ -25,11 +25,6 @@ pub(crate) fn within(field: &Field<'_, '_>, least: i64, most: i64, errors: &mut 
     }
 }
 
-/// Reports what can be no id of a user or group.
-pub(crate) fn id(field: &Field<'_, '_>, errors: &mut Errors) {
-    within(field, 0, i64::from(i32::MAX), errors);
-}
-
 /// Reports what is neither a whole number from zero up nor a percentage.
 pub(crate) fn number_or_percent(field: &Field<'_, '_>, errors: &mut Errors) {
     match field.value() {

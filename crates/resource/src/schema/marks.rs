@@ -63,7 +63,8 @@ pub enum Mark {
     Required(SmolStr),
     /// A text that is set must not be empty: said as of one that is not there. Nothing else is said of it then.
     NotEmpty,
-    /// It may be empty or zero; nothing else is said of it then. A pointer may be unset without this mark.
+    /// It may be empty or zero; nothing else is said of it then. A pointer may be unset without this mark, and a text behind
+    /// one may be empty with it.
     Optional,
     /// A number must be at least this; and what is said where it is not.
     Minimum(i64, SmolStr),
@@ -156,15 +157,21 @@ impl fmt::Debug for Format {
 }
 
 /// The formats that marks name: those of the reference's markers, and after them those that it has in code alone.
-static FORMATS: [Format; 10] = [
+static FORMATS: [Format; 12] = [
     Format::text("k8s-short-name", formats::dns_label),
     Format::text("k8s-long-name", formats::dns_subdomain),
+    Format::text("k8s-long-name-caseless", |text| {
+        formats::dns_subdomain(&text.to_lowercase())
+    }),
     Format::text("k8s-label-key", formats::qualified_name),
     Format::text("k8s-label-value", formats::label_value),
     Format::text("k8s-path-segment-name", formats::path_segment),
     Format::text("dns-label-1035", formats::dns_label_1035),
     Format::text("wildcard-subdomain", formats::wildcard_subdomain),
     Format::text("config-key", formats::config_key),
+    Format::value("domain-prefixed-path", |field, errors| {
+        errors.extend(formats::domain_prefixed_path(&field.path(), field.text()));
+    }),
     Format::value("labels", validate_labels),
     Format::value("label-selector", validate_label_selector),
 ];

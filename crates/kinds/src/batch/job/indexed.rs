@@ -1,8 +1,8 @@
 //! What is wrong with the indexes of an indexed Job.
 
-use holdfast_resource::Field;
+use holdfast_resource::{Check, Field, Part, Rules};
 
-use crate::validation::{Errors, numbers};
+use crate::validation::Errors;
 
 const PARALLELISM: i64 = 100_000;
 const FAILED_INDEXES: i64 = 100_000;
@@ -10,8 +10,6 @@ const FAILED_INDEXES: i64 = 100_000;
 const MANY_COMPLETIONS: i64 = 100_000;
 const PARALLELISM_OF_MANY: i64 = 10_000;
 const FAILED_INDEXES_OF_MANY: i64 = 10_000;
-const SUCCESS_RULES: usize = 20;
-const SUCCEEDED_INDEXES_LENGTH: usize = 64 * 1024;
 
 /// Checks how much an indexed Job runs, completes and lets fail.
 pub(super) fn validate_index_limits(spec: &Field<'_, '_>, errors: &mut Errors) {
@@ -43,34 +41,28 @@ fn at_most(field: &Field<'_, '_>, most: i64, when: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks when an indexed Job counts as succeeded.
-pub(super) fn validate_success_policy(policy: &Field<'_, '_>, completions: Option<i64>, errors: &mut Errors) {
-    let rules = policy.child("rules");
-    if rules.is_empty() {
-        errors.push(rules.required("at least one rules must be specified when the successPolicy is specified"));
-    }
-    if rules.len() > SUCCESS_RULES {
-        errors.push(rules.too_many(SUCCESS_RULES));
-    }
-    for rule in rules.items() {
-        validate_success_rule(&rule, completions, errors);
+/// Checks that a rule for success says something.
+pub(super) fn validate_success_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
+    if !rule.child("succeededIndexes").is_set() && !rule.child("succeededCount").is_set() {
+        errors.push(rule.required("at least one of succeededCount or succeededIndexes must be specified"));
     }
 }
 
-/// Checks one rule, with nothing to measure it by where the Job lacks its completions.
-fn validate_success_rule(rule: &Field<'_, '_>, completions: Option<i64>, errors: &mut Errors) {
-    let (indexes, count) = (rule.child("succeededIndexes"), rule.child("succeededCount"));
-    if !indexes.is_set() && !count.is_set() {
-        errors.push(rule.required("at least one of succeededCount or succeededIndexes must be specified"));
-    }
-    if indexes.text().len() > SUCCEEDED_INDEXES_LENGTH {
-        errors.push(indexes.too_long(SUCCEEDED_INDEXES_LENGTH));
-    }
+/// Checks the indexes and the count of a rule for success, with nothing to measure them by where the Job lacks its
+/// completions.
+pub(super) fn validate_succeeded_counts<'v>(
+    rule: &Part<'v, '_>,
+    completions: Option<i64>,
+    rules: &dyn Rules<'v>,
+    check: &mut Check<'_>,
+) {
     let Some(completions) = completions else {
         return;
     };
-    let named = validate_indexes(&indexes, "succeededIndexes", completions, errors);
-    numbers::not_negative(&count, errors);
+    let (indexes, count) = (rule.child("succeededIndexes"), rule.child("succeededCount"));
+    let named = validate_indexes(&indexes, "succeededIndexes", completions, &mut check.errors);
+    check.field(rule, "succeededCount", rules);
+    let errors = &mut check.errors;
     for (most, of) in [
         (Some(completions), "the number of specified completions"),
         (named, "the number of indexes in the specified succeededIndexes field"),

@@ -8,7 +8,7 @@ mod validation;
 pub(super) use cells::CELLS;
 
 use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 pub(super) use self::validation::validate_job_spec;
@@ -73,19 +73,29 @@ impl Strategy for Job {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validation::validate_job(&Field::root(object), self.config.allow_privileged)
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut check = Check::new(context.types);
+        if let Some(job) = check.root(object) {
+            validation::validate_job(&job, self.config.allow_privileged, &mut check);
+        }
+        check.errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old_root) = (Field::root(object), Field::root(old));
         if context.subresource == Some("status") {
-            return status::validate_status_update(&root, &old_root);
+            let mut errors = context.check(object, &status::CountRules);
+            status::validate_status_update(&Field::root(object), &Field::root(old), &mut errors);
+            return errors;
         }
         let mut errors = self.validate(context, object);
         // The reference checks the specification once more as part of the change.
-        validation::validate_own_spec(&root, self.config.allow_privileged, &mut errors);
-        validation::validate_change(&root, &old_root, &mut errors);
+        let mut check = Check::new(context.types);
+        if let Some(job) = check.root(object) {
+            validation::validate_own_spec(&job, self.config.allow_privileged, &mut check);
+        }
+        errors.extend(check.errors);
+        let rules = validation::ChangeRules { old: Field::root(old) };
+        errors.extend(context.check_changes(object, old, &rules));
         errors
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::json;
 
 use super::indexed::{overlap, validate_indexes};
 use super::validation::invalid_without_value;
-use crate::validation::{Errors, numbers};
+use crate::validation::Errors;
 
 /// A write to the status of a Job. Most rules hold for what changes only, so that a status that broke them before they were
 /// made can still be written.
@@ -18,28 +18,32 @@ struct Change<'f, 'v, 'p> {
 }
 
 /// Checks a write to the status.
-pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>) -> Errors {
-    let mut errors = Errors::new();
+pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, status, old) = (new.child("spec"), new.child("status"), old.child("status"));
     let change = Change {
         spec: &spec,
         status: &status,
         old: &old,
     };
-    validate_counts(&status, &mut errors);
-    change.validate_outcome(&mut errors);
-    change.validate_finished(&mut errors);
-    change.validate_indexes(&mut errors);
-    change.validate_pods(&mut errors);
-    change.validate_criteria(&mut errors);
-    change.validate_kept(&mut errors);
-    errors
+    change.validate_outcome(errors);
+    change.validate_finished(errors);
+    change.validate_indexes(errors);
+    change.validate_pods(errors);
+    change.validate_criteria(errors);
+    change.validate_kept(errors);
 }
 
-fn validate_counts(status: &Field<'_, '_>, errors: &mut Errors) {
-    for count in ["active", "succeeded", "failed", "ready", "terminating"] {
-        numbers::not_negative(&status.child(count), errors);
+/// What is checked in code of the counts of a status.
+pub(super) struct CountRules;
+
+impl<'v> Rules<'v> for CountRules {
+    fn rule(&self, _name: &str, status: &Part<'v, '_>, check: &mut Check<'_>) {
+        validate_uncounted(status, &mut check.errors);
     }
+}
+
+/// Pods that have ended and are not counted yet, each once.
+fn validate_uncounted(status: &Field<'_, '_>, errors: &mut Errors) {
     let uncounted = status.child("uncountedTerminatedPods");
     let mut seen = HashSet::new();
     for list in ["succeeded", "failed"] {

@@ -2,29 +2,21 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::{dns_label, domain_prefixed_path, qualified_name};
+use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Field, FieldError, FieldErrorKind};
+use holdfast_resource::{Check, Field, FieldError, FieldErrorKind, Part, Rules};
 use holdfast_value::Value;
 
-use super::indexed::{validate_index_limits, validate_success_policy};
+use super::indexed::{validate_index_limits, validate_succeeded_counts, validate_success_rule};
 use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
 use crate::core::pod_spec::validate_template;
-use crate::validation::{Errors, immutable, numbers, one_of, same};
-use crate::workload::immutable_selector;
-
-const MANAGER_LENGTH: usize = 63;
-const FAILURE_RULES: usize = 20;
-const CONDITION_PATTERNS: usize = 20;
-const EXIT_CODES: usize = 255;
+use crate::validation::{Errors, immutable, one_of, same};
 
 /// Checks a Job.
-pub(super) fn validate_job(job: &Field<'_, '_>, allow_privileged: bool) -> Errors {
-    let mut errors = Errors::new();
-    validate_made_selector(job, &mut errors);
-    validate_own_spec(job, allow_privileged, &mut errors);
-    validate_host_names(job, &mut errors);
-    errors
+pub(super) fn validate_job(job: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
+    validate_made_selector(job, &mut check.errors);
+    validate_own_spec(job, allow_privileged, check);
+    validate_host_names(job, &mut check.errors);
 }
 
 /// Pods of an indexed Job are hosts named by the Job and their index: the longest such name has to be one of a host.
@@ -42,9 +34,12 @@ fn validate_host_names(job: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Checks the specification of a Job, its selector included.
-pub(super) fn validate_own_spec(job: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
-    let spec = job.child("spec");
-    validate_job_spec(&spec, allow_privileged, errors);
+pub(super) fn validate_own_spec(job: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
+    let Some(spec) = check.child(job, "spec") else {
+        return;
+    };
+    validate_job_spec(&spec, allow_privileged, check);
+    let errors = &mut check.errors;
     let (selector, template) = (spec.child("selector"), spec.child("template"));
     if selector.is_set() {
         validate_label_selector(&selector, errors);
@@ -94,78 +89,122 @@ fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks what Jobs and the templates of CronJobs share.
-pub(in crate::batch) fn validate_job_spec(spec: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
-    for part in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-    ] {
-        numbers::not_negative(&spec.child(part), errors);
-    }
-    let (per_index, most_failed) = (spec.child("backoffLimitPerIndex"), spec.child("maxFailedIndexes"));
-    if most_failed.is_set() {
-        numbers::not_negative(&most_failed, errors);
-        if !per_index.is_set() {
-            errors.push(per_index.required("when maxFailedIndexes is specified"));
+/// Checks what Jobs and the templates of CronJobs share: `validateJobSpec`.
+pub(in crate::batch) fn validate_job_spec(spec: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
+    let rules = SpecRules { allow_privileged, spec };
+    check.values(spec, &rules);
+}
+
+/// What is checked in code of the specification of a Job.
+struct SpecRules<'a, 'v> {
+    allow_privileged: bool,
+    spec: &'a Part<'v, 'a>,
+}
+
+impl<'v> Rules<'v> for SpecRules<'_, 'v> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "failed_indexes" => validate_failed_indexes(part, errors),
+            "completion_mode" => validate_completion_mode(part, errors),
+            "success_policy" => validate_success_mode(part, self, check),
+            "replacement" => validate_replacement(part, errors),
+            "template" => self.validate_template(part, check),
+            "fail_index" => self.validate_fail_index(&part.child("action"), errors),
+            "requirement" => validate_one_requirement(part, errors),
+            "container" => self.validate_container(&part.child("containerName"), errors),
+            "values" => validate_exit_codes(part, errors),
+            "success_rule" => validate_success_rule(part, errors),
+            "succeeded_counts" => {
+                let completions = self.spec.child("completions").number();
+                validate_succeeded_counts(part, completions, self, check);
+            }
+            _ => check.unknown_rule(name, part),
         }
     }
-    validate_manager(&spec.child("managedBy"), errors);
-    let mode = spec.child("completionMode");
-    if mode.is_set() && !matches!(mode.text(), "NonIndexed" | "Indexed") {
-        errors.push(mode.not_supported(&["NonIndexed", "Indexed"]));
+}
+
+impl SpecRules<'_, '_> {
+    /// The template, and that its Pods end.
+    fn validate_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
+        let Some(template) = check.child(spec, "template") else {
+            return;
+        };
+        validate_template(&template, self.allow_privileged, check);
+        let pod = template.child("spec");
+        let restart = pod.child("restartPolicy");
+        check.errors.push(match restart.text() {
+            "OnFailure" if spec.child("podFailurePolicy").is_set() => {
+                restart.invalid("only \"Never\" is supported when podFailurePolicy is specified")
+            }
+            "OnFailure" | "Never" => return,
+            "" | "Always" => restart.required("valid values: \"OnFailure\", \"Never\""),
+            _ => restart.not_supported(&["OnFailure", "Never"]),
+        });
     }
-    let indexed = mode.text() == "Indexed";
-    if indexed {
+
+    fn validate_fail_index(&self, action: &Field<'_, '_>, errors: &mut Errors) {
+        if action.text() == "FailIndex" && !self.spec.child("backoffLimitPerIndex").is_set() {
+            errors.push(action.invalid("requires the backoffLimitPerIndex to be set"));
+        }
+    }
+
+    /// The container whose exit codes count is one of the template.
+    fn validate_container(&self, container: &Field<'_, '_>, errors: &mut Errors) {
+        let template = self.spec.child("template");
+        let pod = template.child("spec");
+        let is_named = |one: &Value| one.str_at(&["name"]) == Some(container.text());
+        let known = |list| pod.child(list).slice().iter().any(is_named);
+        if container.is_set() && !["containers", "initContainers"].into_iter().any(known) {
+            let fault = "must be one of the container or initContainer names in the pod template";
+            errors.push(container.invalid(fault));
+        }
+    }
+}
+
+/// How many indexes may fail goes with a limit for each of them.
+fn validate_failed_indexes(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let per_index = spec.child("backoffLimitPerIndex");
+    if spec.child("maxFailedIndexes").is_set() && !per_index.is_set() {
+        errors.push(per_index.required("when maxFailedIndexes is specified"));
+    }
+}
+
+/// What an indexed Job has limits of, and another one has not at all.
+fn validate_completion_mode(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let mode = spec.child("completionMode");
+    if mode.text() == "Indexed" {
         validate_index_limits(spec, errors);
     } else if !mode.is_set() || mode.text() == "NonIndexed" {
-        for part in [&per_index, &most_failed] {
+        for part in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+            let part = spec.child(part);
             if part.is_set() {
                 errors.push(part.invalid("requires indexed completion mode"));
             }
         }
     }
-    let template = spec.child("template");
-    validate_failure_policy(spec, errors);
+}
+
+/// `validateSuccessPolicy`, which only indexed Jobs have.
+fn validate_success_mode<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let success = spec.child("successPolicy");
-    if success.is_set() && !indexed {
-        errors.push(success.invalid("requires indexed completion mode"));
+    if spec.child("completionMode").text() == "Indexed" {
+        check.field(spec, "successPolicy", rules);
     } else if success.is_set() {
-        validate_success_policy(&success, spec.child("completions").number(), errors);
-    }
-    let replacement = spec.child("podReplacementPolicy");
-    if replacement.is_set() {
-        let by_failure = spec.child("podFailurePolicy").is_set();
-        let supported: &[&str] = if by_failure {
-            &["Failed"]
-        } else {
-            &["Failed", "TerminatingOrFailed"]
-        };
-        one_of(&replacement, supported, errors);
-    }
-    validate_template(&template, allow_privileged, errors);
-    let pod = template.child("spec");
-    let restart = pod.child("restartPolicy");
-    match restart.text() {
-        "OnFailure" if spec.child("podFailurePolicy").is_set() => {
-            errors.push(restart.invalid("only \"Never\" is supported when podFailurePolicy is specified"));
-        }
-        "OnFailure" | "Never" => {}
-        "" | "Always" => errors.push(restart.required("valid values: \"OnFailure\", \"Never\"")),
-        _ => errors.push(restart.not_supported(&["OnFailure", "Never"])),
+        check.errors.push(success.invalid("requires indexed completion mode"));
     }
 }
 
-fn validate_manager(manager: &Field<'_, '_>, errors: &mut Errors) {
-    if !manager.is_set() {
-        return;
-    }
-    errors.extend(domain_prefixed_path(&manager.path(), manager.text()));
-    if manager.text().len() > MANAGER_LENGTH {
-        errors.push(manager.too_long(MANAGER_LENGTH));
+/// When Pods are replaced: for a Job that looks at how they failed, only once they have.
+fn validate_replacement(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let replacement = spec.child("podReplacementPolicy");
+    let supported: &[&str] = if spec.child("podFailurePolicy").is_set() {
+        &["Failed"]
+    } else {
+        &["Failed", "TerminatingOrFailed"]
+    };
+    if replacement.is_set() {
+        one_of(&replacement, supported, errors);
     }
 }
 
@@ -179,74 +218,24 @@ pub(super) fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> Fiel
     }
 }
 
-/// Reports a text that is missing or none of `supported`; what is supported is also told where it is missing.
-fn stated_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
-    if field.text().is_empty() {
-        let listed: Vec<String> = supported.iter().map(|name| format!("\"{name}\"")).collect();
-        errors.push(field.required(format!("valid values: [{}]", listed.join(" "))));
-    } else {
-        one_of(field, supported, errors);
-    }
+/// A rule looks either at exit codes or at conditions.
+fn validate_one_requirement(rule: &Field<'_, '_>, errors: &mut Errors) {
+    let fault = match (
+        rule.child("onExitCodes").is_set(),
+        !rule.child("onPodConditions").is_empty(),
+    ) {
+        (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
+        (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
+        _ => return,
+    };
+    errors.push(invalid_without_value(rule, fault));
 }
 
-fn validate_failure_policy(spec: &Field<'_, '_>, errors: &mut Errors) {
-    let (policy, template) = (spec.child("podFailurePolicy"), spec.child("template"));
-    let rules = policy.child("rules");
-    if rules.len() > FAILURE_RULES {
-        errors.push(rules.too_many(FAILURE_RULES));
-    }
-    let pod = template.child("spec");
-    let names: HashSet<&str> = ["containers", "initContainers"]
-        .iter()
-        .flat_map(|list| pod.child(list).slice().iter())
-        .filter_map(|container| container.str_at(&["name"]))
-        .collect();
-    for rule in rules.items() {
-        let action = rule.child("action");
-        stated_one_of(&action, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
-        if action.text() == "FailIndex" && !spec.child("backoffLimitPerIndex").is_set() {
-            errors.push(action.invalid("requires the backoffLimitPerIndex to be set"));
-        }
-        let (codes, conditions) = (rule.child("onExitCodes"), rule.child("onPodConditions"));
-        if codes.is_set() {
-            validate_exit_codes(&codes, &names, errors);
-        }
-        if conditions.len() > CONDITION_PATTERNS {
-            errors.push(conditions.too_many(CONDITION_PATTERNS));
-        }
-        for condition in conditions.items() {
-            let (sort, status) = (condition.child("type"), condition.child("status"));
-            crate::validation::report(&sort, qualified_name(sort.text()), errors);
-            stated_one_of(&status, &["False", "True", "Unknown"], errors);
-        }
-        match (codes.is_set(), !conditions.is_empty()) {
-            (true, true) => errors.push(invalid_without_value(
-                &rule,
-                "specifying both OnExitCodes and OnPodConditions is not supported",
-            )),
-            (false, false) => errors.push(invalid_without_value(
-                &rule,
-                "specifying one of OnExitCodes and OnPodConditions is required",
-            )),
-            _ => {}
-        }
-    }
-}
-
-fn validate_exit_codes(codes: &Field<'_, '_>, names: &HashSet<&str>, errors: &mut Errors) {
-    let (operator, container, values) = (
-        codes.child("operator"),
-        codes.child("containerName"),
-        codes.child("values"),
-    );
-    stated_one_of(&operator, &["In", "NotIn"], errors);
-    if container.is_set() && !names.contains(container.text()) {
-        errors.push(container.invalid("must be one of the container or initContainer names in the pod template"));
-    }
+/// The exit codes of a rule: some, ascending, each once.
+fn validate_exit_codes(codes: &Field<'_, '_>, errors: &mut Errors) {
+    let (operator, values) = (codes.child("operator"), codes.child("values"));
     if values.is_empty() {
         errors.push(values.invalid("at least one value is required"));
-    } else if values.len() > EXIT_CODES {
-        errors.push(values.too_many(EXIT_CODES));
     }
     let (mut seen, mut before, mut ordered) = (HashSet::new(), i64::MIN, true);
     for value in values.items() {
@@ -265,20 +254,18 @@ fn validate_exit_codes(codes: &Field<'_, '_>, names: &HashSet<&str>, errors: &mu
     }
 }
 
-/// Reports changes of what a Job keeps once it is there.
-pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
-    validate_completions(&spec, &old_spec, errors);
-    immutable_selector(&spec, &old_spec, errors);
-    validate_template_change(&spec, old, errors);
-    for part in [
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        immutable(&spec.child(part), &old_spec.child(part), errors);
+/// What of a Job may not change once it is there, given the whole of it as it was.
+pub(super) struct ChangeRules<'v> {
+    pub(super) old: Field<'v, 'v>,
+}
+
+impl<'v> Rules<'v> for ChangeRules<'_> {
+    fn change(&self, name: &str, spec: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "completions" => validate_completions(spec, old, &mut check.errors),
+            "template" => validate_template_change(spec, &self.old, &mut check.errors),
+            _ => check.unknown_rule(name, spec),
+        }
     }
 }
 

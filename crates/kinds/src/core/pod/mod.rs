@@ -11,7 +11,7 @@ mod update;
 
 use std::time::SystemTime;
 
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 pub(super) use binding::Binding;
@@ -113,9 +113,8 @@ impl Strategy for Pod {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        self.validate_all(object, None, &mut errors);
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = self.validate_all(context, object, None);
         let root = Field::root(object);
         let spec = root.child("spec");
         let ephemeral = spec.child("ephemeralContainers");
@@ -135,23 +134,17 @@ impl Strategy for Pod {
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
+        if context.subresource == Some("status") {
+            return status::validate_status_update(context, object, old);
+        }
+        let mut errors = self.validate_all(context, object, Some(old));
         match context.subresource {
-            Some("status") => {
-                status::validate_status_update(&Field::root(object), &Field::root(old), &mut errors);
-                return errors;
-            }
             Some("ephemeralcontainers") => {
-                self.validate_all(object, Some(old), &mut errors);
                 validate_annotations_update(object, old, &mut errors);
                 update::validate_ephemeral_update(&Field::root(object), &Field::root(old), &mut errors);
             }
-            Some("resize") => {
-                self.validate_all(object, Some(old), &mut errors);
-                resize::validate_resize(&Field::root(object), &Field::root(old), &mut errors);
-            }
+            Some("resize") => resize::validate_resize(&Field::root(object), &Field::root(old), &mut errors),
             _ => {
-                self.validate_all(object, Some(old), &mut errors);
                 validate_annotations_update(object, old, &mut errors);
                 update::validate_update(object, old, &mut errors);
             }
@@ -211,18 +204,25 @@ pub(super) fn grace_period(object: &Value, requested: Option<i64>) -> i64 {
 }
 
 impl Pod {
-    fn validate_all(&self, object: &Value, old: Option<&Value>, errors: &mut Errors) {
-        let root = Field::root(object);
-        let (metadata, spec) = (root.child("metadata"), root.child("spec"));
-        validate_pod_annotations(&metadata.child("annotations"), &spec, errors);
+    fn validate_all(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
+        let mut check = Check::new(context.types);
+        let Some(root) = check.root(object) else {
+            return check.errors;
+        };
+        let Some(spec) = check.child(&root, "spec") else {
+            return check.errors;
+        };
+        let metadata = root.child("metadata");
+        validate_pod_annotations(&metadata.child("annotations"), &spec, &mut check.errors);
         let rules = PodRules {
             allow_privileged: self.config.allow_privileged,
             is_pod: true,
             name: metadata.child("name").text(),
             labels_mounts: old.is_some_and(|old| old.at(&["spec", "securityContext", "seLinuxChangePolicy"]).is_some()),
         };
-        validate_pod_spec(&spec, rules, errors);
-        validate_only_for_pod(&spec, errors);
+        validate_pod_spec(&spec, rules, &mut check);
+        validate_only_for_pod(&spec, &mut check.errors);
+        check.errors
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::change_items;
 use crate::validation::addresses::{address, address_warning, lenient_address};
-use crate::validation::{Errors, immutable_text, report, required_text};
+use crate::validation::{Errors, report};
 
 const STATUSES: [&str; 3] = [
     "containerStatuses",
@@ -37,8 +37,15 @@ pub(super) fn drop_disabled(pod: &mut Value) {
 }
 
 /// `ValidatePodStatusUpdate`
-pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let (status, old_status) = (new.child("status"), old.child("status"));
+pub(super) fn validate_status_update(context: &WriteContext<'_>, object: &Value, old: &Value) -> Errors {
+    let mut check = Check::new(context.types);
+    let (Some(new), Some(old)) = (check.root(object), check.root(old)) else {
+        return check.errors;
+    };
+    let (Some(status), Some(old_status)) = (check.child(&new, "status"), check.child(&old, "status")) else {
+        return check.errors;
+    };
+    let errors = &mut check.errors;
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     validate_conditions(&status, errors);
     if spec.child("nodeName").text() != old_spec.child("nodeName").text() {
@@ -46,7 +53,8 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
         errors.push(shown.forbidden("may not be changed directly"));
     }
     validate_nomination(&status, &old_status, !spec.child("nodeName").text().is_empty(), errors);
-    immutable_text(&status.child("qosClass"), &old_status.child("qosClass"), errors);
+    check.changes(&status, &old_status, &NoRules);
+    let errors = &mut check.errors;
     let policy = old_spec.child("restartPolicy").text();
     for (list, policy) in STATUSES.into_iter().zip([policy, policy, "Never"]) {
         let containers = old_spec.child(match list {
@@ -66,12 +74,14 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
         &spec.child("resourceClaims"),
         errors,
     );
-    validate_extended_claim(&status.child("extendedResourceClaimStatus"), &spec, errors);
+    validate_extended_claim(&status, &spec, &mut check);
+    let errors = &mut check.errors;
     validate_pod_ips(&status.child("podIPs"), errors);
     validate_host_ips(&status, errors);
     for list in STATUSES {
-        validate_users(&status.child(list), &spec.child("os"), errors);
+        validate_users(&status, list, &spec.child("os"), &mut check);
     }
+    let errors = &mut check.errors;
     validate_devices(&status.child("containerStatuses"), &spec.child("containers"), errors);
     validate_devices(
         &status.child("initContainerStatuses"),
@@ -84,6 +94,7 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
             errors.push(devices.forbidden("must not be specified in container status"));
         }
     }
+    check.errors
 }
 
 /// What is to be said of addresses in a status.
@@ -214,10 +225,12 @@ fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, err
 }
 
 /// `validatePodExtendedResourceClaimStatus`
-fn validate_extended_claim(status: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
-    if !status.is_set() {
+fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut Check<'_>) {
+    let status = check.child(pod, "extendedResourceClaimStatus");
+    let Some(status) = status.filter(|status| status.is_set()) else {
         return;
-    }
+    };
+    let errors = &mut check.errors;
     let mut containers = HashSet::new();
     for list in ["initContainers", "containers"] {
         let list = spec.child(list);
@@ -251,7 +264,7 @@ fn validate_extended_claim(status: &Field<'_, '_>, spec: &Field<'_, '_>, errors:
         let faults = dns_label(request.text());
         errors.extend(faults.into_iter().map(|fault| shown.invalid_as(request.text(), fault)));
     }
-    required_text(&status.child("resourceClaimName"), dns_subdomain, errors);
+    check.field(&status, "resourceClaimName", &NoRules);
 }
 
 const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
@@ -325,22 +338,18 @@ fn validate_host_ips(status: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// `validateContainerStatusUsers`
-fn validate_users(statuses: &Field<'_, '_>, os: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_users(pod: &Part<'_, '_>, list: &str, os: &Field<'_, '_>, check: &mut Check<'_>) {
     let windows = os.child("name").text() == "windows";
-    for status in statuses.items() {
-        let user = status.child("user");
+    let statuses = pod.child(list);
+    for status in check.items(pod, list, &statuses) {
+        let Some(user) = check.child(&status, "user") else {
+            return;
+        };
         let linux = user.child("linux");
-        if !linux.is_set() {
-            continue;
-        }
-        if windows {
-            errors.push(linux.forbidden("cannot be set for a windows pod"));
-            continue;
-        }
-        crate::validation::numbers::id(&linux.child("uid"), errors);
-        crate::validation::numbers::id(&linux.child("gid"), errors);
-        for group in linux.child("supplementalGroups").items() {
-            crate::validation::numbers::id(&group, errors);
+        if windows && linux.is_set() {
+            check.errors.push(linux.forbidden("cannot be set for a windows pod"));
+        } else {
+            check.field(&user, "linux", &NoRules);
         }
     }
 }

@@ -4,62 +4,27 @@ use std::collections::HashSet;
 
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::metadata::labels::{validate_label_name, validate_label_selector};
 use holdfast_value::Value;
 
-use super::scheduling::{
-    validate_label_keys, validate_merged_keys, validate_node_selector, validate_node_selector_term,
-};
+use super::scheduling::{validate_label_keys, validate_merged_keys, validate_node_selector};
 use crate::validation::Errors;
 
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-
-/// Checks all affinities of a Pod.
-pub(super) fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
-    let node = affinity.child("nodeAffinity");
-    let required = node.child(REQUIRED);
+/// Checks the nodes that a Pod needs.
+pub(super) fn validate_required(affinity: &Field<'_, '_>, errors: &mut Errors) {
+    let required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution");
     if required.is_set() {
         validate_node_selector(&required, errors);
     }
-    for preferred in node.child(PREFERRED).items() {
-        validate_weight(&preferred, errors);
-        validate_node_selector_term(&preferred.child("preference"), false, errors);
-    }
-    for part in ["podAffinity", "podAntiAffinity"] {
-        let pods = affinity.child(part);
-        for term in pods.child(REQUIRED).items() {
-            validate_pod_term(&term, errors);
-        }
-        for preferred in pods.child(PREFERRED).items() {
-            validate_weight(&preferred, errors);
-            validate_pod_term(&preferred.child("podAffinityTerm"), errors);
-        }
-    }
 }
 
-fn validate_weight(preferred: &Field<'_, '_>, errors: &mut Errors) {
-    let weight = preferred.child("weight");
-    let number = weight.number().unwrap_or_default();
-    if !(1..=100).contains(&number) {
-        errors.push(weight.invalid_as(number, "must be in the range 1-100"));
-    }
-}
-
-fn validate_pod_term(term: &Field<'_, '_>, errors: &mut Errors) {
-    validate_label_selector(&term.child("labelSelector"), errors);
-    validate_label_selector(&term.child("namespaceSelector"), errors);
+/// Checks the namespaces and the keys of labels of a term that looks for Pods.
+pub(super) fn validate_namespaces(term: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = term.child("namespace");
     for name in term.child("namespaces").items() {
         let faults = dns_label(name.text());
         errors.extend(faults.into_iter().map(|fault| namespace.invalid_as(name.text(), fault)));
     }
     validate_term_keys(term, errors);
-    let key = term.child("topologyKey");
-    if key.text().is_empty() {
-        errors.push(key.required("can not be empty"));
-    }
-    validate_label_name(&key, errors);
 }
 
 /// `validateMatchLabelKeysAndMismatchLabelKeys`

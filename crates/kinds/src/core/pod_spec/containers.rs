@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Check, Field, FieldError, Part};
 
 use super::volumes::Volumes;
-use super::{PodRules, env, probes, security, volumes};
-use crate::validation::ports::{PROTOCOLS, port_name, port_number};
-use crate::validation::resources::{ClaimNames, validate_container_resources};
-use crate::validation::{Errors, one_of, report, required_text, set_one_of};
+use super::{PodRules, probes};
+use crate::validation::ports::port_name;
+use crate::validation::resources::ClaimNames;
+use crate::validation::{Errors, one_of, report};
 
 /// What the checks of a container need to know of its Pod.
 pub(super) struct PodParts<'a, 'v> {
@@ -33,12 +32,12 @@ pub(super) fn visit_containers(spec: &Field<'_, '_>, with: &mut dyn FnMut(&Field
 }
 
 /// Checks all containers of a pod specification.
-pub(super) fn validate_all<'v>(spec: &Field<'v, '_>, pod: &PodParts<'_, 'v>, errors: &mut Errors) {
-    validate_ordinary(&spec.child("containers"), pod, errors);
+pub(super) fn validate_all<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
+    validate_ordinary(spec, pod, check);
     let mut names: HashSet<&'v str> = names(&spec.child("containers"));
-    validate_init(&spec.child("initContainers"), pod, &mut names, errors);
+    validate_init(spec, pod, &mut names, check);
     names.extend(self::names(&spec.child("initContainers")));
-    validate_ephemeral(spec, pod, &mut names, errors);
+    validate_ephemeral(spec, pod, &mut names, check);
 }
 
 fn names<'v>(containers: &Field<'v, '_>) -> HashSet<&'v str> {
@@ -49,60 +48,61 @@ fn names<'v>(containers: &Field<'v, '_>) -> HashSet<&'v str> {
 }
 
 /// `validateContainers`
-fn validate_ordinary<'v>(containers: &Field<'v, '_>, pod: &PodParts<'_, 'v>, errors: &mut Errors) {
+fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
+    let containers = spec.child("containers");
     if containers.is_empty() {
-        errors.push(containers.required(""));
+        check.errors.push(containers.required(""));
         return;
     }
     let mut names = HashSet::new();
-    for container in containers.items() {
-        validate_container(&container, pod, errors);
+    for container in check.items(spec, "containers", &containers) {
+        check.values(&container, pod);
         let name = container.child("name");
         if !names.insert(name.text()) {
-            errors.push(name.duplicate());
+            check.errors.push(name.duplicate());
         }
-        validate_running(&container, pod, errors);
-        validate_restart_policy(&container, errors);
+        validate_running(&container, pod, check);
+        validate_restart_policy(&container, pod, check);
     }
-    validate_host_port_conflicts(containers.items(), errors);
+    validate_host_port_conflicts(containers.items(), &mut check.errors);
 }
 
 /// The lifecycle and the probes of a container that keeps running.
-fn validate_running(container: &Field<'_, '_>, pod: &PodParts<'_, '_>, errors: &mut Errors) {
-    probes::validate_lifecycle(&container.child("lifecycle"), pod.grace, errors);
-    probes::validate_liveness(&container.child("livenessProbe"), errors);
-    probes::validate_readiness(&container.child("readinessProbe"), errors);
-    probes::validate_liveness(&container.child("startupProbe"), errors);
+fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
+    check.field(container, "lifecycle", pod);
+    check.field(container, "livenessProbe", pod);
+    probes::validate_settled(&container.child("livenessProbe"), &mut check.errors);
+    check.field(container, "readinessProbe", pod);
+    probes::validate_readiness(&container.child("readinessProbe"), &mut check.errors);
+    check.field(container, "startupProbe", pod);
+    probes::validate_settled(&container.child("startupProbe"), &mut check.errors);
 }
 
 /// `validateInitContainers`
-fn validate_init<'v>(
-    containers: &Field<'v, '_>,
-    pod: &PodParts<'_, 'v>,
-    names: &mut HashSet<&'v str>,
-    errors: &mut Errors,
-) {
-    for container in containers.items() {
-        validate_container(&container, pod, errors);
-        validate_restart_policy(&container, errors);
+fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut HashSet<&'v str>, check: &mut Check<'_>) {
+    let containers = spec.child("initContainers");
+    for container in check.items(spec, "initContainers", &containers) {
+        check.values(&container, pod);
+        validate_restart_policy(&container, pod, check);
         let always = container.child("restartPolicy").text() == "Always";
         let name = container.child("name");
         if names.contains(name.text()) {
-            errors.push(name.duplicate());
+            check.errors.push(name.duplicate());
         } else if !name.text().is_empty() {
             names.insert(name.text());
         }
         let alone = container.path();
         let alone = Field::placed(container.value(), alone.as_str());
-        validate_host_port_conflicts(std::iter::once(alone), errors);
+        validate_host_port_conflicts(std::iter::once(alone), &mut check.errors);
         if always {
-            validate_running(&container, pod, errors);
+            validate_running(&container, pod, check);
             continue;
         }
         for part in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             let field = container.child(part);
             if field.is_set() {
-                errors.push(field.forbidden("may not be set for init containers without restartPolicy=Always"));
+                let fault = "may not be set for init containers without restartPolicy=Always";
+                check.errors.push(field.forbidden(fault));
             }
         }
     }
@@ -123,15 +123,17 @@ const NOT_EPHEMERAL: [&str; 9] = [
 
 /// `validateEphemeralContainers`
 fn validate_ephemeral<'v>(
-    spec: &Field<'v, '_>,
+    spec: &Part<'v, '_>,
     pod: &PodParts<'_, 'v>,
     names: &mut HashSet<&'v str>,
-    errors: &mut Errors,
+    check: &mut Check<'_>,
 ) {
     const WHY: &str = "cannot be set for an Ephemeral Container";
     let others: HashSet<&str> = names.clone();
-    for container in spec.child("ephemeralContainers").items() {
-        validate_container(&container, pod, errors);
+    let containers = spec.child("ephemeralContainers");
+    for container in check.items(spec, "ephemeralContainers", &containers) {
+        check.values(&container, pod);
+        let errors = &mut check.errors;
         validate_image_of_pod(&container, errors);
         let name = container.child("name");
         if !names.insert(name.text()) {
@@ -162,34 +164,6 @@ fn validate_ephemeral<'v>(
     }
 }
 
-/// `validateContainerCommon`
-fn validate_container(container: &Field<'_, '_>, pod: &PodParts<'_, '_>, errors: &mut Errors) {
-    required_text(&container.child("name"), dns_label, errors);
-    let image = container.child("image");
-    if image.text().is_empty() {
-        errors.push(image.required(""));
-    }
-    one_of(
-        &container.child("terminationMessagePolicy"),
-        &["File", "FallbackToLogsOnError"],
-        errors,
-    );
-    validate_ports(&container.child("ports"), errors);
-    env::validate_env(&container.child("env"), errors);
-    env::validate_env_files(&container.child("env"), pod.volumes, errors);
-    env::validate_env_from(&container.child("envFrom"), errors);
-    volumes::validate_mounts(container, pod.volumes, errors);
-    volumes::validate_devices(container, pod.volumes, errors);
-    one_of(
-        &container.child("imagePullPolicy"),
-        &["Always", "IfNotPresent", "Never"],
-        errors,
-    );
-    validate_container_resources(&container.child("resources"), pod.claims, errors);
-    validate_resize_policy(&container.child("resizePolicy"), pod.restart_policy, errors);
-    security::validate_container_security(&container.child("securityContext"), pod, errors);
-}
-
 /// `validateContainerOnlyForPod`: what templates may have and Pods may not.
 pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Errors) {
     let image = container.child("image");
@@ -199,27 +173,19 @@ pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Erro
 }
 
 /// `validateContainerPorts`
-fn validate_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
+    let ports = container.child("ports");
     let mut names = HashSet::new();
-    for port in ports.items() {
+    for port in check.items(container, "ports", &ports) {
         let name = port.child("name");
         if !name.text().is_empty() {
             let faults = port_name(name.text());
             if faults.is_empty() && !names.insert(name.text()) {
-                errors.push(name.duplicate());
+                check.errors.push(name.duplicate());
             }
-            report(&name, faults, errors);
+            report(&name, faults, &mut check.errors);
         }
-        let number = port.child("containerPort");
-        match number.number() {
-            None | Some(0) => errors.push(number.required("")),
-            Some(_) => port_number(&number, errors),
-        }
-        let host_port = port.child("hostPort");
-        if host_port.number().unwrap_or_default() != 0 {
-            port_number(&host_port, errors);
-        }
-        one_of(&port.child("protocol"), &PROTOCOLS, errors);
+        check.values(&port, pod);
     }
 }
 
@@ -241,43 +207,19 @@ fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Fie
     }
 }
 
-const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
-const RULES: usize = 20;
-const EXIT_CODES: usize = 255;
-
 /// `validateContainerRestartPolicy`
-fn validate_restart_policy(container: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
+    check.field(container, "restartPolicy", pod);
     let (policy, rules) = (container.child("restartPolicy"), container.child("restartPolicyRules"));
-    set_one_of(&policy, &["Always", "Never", "OnFailure"], errors);
     if !policy.is_set() && !rules.is_empty() {
-        errors.push(policy.required("must specify restartPolicy when restart rules are used"));
+        let fault = "must specify restartPolicy when restart rules are used";
+        check.errors.push(policy.required(fault));
     }
-    if rules.len() > RULES {
-        errors.push(rules.too_many(RULES));
-    }
-    for rule in rules.items() {
-        let action = rule.child("action");
-        if !ACTIONS.contains(&action.text()) {
-            errors.push(action.not_supported(&ACTIONS));
-        }
-        let codes = rule.child("exitCodes");
-        if !codes.is_set() {
-            errors.push(codes.required("must be specified"));
-            continue;
-        }
-        let operator = codes.child("operator");
-        if !matches!(operator.text(), "In" | "NotIn") {
-            errors.push(operator.not_supported(&["In", "NotIn"]));
-        }
-        let values = codes.child("values");
-        if values.len() > EXIT_CODES {
-            errors.push(values.too_many(EXIT_CODES));
-        }
-    }
+    check.field(container, "restartPolicyRules", pod);
 }
 
 /// `validateResizePolicy`; the reference reports all but a repeated resource at the list.
-fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
+pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
     let mut names = HashSet::new();
     for policy in policies.items() {
         let (name, restart) = (policy.child("resourceName"), policy.child("restartPolicy"));

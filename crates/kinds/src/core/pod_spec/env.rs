@@ -1,12 +1,11 @@
 //! The environment of a container, and selectors of fields and resources as values.
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{Faults, config_key, dns_subdomain, qualified_name};
+use holdfast_resource::metadata::formats::{Faults, dns_subdomain, qualified_name};
+use holdfast_resource::{Check, Field, Part, Rules};
 
 use super::volumes::Volumes;
-use crate::validation::paths::no_back_steps;
 use crate::validation::resources::validate_divisor;
-use crate::validation::{Errors, report, required_fields, required_text};
+use crate::validation::{Errors, required_text};
 
 /// Where a value comes from that is read from the Pod itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,8 +63,10 @@ const CONTAINER_RESOURCES: [&str; 6] = [
 ];
 
 /// Checks a list of variables.
-pub(super) fn validate_env(env: &Field<'_, '_>, errors: &mut Errors) {
-    for variable in env.items() {
+pub(super) fn validate_env<'v>(container: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+    let env = container.child("env");
+    for variable in check.items(container, "env", &env) {
+        let errors = &mut check.errors;
         let name = variable.child("name");
         let text = name.text();
         if text.is_empty() {
@@ -73,15 +74,15 @@ pub(super) fn validate_env(env: &Field<'_, '_>, errors: &mut Errors) {
         } else if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
             errors.push(name.invalid(NAME));
         }
-        validate_value_from(&variable, errors);
+        validate_value_from(&variable, rules, check);
     }
 }
 
-fn validate_value_from(variable: &Field<'_, '_>, errors: &mut Errors) {
-    let from = variable.child("valueFrom");
-    if !from.is_set() {
+fn validate_value_from<'v>(variable: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+    let Some(from) = check.child(variable, "valueFrom").filter(|from| from.is_set()) else {
         return;
-    }
+    };
+    let errors = &mut check.errors;
     let mut sources = 0;
     let field = from.child("fieldRef");
     if field.is_set() {
@@ -93,22 +94,9 @@ fn validate_value_from(variable: &Field<'_, '_>, errors: &mut Errors) {
         sources += 1;
         validate_resource_selector(&resource, DownwardTo::Env, errors);
     }
-    for part in ["configMapKeyRef", "secretKeyRef"] {
-        let reference = from.child(part);
-        if reference.is_set() {
-            sources += 1;
-            validate_key_selector(&reference, errors);
-        }
-    }
-    let file = from.child("fileKeyRef");
-    if file.is_set() {
-        sources += 1;
-        required_fields(&file, &["key", "volumeName"], errors);
-        let path = file.child("path");
-        if path.text().is_empty() {
-            errors.push(path.required(""));
-        }
-        no_back_steps(&path, errors);
+    for part in ["configMapKeyRef", "secretKeyRef", "fileKeyRef"] {
+        sources += usize::from(from.child(part).is_set());
+        check.field(&from, part, rules);
     }
     let fault = match sources {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
@@ -116,7 +104,7 @@ fn validate_value_from(variable: &Field<'_, '_>, errors: &mut Errors) {
         1 => return,
         _ => "may not have more than one field specified at a time",
     };
-    errors.push(from.invalid_as("", fault));
+    check.errors.push(from.invalid_as("", fault));
 }
 
 /// Checks that the files that variables are read from are in volumes of the Pod's own.
@@ -172,12 +160,6 @@ fn prefix_faults(name: &str) -> Faults {
         Some(head) if !head.is_empty() => dns_subdomain(&format!("{head}a")),
         _ => dns_subdomain(name),
     }
-}
-
-fn validate_key_selector(reference: &Field<'_, '_>, errors: &mut Errors) {
-    let name = reference.child("name");
-    report(&name, dns_subdomain(name.text()), errors);
-    required_text(&reference.child("key"), config_key, errors);
 }
 
 /// Checks a selector of a field of the Pod.
@@ -246,24 +228,4 @@ pub(super) fn validate_resource_selector(selector: &Field<'_, '_>, to: DownwardT
         errors.push(resource.not_supported(&CONTAINER_RESOURCES));
     }
     validate_divisor(name, &selector.child("divisor"), errors);
-}
-
-/// Checks the names of files that keys of a ConfigMap or Secret are written to.
-pub(super) fn validate_key_to_path(item: &Field<'_, '_>, errors: &mut Errors) {
-    let (key, path) = (item.child("key"), item.child("path"));
-    if key.text().is_empty() {
-        errors.push(key.required(""));
-    }
-    if path.text().is_empty() {
-        errors.push(path.required(""));
-    }
-    crate::validation::paths::descending_not_reserved(&path, errors);
-    validate_mode(&item.child("mode"), errors);
-}
-
-/// Checks the permission bits of a file.
-pub(super) fn validate_mode(mode: &Field<'_, '_>, errors: &mut Errors) {
-    if mode.number().is_some_and(|bits| !(0..=0o777).contains(&bits)) {
-        errors.push(mode.invalid("must be a number between 0 and 0777 (octal), both inclusive"));
-    }
 }

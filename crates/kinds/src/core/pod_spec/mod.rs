@@ -30,12 +30,16 @@ pub(crate) use template::{
 };
 pub(crate) use warnings::{deprecated_node_label, node_selector_warnings, pod_spec_warnings, template_warnings};
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::metadata::labels::validate_labels;
+use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::{Check, Field, Part, Rules};
 
-use crate::validation::resources::{ClaimNames, validate_overhead, validate_pod_resources};
-use crate::validation::{Errors, numbers, one_of, optional_text, report};
+use crate::validation::Errors;
+use crate::validation::paths::no_back_steps;
+use crate::validation::ports::port_number_or_name;
+use crate::validation::resources::{
+    ClaimNames, validate_container_resources, validate_overhead, validate_pod_resources,
+};
+use scheduling::validate_node_selector_term;
 
 /// What the checks of a pod specification depend on beside the specification.
 #[derive(Clone, Copy)]
@@ -51,11 +55,10 @@ pub(crate) struct PodRules<'a> {
 }
 
 /// `ValidatePodSpec`: checks the specification of a Pod or of a template of Pods.
-pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules<'_>, errors: &mut Errors) {
-    let grace = spec.child("terminationGracePeriodSeconds");
-    let volumes = volumes::validate_volumes(&spec.child("volumes"), rules.name, errors);
+pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check: &mut Check<'_>) {
+    let volumes = volumes::validate_volumes(spec, rules.name, check);
     let claims = spec.child("resourceClaims");
-    scheduling::validate_resource_claims(&claims, errors);
+    scheduling::validate_resource_claims(&claims, &mut check.errors);
     let claims = ClaimNames::of(&claims);
     let pod = containers::PodParts {
         volumes: &volumes,
@@ -63,44 +66,75 @@ pub(crate) fn validate_pod_spec(spec: &Field<'_, '_>, rules: PodRules<'_>, error
         rules,
         host_users: security::shares_users(spec),
         restart_policy: spec.child("restartPolicy").text(),
-        grace: grace.number(),
+        grace: spec.child("terminationGracePeriodSeconds").number(),
     };
-    containers::validate_all(spec, &pod, errors);
-    validate_pod_resources(spec, &claims, errors);
-    networking::validate_host_ports(spec, rules.is_pod, errors);
-    one_of(&spec.child("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
-    networking::validate_dns_policy(&spec.child("dnsPolicy"), errors);
-    validate_labels(&spec.child("nodeSelector"), errors);
-    security::validate_pod_security(spec, rules, errors);
-    affinity::validate_affinity(&spec.child("affinity"), errors);
-    networking::validate_dns_config(spec, errors);
-    scheduling::validate_gates(spec, errors);
-    scheduling::validate_spread_constraints(&spec.child("topologySpreadConstraints"), errors);
-    windows::validate_host_processes(spec, rules, errors);
-    security::validate_host_users(spec, errors);
-    validate_names(spec, errors);
-    let preemption = spec.child("preemptionPolicy");
-    if preemption.is_set() {
-        one_of(&preemption, &["PreemptLowerPriority", "Never"], errors);
-    }
-    validate_overhead(&spec.child("overhead"), errors);
-    security::validate_operating_system(spec, errors);
+    check.values(spec, &pod);
 }
 
-/// The names that a pod specification holds, and what stands between them.
-fn validate_names(spec: &Field<'_, '_>, errors: &mut Errors) {
-    optional_text(&spec.child("serviceAccountName"), dns_subdomain, errors);
-    optional_text(&spec.child("nodeName"), dns_subdomain, errors);
-    numbers::within(&spec.child("activeDeadlineSeconds"), 1, i64::from(i32::MAX), errors);
-    optional_text(&spec.child("hostname"), dns_label, errors);
-    optional_text(&spec.child("subdomain"), dns_label, errors);
-    networking::validate_hostname_override(spec, errors);
-    validate_tolerations(&spec.child("tolerations"), errors);
-    networking::validate_host_aliases(&spec.child("hostAliases"), errors);
-    optional_text(&spec.child("priorityClassName"), dns_subdomain, errors);
-    let runtime_class = spec.child("runtimeClassName");
-    if runtime_class.is_set() {
-        report(&runtime_class, dns_subdomain(runtime_class.text()), errors);
+/// What the reference checks of a pod specification in code.
+impl<'v> Rules<'v> for containers::PodParts<'_, 'v> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "containers" => containers::validate_all(part, self, check),
+            "security" => security::validate_pod_security(part, self, check),
+            "scheduling" => {
+                scheduling::validate_gates(part, &mut check.errors);
+                scheduling::validate_spread_constraints(part, check);
+            }
+            "ports" => containers::validate_ports(part, self, check),
+            "env" => {
+                let env = part.child("env");
+                env::validate_env(part, self, check);
+                env::validate_env_files(&env, self.volumes, &mut check.errors);
+                env::validate_env_from(&part.child("envFrom"), &mut check.errors);
+            }
+            "mounts" => {
+                volumes::validate_mounts(part, self.volumes, check);
+                volumes::validate_devices(part, self.volumes, &mut check.errors);
+            }
+            "container_resources" => {
+                let errors = &mut check.errors;
+                validate_container_resources(&part.child("resources"), self.claims, errors);
+                containers::validate_resize_policy(&part.child("resizePolicy"), self.restart_policy, errors);
+            }
+            "container_security" => security::validate_container_security(part, self, check),
+            _ if self.rule_of_values(name, part, &mut check.errors) => {}
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+impl containers::PodParts<'_, '_> {
+    /// The rules that look at no marks below; says whether `name` is one of them.
+    fn rule_of_values(&self, name: &str, part: &Field<'_, '_>, errors: &mut Errors) -> bool {
+        match name {
+            "resources" => {
+                validate_pod_resources(part, self.claims, errors);
+                networking::validate_host_ports(part, self.rules.is_pod, errors);
+            }
+            "dns_config" => networking::validate_dns_config(part, errors),
+            "host" => {
+                windows::validate_host_processes(part, self.rules, errors);
+                security::validate_host_users(part, errors);
+            }
+            "host_names" => {
+                networking::validate_hostname_override(part, errors);
+                validate_tolerations(&part.child("tolerations"), errors);
+                networking::validate_host_aliases(&part.child("hostAliases"), errors);
+            }
+            "overhead" => validate_overhead(&part.child("overhead"), errors),
+            "operating_system" => security::validate_operating_system(part, errors),
+            "port" => port_number_or_name(&part.child("port"), errors),
+            "headers" => probes::validate_headers(part, errors),
+            "sleep" => probes::validate_sleep(part, self.grace, errors),
+            "back_steps" => no_back_steps(&part.child("path"), errors),
+            "required" => affinity::validate_required(part, errors),
+            "preference" => validate_node_selector_term(&part.child("preference"), false, errors),
+            "namespaces" => affinity::validate_namespaces(part, errors),
+            "topology_key" => validate_label_name(&part.child("topologyKey"), errors),
+            _ => return false,
+        }
+        true
     }
 }
 

@@ -4,9 +4,8 @@ use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{dns_subdomain, underscored_subdomain};
 
 use crate::validation::addresses::address;
-use crate::validation::{Errors, one_of, report};
+use crate::validation::{Errors, report};
 
-const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
 const SEARCH_CHARACTERS: usize = 2048;
@@ -25,11 +24,6 @@ pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &m
             }
         }
     }
-}
-
-/// `validateDNSPolicy`
-pub(super) fn validate_dns_policy(policy: &Field<'_, '_>, errors: &mut Errors) {
-    one_of(policy, &DNS_POLICIES, errors);
 }
 
 /// `validateHostnameOverride`

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
-use holdfast_resource::metadata::labels::{validate_label_name, validate_label_selector};
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 
-use crate::validation::{Errors, report, set_one_of};
+use crate::validation::{Errors, report};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -103,12 +103,8 @@ pub(crate) fn validate_taint_effect(effect: &Field<'_, '_>, errors: &mut Errors)
     crate::validation::one_of(effect, &EFFECTS, errors);
 }
 
-/// Checks readiness gates and scheduling gates.
+/// `validateSchedulingGates`
 pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
-    for gate in spec.child("readinessGates").items() {
-        let condition = gate.child("conditionType");
-        report(&condition, qualified_name(condition.text()), errors);
-    }
     let mut names = HashSet::new();
     for gate in spec.child("schedulingGates").items() {
         // The reference reports the gate rather than its name.
@@ -157,7 +153,8 @@ pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Erro
 }
 
 /// `validateTopologySpreadConstraints`
-pub(super) fn validate_spread_constraints(constraints: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_spread_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
+    let constraints = spec.child("topologySpreadConstraints");
     let kind = |constraint: &Field<'_, '_>| {
         let text = |part: &str| constraint.child(part).text().to_owned();
         (text("topologyKey"), text("whenUnsatisfiable"))
@@ -167,48 +164,52 @@ pub(super) fn validate_spread_constraints(constraints: &Field<'_, '_>, errors: &
     for (at, kind) in kinds.iter().enumerate() {
         last.insert(kind, at);
     }
-    for (at, (constraint, kind)) in constraints.items().zip(&kinds).enumerate() {
+    let parts = check.items(spec, "topologySpreadConstraints", &constraints);
+    for (at, (constraint, kind)) in parts.zip(&kinds).enumerate() {
         let repeated = last.get(kind).is_some_and(|last| *last > at);
-        validate_spread_constraint(&constraint, repeated, errors);
+        check.values(&constraint, &SpreadRules { repeated });
     }
 }
 
-fn validate_spread_constraint(constraint: &Field<'_, '_>, repeated: bool, errors: &mut Errors) {
-    let skew = constraint.child("maxSkew");
-    if skew.number().unwrap_or_default() <= 0 {
-        errors.push(skew.invalid_number("must be greater than zero"));
+/// What is checked in code of a constraint, which may be the same as a later one.
+struct SpreadRules {
+    repeated: bool,
+}
+
+impl<'v> Rules<'v> for SpreadRules {
+    fn rule(&self, name: &str, constraint: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "repeated" if self.repeated => errors.push(repeated_constraint(constraint)),
+            "repeated" => {}
+            "min_domains" => validate_min_domains(constraint, errors),
+            "label_keys" => {
+                let (keys, selector) = (constraint.child("matchLabelKeys"), constraint.child("labelSelector"));
+                validate_label_keys(&keys, &selector, errors);
+                validate_merged_keys(constraint, &keys, &selector, errors);
+            }
+            _ => check.unknown_rule(name, constraint),
+        }
     }
+}
+
+fn repeated_constraint(constraint: &Field<'_, '_>) -> FieldError {
     let (key, action) = (constraint.child("topologyKey"), constraint.child("whenUnsatisfiable"));
-    if key.text().is_empty() {
-        errors.push(key.required("can not be empty"));
+    let place = constraint.path().child("{topologyKey, whenUnsatisfiable}");
+    FieldError::duplicate(&place, format!("{{{}, {}}}", key.text(), action.text()))
+}
+
+/// A least count of domains goes with one of the actions alone.
+fn validate_min_domains(constraint: &Field<'_, '_>, errors: &mut Errors) {
+    let (domains, action) = (
+        constraint.child("minDomains"),
+        constraint.child("whenUnsatisfiable").text(),
+    );
+    if domains.is_set() && action != "DoNotSchedule" {
+        errors.push(domains.invalid(format!(
+            "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+        )));
     }
-    if !matches!(action.text(), "DoNotSchedule" | "ScheduleAnyway") {
-        errors.push(action.not_supported(&["DoNotSchedule", "ScheduleAnyway"]));
-    }
-    if repeated {
-        let place = constraint.path().child("{topologyKey, whenUnsatisfiable}");
-        let kind = format!("{{{}, {}}}", key.text(), action.text());
-        errors.push(FieldError::duplicate(&place, kind));
-    }
-    let domains = constraint.child("minDomains");
-    if let Some(count) = domains.number() {
-        if count <= 0 {
-            errors.push(domains.invalid("must be greater than zero"));
-        }
-        if action.text() != "DoNotSchedule" {
-            let action = action.text();
-            errors.push(domains.invalid(format!(
-                "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            )));
-        }
-    }
-    for part in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-        set_one_of(&constraint.child(part), &["Honor", "Ignore"], errors);
-    }
-    let (keys, selector) = (constraint.child("matchLabelKeys"), constraint.child("labelSelector"));
-    validate_label_keys(&keys, &selector, errors);
-    validate_merged_keys(constraint, &keys, &selector, errors);
-    validate_label_selector(&selector, errors);
 }
 
 /// `validateLabelKeys`: keys whose values a Pod's labels add to a selector.

@@ -2,45 +2,40 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::Field;
+use holdfast_resource::{Check, Field, Part};
 
-use super::PodRules;
 use super::containers::{PodParts, visit_containers};
 use super::windows::validate_options;
 use crate::validation::paths::descending;
-use crate::validation::{Errors, numbers, set_one_of};
+use crate::validation::{Errors, set_one_of};
 
 /// `validatePodSpecSecurityContext`
-pub(super) fn validate_pod_security(spec: &Field<'_, '_>, rules: PodRules<'_>, errors: &mut Errors) {
-    let context = spec.child("securityContext");
-    for part in ["fsGroup", "runAsUser", "runAsGroup"] {
-        numbers::id(&context.child(part), errors);
-    }
-    for group in context.child("supplementalGroups").items() {
-        numbers::id(&group, errors);
+pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
+    let Some(context) = check.child(spec, "securityContext") else {
+        return;
+    };
+    for part in ["fsGroup", "runAsUser", "runAsGroup", "supplementalGroups"] {
+        check.field(&context, part, pod);
     }
     let shared = spec.child("shareProcessNamespace");
     if shared.is_true() && spec.child("hostPID").is_true() {
         // The reference keeps what is shared with the host in the security context.
         let place = context.child("shareProcessNamespace");
-        errors.push(place.invalid_as(true, "ShareProcessNamespace and HostPID cannot both be enabled"));
+        let fault = "ShareProcessNamespace and HostPID cannot both be enabled";
+        check.errors.push(place.invalid_as(true, fault));
     }
-    validate_sysctls(spec, &context.child("sysctls"), errors);
-    set_one_of(
-        &context.child("fsGroupChangePolicy"),
-        &["Always", "OnRootMismatch"],
-        errors,
-    );
-    validate_seccomp(&context.child("seccompProfile"), errors);
-    validate_options(&context.child("windowsOptions"), errors);
-    validate_app_armor(&context.child("appArmorProfile"), errors);
-    set_one_of(&context.child("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
-    let changes = if rules.labels_mounts {
+    validate_sysctls(spec, &context.child("sysctls"), &mut check.errors);
+    check.field(&context, "fsGroupChangePolicy", pod);
+    validate_seccomp(&context.child("seccompProfile"), &mut check.errors);
+    validate_options(&context.child("windowsOptions"), &mut check.errors);
+    validate_app_armor(&context.child("appArmorProfile"), &mut check.errors);
+    check.field(&context, "supplementalGroupsPolicy", pod);
+    let changes = if pod.rules.labels_mounts {
         &["MountOption", "Recursive"][..]
     } else {
         &["Recursive"]
     };
-    set_one_of(&context.child("seLinuxChangePolicy"), changes, errors);
+    set_one_of(&context.child("seLinuxChangePolicy"), changes, &mut check.errors);
 }
 
 /// `validateHostUsers`; two of the fields are named as in the reference's own types.
@@ -74,25 +69,27 @@ pub(super) fn shares_users(spec: &Field<'_, '_>) -> bool {
 }
 
 /// `ValidateSecurityContext`
-pub(super) fn validate_container_security(context: &Field<'_, '_>, pod: &PodParts<'_, '_>, errors: &mut Errors) {
-    if !context.is_set() {
+pub(super) fn validate_container_security<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
+    let context = check.child(container, "securityContext");
+    let Some(context) = context.filter(|context| context.is_set()) else {
         return;
-    }
+    };
     let privileged = context.child("privileged");
     if privileged.is_true() && !pod.rules.allow_privileged {
-        errors.push(privileged.forbidden("disallowed by cluster policy"));
+        check.errors.push(privileged.forbidden("disallowed by cluster policy"));
     }
-    numbers::id(&context.child("runAsUser"), errors);
-    numbers::id(&context.child("runAsGroup"), errors);
+    for part in ["runAsUser", "runAsGroup", "procMount"] {
+        check.field(&context, part, pod);
+    }
+    let errors = &mut check.errors;
     let mount = context.child("procMount");
-    set_one_of(&mount, &["Default", "Unmasked"], errors);
     if pod.host_users && mount.text() == "Unmasked" {
         errors.push(mount.invalid("`hostUsers` must be false to use `Unmasked`"));
     }
     validate_seccomp(&context.child("seccompProfile"), errors);
     let escalation = context.child("allowPrivilegeEscalation");
     if escalation.is_set() && !escalation.is_true() {
-        validate_no_escalation(context, errors);
+        validate_no_escalation(&context, errors);
     }
     validate_options(&context.child("windowsOptions"), errors);
     validate_app_armor(&context.child("appArmorProfile"), errors);

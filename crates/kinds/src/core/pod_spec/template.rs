@@ -1,8 +1,8 @@
 //! The template from which a workload makes its Pods.
 
-use holdfast_resource::Field;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_labels};
 use holdfast_resource::metadata::validate_annotations;
+use holdfast_resource::{Check, Field, Part};
 
 use holdfast_value::Value;
 
@@ -20,14 +20,14 @@ pub(crate) struct Template<'a> {
 
 /// Checks a template of Pods that restart always and that `selector` must find again.
 pub(crate) fn validate_template_of_replicas(
-    template: &Field<'_, '_>,
+    template: &Part<'_, '_>,
     selector: &LabelSelector<'_>,
     of: &Template<'_>,
-    errors: &mut Errors,
+    check: &mut Check<'_>,
 ) {
-    validate_selected(template, selector, errors);
-    validate_template(template, of.allow_privileged, errors);
-    validate_restarting(template, of.workload, errors);
+    validate_selected(template, selector, &mut check.errors);
+    validate_template(template, of.allow_privileged, check);
+    validate_restarting(template, of.workload, &mut check.errors);
 }
 
 /// Reports labels of a template that `selector` does not find.
@@ -68,19 +68,23 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, errors: &mut 
 }
 
 /// Checks a template of Pods.
-pub(crate) fn validate_template(template: &Field<'_, '_>, allow_privileged: bool, errors: &mut Errors) {
-    validate_template_metadata(template, errors);
-    let (metadata, spec) = (template.child("metadata"), template.child("spec"));
+pub(crate) fn validate_template(template: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
+    validate_template_metadata(template, &mut check.errors);
+    let Some(spec) = check.child(template, "spec") else {
+        return;
+    };
     let rules = PodRules {
         allow_privileged,
         is_pod: false,
         name: "",
         labels_mounts: false,
     };
-    validate_pod_spec(&spec, rules, errors);
-    validate_profile_annotations(&metadata.child("annotations"), &spec, errors);
+    validate_pod_spec(&spec, rules, check);
+    let metadata = template.child("metadata");
+    validate_profile_annotations(&metadata.child("annotations"), &spec, &mut check.errors);
     let ephemeral = spec.child("ephemeralContainers");
     if !ephemeral.is_empty() {
-        errors.push(ephemeral.forbidden("ephemeral containers not allowed in pod template"));
+        let error = ephemeral.forbidden("ephemeral containers not allowed in pod template");
+        check.errors.push(error);
     }
 }

@@ -2,83 +2,93 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
-use super::env::{
-    DownwardTo, validate_field_selector, validate_key_to_path, validate_mode, validate_resource_selector,
-};
-use crate::core::persistentvolumeclaim::validate_claim_spec;
-use crate::core::volume_sources::{self as sources, Source, named_source, source, validate_one_source};
+use super::env::{DownwardTo, validate_field_selector, validate_resource_selector};
+use crate::core::persistentvolumeclaim::ClaimRules;
+use crate::core::volume_sources::{Source, SourceRules, iscsi_too_long, named_source, source, validate_one_source};
 use crate::validation::paths::{descending, descending_not_reserved};
 use crate::validation::template_metadata::validate_template_metadata;
-use crate::validation::{Errors, required_fields, required_text, resources, set_one_of};
+use crate::validation::{Errors, resources};
 
 /// The volumes of a Pod that are well-formed, by name.
 pub(super) type Volumes<'v> = HashMap<&'v str, &'v Value>;
 
 /// The sources of volumes in the order in which the reference looks at them.
 const SOURCES: [Source; 30] = [
-    source("emptyDir", validate_empty_dir),
-    source("hostPath", sources::host_path),
-    source("gitRepo", validate_git_repo),
-    named_source(
-        "gcePersistentDisk",
-        "gcePersistentDisk",
-        "persistentDisk",
-        sources::gce_disk,
-    ),
-    source("awsElasticBlockStore", sources::aws_disk),
-    source("secret", |source, errors| validate_keys(source, "secretName", errors)),
-    source("nfs", sources::nfs),
-    source("iscsi", sources::iscsi),
-    source("glusterfs", sources::glusterfs),
-    source("flocker", sources::flocker),
-    source("persistentVolumeClaim", |source, errors| {
-        required_fields(source, &["claimName"], errors)
-    }),
-    source("rbd", sources::rbd),
-    source("cinder", sources::cinder),
-    named_source("cephfs", "cephFS", "cephfs", sources::cephfs),
-    source("quobyte", sources::quobyte),
-    named_source("downwardAPI", "downwarAPI", "downwardAPI", validate_downward),
-    source("fc", sources::fibre_channel),
-    source("flexVolume", sources::flex_volume),
-    source("configMap", |source, errors| validate_keys(source, "name", errors)),
-    source("azureFile", sources::azure_file),
-    source("vsphereVolume", sources::vsphere),
-    source("photonPersistentDisk", sources::photon),
-    source("portworxVolume", sources::portworx),
-    source("azureDisk", sources::azure_disk),
-    source("storageos", sources::storage_os),
-    source("projected", validate_projected),
-    source("scaleIO", sources::scale_io),
-    source("csi", sources::csi),
-    source("ephemeral", validate_ephemeral),
-    source("image", validate_image),
+    source("emptyDir"),
+    source("hostPath"),
+    source("gitRepo"),
+    named_source("gcePersistentDisk", "gcePersistentDisk", "persistentDisk"),
+    source("awsElasticBlockStore"),
+    source("secret"),
+    source("nfs"),
+    source("iscsi"),
+    source("glusterfs"),
+    source("flocker"),
+    source("persistentVolumeClaim"),
+    source("rbd"),
+    source("cinder"),
+    named_source("cephfs", "cephFS", "cephfs"),
+    source("quobyte"),
+    named_source("downwardAPI", "downwarAPI", "downwardAPI"),
+    source("fc"),
+    source("flexVolume"),
+    source("configMap"),
+    source("azureFile"),
+    source("vsphereVolume"),
+    source("photonPersistentDisk"),
+    source("portworxVolume"),
+    source("azureDisk"),
+    source("storageos"),
+    source("projected"),
+    source("scaleIO"),
+    source("csi"),
+    source("ephemeral"),
+    source("image"),
 ];
 
-/// Checks the volumes of a Pod called `pod_name` and gives back those that containers can mount.
-pub(super) fn validate_volumes<'v>(volumes: &Field<'v, '_>, pod_name: &str, errors: &mut Errors) -> Volumes<'v> {
-    let made = claims_made(volumes, pod_name);
-    let mut known = Volumes::new();
-    for volume in volumes.items() {
-        let before = errors.len();
-        validate_source(&volume, pod_name, errors);
-        let name = volume.child("name");
-        required_text(&name, dns_label, errors);
-        if known.contains_key(name.text()) {
-            errors.push(name.duplicate());
+/// What the reference checks of the sources of a Pod's volumes in code.
+struct VolumeRules;
+
+impl<'v> Rules<'v> for VolumeRules {
+    fn rule(&self, name: &str, source: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "size_limit" => validate_size_limit(source, &mut check.errors),
+            "directory" => descending(&source.child("directory"), &mut check.errors),
+            "path" => descending_not_reserved(&source.child("path"), &mut check.errors),
+            "downward_files" => validate_downward_files(source, check),
+            "projections" => validate_projections(source, check),
+            "claim_template" => validate_claim_template(source, check),
+            _ => SourceRules { name: "" }.rule(name, source, check),
         }
-        if let (true, Some(value)) = (errors.len() == before, volume.value()) {
+    }
+}
+
+/// Checks the volumes of a Pod called `pod_name` and gives back those that containers can mount.
+pub(super) fn validate_volumes<'v>(spec: &Part<'v, '_>, pod_name: &str, check: &mut Check<'_>) -> Volumes<'v> {
+    let volumes = spec.child("volumes");
+    let made = claims_made(&volumes, pod_name);
+    let mut known = Volumes::new();
+    for volume in check.items(spec, "volumes", &volumes) {
+        let before = check.errors.len();
+        validate_source(&volume, pod_name, check);
+        check.field(&volume, "name", &VolumeRules);
+        let name = volume.child("name");
+        if known.contains_key(name.text()) {
+            check.errors.push(name.duplicate());
+        }
+        if let (true, Some(value)) = (check.errors.len() == before, volume.value()) {
             known.insert(name.text(), value);
         }
         let claim = volume.child("persistentVolumeClaim");
         let claim = claim.child("claimName");
         if made.contains(claim.text()) {
-            errors.push(claim.invalid("must not reference a PVC that gets created for an ephemeral volume"));
+            let fault = "must not reference a PVC that gets created for an ephemeral volume";
+            check.errors.push(claim.invalid(fault));
         }
     }
     known
@@ -95,9 +105,9 @@ fn claims_made(volumes: &Field<'_, '_>, pod_name: &str) -> HashSet<String> {
         .collect()
 }
 
-fn validate_source(volume: &Field<'_, '_>, pod_name: &str, errors: &mut Errors) {
+fn validate_source(volume: &Part<'_, '_>, pod_name: &str, check: &mut Check<'_>) {
     let name = volume.child("name");
-    validate_one_source(volume, &SOURCES, errors, &|found, errors| {
+    validate_one_source(volume, &SOURCES, &VolumeRules, check, &|found, errors| {
         if found == "ephemeral" && !pod_name.is_empty() && !name.text().is_empty() {
             let claim = format!("{pod_name}-{}", name.text());
             let faults = dns_subdomain(&claim);
@@ -106,51 +116,32 @@ fn validate_source(volume: &Field<'_, '_>, pod_name: &str, errors: &mut Errors) 
         }
     });
     let target = volume.child("iscsi");
-    if let Some(fault) = sources::iscsi_too_long(&target, name.text()) {
-        errors.push(name.invalid_text(fault));
+    if let Some(fault) = iscsi_too_long(&target, name.text()) {
+        check.errors.push(name.invalid_text(fault));
     }
 }
 
-fn validate_empty_dir(source: &Field<'_, '_>, errors: &mut Errors) {
+/// `validateEmptyDirVolumeSource`
+fn validate_size_limit(source: &Field<'_, '_>, errors: &mut Errors) {
     let limit = source.child("sizeLimit");
     if resources::is_negative(&limit) {
         errors.push(limit.forbidden("SizeLimit field must be a valid resource quantity"));
     }
 }
 
-fn validate_image(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["reference"], errors);
-    crate::validation::one_of(
-        &source.child("pullPolicy"),
-        &["Always", "IfNotPresent", "Never"],
-        errors,
-    );
-}
-
-fn validate_git_repo(source: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(source, &["repository"], errors);
-    descending(&source.child("directory"), errors);
-}
-
-fn validate_keys(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    required_fields(source, &[name], errors);
-    validate_mode(&source.child("defaultMode"), errors);
-    for item in source.child("items").items() {
-        validate_key_to_path(&item, errors);
-    }
-}
-
-fn validate_downward(source: &Field<'_, '_>, errors: &mut Errors) {
-    validate_mode(&source.child("defaultMode"), errors);
-    for item in source.child("items").items() {
-        validate_downward_file(&item, source, errors);
+/// `validateDownwardAPIVolumeSource`
+fn validate_downward_files(source: &Part<'_, '_>, check: &mut Check<'_>) {
+    let list = source.child("items");
+    for item in check.items(source, "items", &list) {
+        validate_downward_file(&item, source, check);
     }
 }
 
 /// Checks a file; the reference reports what is wrong at the list's parent.
-fn validate_downward_file(item: &Field<'_, '_>, source: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_downward_file(item: &Part<'_, '_>, source: &Field<'_, '_>, check: &mut Check<'_>) {
     let place = source.path();
-    let item = Field::placed(item.value(), place.as_str());
+    let item = item.shown_at(Field::placed(item.value(), place.as_str()));
+    let errors = &mut check.errors;
     let path = item.child("path");
     if path.text().is_empty() {
         errors.push(path.required(""));
@@ -170,7 +161,7 @@ fn validate_downward_file(item: &Field<'_, '_>, source: &Field<'_, '_>, errors: 
     } else {
         errors.push(item.required("one of fieldRef and resourceFieldRef is required"));
     }
-    validate_mode(&item.child("mode"), errors);
+    check.field(&item, "mode", &VolumeRules);
 }
 
 const TOKEN_SECONDS_LEAST: i64 = 600;
@@ -179,26 +170,27 @@ const TOKEN_SECONDS_MOST: i64 = 1 << 32;
 /// The paths that the sources of a projected volume have written so far.
 type Paths<'v> = HashSet<&'v str>;
 
-fn validate_projected(source: &Field<'_, '_>, errors: &mut Errors) {
-    validate_mode(&source.child("defaultMode"), errors);
+/// `validateProjectionSources`
+fn validate_projections(volume: &Part<'_, '_>, check: &mut Check<'_>) {
     let mut paths = Paths::new();
-    for projection in source.child("sources").items() {
+    let list = volume.child("sources");
+    for projection in check.items(volume, "sources", &list) {
         let mut found = 0;
-        for (part, check) in PROJECTIONS {
-            let one = projection.child(part);
-            if one.is_set() {
+        for (part, validate) in PROJECTIONS {
+            if let Some(one) = check.child(&projection, part).filter(|one| one.is_set()) {
                 found += 1;
-                check(&one, source, &mut paths, errors);
+                validate(&one, volume, &mut paths, check);
             }
         }
         if found > 1 {
-            errors.push(projection.forbidden("may not specify more than 1 volume type per source"));
+            let fault = "may not specify more than 1 volume type per source";
+            check.errors.push(projection.forbidden(fault));
         }
     }
 }
 
 /// Checks one source of a projected volume; the volume itself is where the reference reports conflicts.
-type Projection = for<'v> fn(&Field<'v, '_>, &Field<'_, '_>, &mut Paths<'v>, &mut Errors);
+type Projection = for<'v> fn(&Part<'v, '_>, &Field<'_, '_>, &mut Paths<'v>, &mut Check<'_>);
 
 const PROJECTIONS: [(&str, Projection); 6] = [
     ("secret", project_keys),
@@ -213,28 +205,31 @@ fn conflict(volume: &Field<'_, '_>, shown: &str) -> FieldError {
     volume.invalid_as(shown, "conflicting duplicate paths")
 }
 
-fn project_keys<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, errors: &mut Errors) {
-    required_fields(one, &["name"], errors);
-    for item in one.child("items").items() {
-        validate_key_to_path(&item, errors);
+fn project_keys<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, check: &mut Check<'_>) {
+    check.field(one, "name", &VolumeRules);
+    let list = one.child("items");
+    for item in check.items(one, "items", &list) {
+        check.values(&item, &VolumeRules);
         let path = item.child("path").text();
         if !path.is_empty() && !paths.insert(path) {
-            errors.push(conflict(volume, one.child("name").text()));
+            check.errors.push(conflict(volume, one.child("name").text()));
         }
     }
 }
 
-fn project_downward<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, errors: &mut Errors) {
-    for item in one.child("items").items() {
-        validate_downward_file(&item, one, errors);
+fn project_downward<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, check: &mut Check<'_>) {
+    let list = one.child("items");
+    for item in check.items(one, "items", &list) {
+        validate_downward_file(&item, one, check);
         let path = item.child("path").text();
         if !path.is_empty() && !paths.insert(path) {
-            errors.push(conflict(volume, path));
+            check.errors.push(conflict(volume, path));
         }
     }
 }
 
-fn project_token<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, _paths: &mut Paths<'v>, errors: &mut Errors) {
+fn project_token<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, _paths: &mut Paths<'v>, check: &mut Check<'_>) {
+    let errors = &mut check.errors;
     let seconds = one.child("expirationSeconds");
     match seconds.number() {
         Some(few) if few < TOKEN_SECONDS_LEAST => {
@@ -257,7 +252,8 @@ fn project_token<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, _paths: &mut P
     }
 }
 
-fn project_trust_bundle<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, errors: &mut Errors) {
+fn project_trust_bundle<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, check: &mut Check<'_>) {
+    let errors = &mut check.errors;
     let (name, signer, selector) = (one.child("name"), one.child("signerName"), one.child("labelSelector"));
     match (name.is_set(), signer.is_set()) {
         (true, true) => errors.push(one.invalid("only one of name and signerName may be used")),
@@ -297,7 +293,8 @@ fn project_trust_bundle<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, paths: 
 /// The kinds of keys that a projected certificate may have.
 const KEY_TYPES: [&str; 6] = ["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096"];
 
-fn project_certificate<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, errors: &mut Errors) {
+fn project_certificate<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, check: &mut Check<'_>) {
+    let errors = &mut check.errors;
     crate::certificates::validate_signer_name(&one.child("signerName"), errors);
     let key_type = one.child("keyType");
     if !KEY_TYPES.contains(&key_type.text()) {
@@ -315,14 +312,18 @@ fn project_certificate<'v>(one: &Field<'v, '_>, volume: &Field<'_, '_>, paths: &
     }
 }
 
-fn validate_ephemeral(source: &Field<'_, '_>, errors: &mut Errors) {
-    let template = source.child("volumeClaimTemplate");
-    if template.is_set() {
-        validate_template_metadata(&template.child("metadata"), errors);
-        validate_claim_spec(&template.child("spec"), errors);
-    } else {
-        errors.push(template.required(""));
-    }
+/// `validateEphemeralVolumeSource`
+fn validate_claim_template(source: &Part<'_, '_>, check: &mut Check<'_>) {
+    let Some(template) = check
+        .child(source, "volumeClaimTemplate")
+        .filter(|template| template.is_set())
+    else {
+        let error = source.child("volumeClaimTemplate").required("");
+        check.errors.push(error);
+        return;
+    };
+    validate_template_metadata(&template.child("metadata"), &mut check.errors);
+    check.field(&template, "spec", &ClaimRules);
 }
 
 /// Where a container has volumes already: names with paths, the last of each name.
@@ -339,12 +340,13 @@ fn mounted<'v>(list: &Field<'v, '_>, path: &str) -> HashMap<&'v str, &'v str> {
 }
 
 /// Checks where a container mounts volumes.
-pub(super) fn validate_mounts(container: &Field<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
+pub(super) fn validate_mounts(container: &Part<'_, '_>, volumes: &Volumes<'_>, check: &mut Check<'_>) {
     let mut paths = HashSet::new();
     let devices = mounted(&container.child("volumeDevices"), "devicePath");
     let device_paths: HashSet<&str> = devices.values().copied().collect();
     let mounts = container.child("volumeMounts");
-    for mount in mounts.items() {
+    for mount in check.items(container, "volumeMounts", &mounts) {
+        let errors = &mut check.errors;
         let (name, path) = (mount.child("name"), mount.child("mountPath"));
         if name.text().is_empty() {
             errors.push(name.required(""));
@@ -367,7 +369,7 @@ pub(super) fn validate_mounts(container: &Field<'_, '_>, volumes: &Volumes<'_>, 
         }
         // The reference reports these at the list rather than at its item.
         let place = mounts.path();
-        let shown = Field::placed(mount.value(), place.as_str());
+        let shown = mount.shown_at(Field::placed(mount.value(), place.as_str()));
         let (sub_path, expression) = (shown.child("subPath"), shown.child("subPathExpr"));
         descending(&sub_path, errors);
         if !expression.text().is_empty() {
@@ -377,13 +379,13 @@ pub(super) fn validate_mounts(container: &Field<'_, '_>, volumes: &Volumes<'_>, 
             }
             descending(&expression, errors);
         }
-        validate_propagation(&shown.child("mountPropagation"), container, errors);
-        validate_recursive_read_only(&shown, errors);
+        check.field(&shown, "mountPropagation", &VolumeRules);
+        validate_propagation(&shown.child("mountPropagation"), container, &mut check.errors);
+        validate_recursive_read_only(&shown, &mut check.errors);
     }
 }
 
 fn validate_propagation(propagation: &Field<'_, '_>, container: &Field<'_, '_>, errors: &mut Errors) {
-    set_one_of(propagation, &["Bidirectional", "HostToContainer", "None"], errors);
     let context = container.child("securityContext");
     if propagation.text() == "Bidirectional" && !context.child("privileged").is_true() {
         errors

@@ -17,6 +17,7 @@ pub(super) use cells::CELLS;
 pub(super) use proxy::Proxy;
 
 use self::allocation::Allocations;
+use self::validation::ServiceRules;
 use crate::config::Config;
 use crate::defaults::{change_items, is_zero, set_missing};
 use crate::validation::addresses::{address_warning, block_warning};
@@ -102,10 +103,8 @@ impl Strategy for Service {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validation::validate_service(&Field::root(object), &Field::placed(None, ""), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &ServiceRules::of(object, None))
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
@@ -115,7 +114,7 @@ impl Strategy for Service {
             return errors;
         }
         validation::validate_change(&Field::root(object), &Field::root(old), &mut errors);
-        validation::validate_service(&Field::root(object), &Field::root(old), &mut errors);
+        errors.extend(context.check(object, &ServiceRules::of(object, Some(old))));
         errors
     }
 

@@ -3,39 +3,77 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
-use holdfast_resource::metadata::labels::validate_labels;
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::families;
 use crate::validation::addresses::{
     address, block_text, endpoint_address, kept_or_address, lenient_address, stands_in,
 };
-use crate::validation::ports::{PROTOCOLS, port_number, port_number_or_name};
-use crate::validation::{Errors, one_of, repeated, report, same, set_one_of};
+use crate::validation::ports::{port_number, port_number_or_name};
+use crate::validation::{Errors, repeated, report, same, set_one_of};
 
-const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const AFFINITY_SECONDS_MOST: i64 = 86400;
 const KUBELET_PORT: i64 = 10250;
 
-/// Checks a Service that is to take the place of `old`, whose addresses may stay as they are.
-pub(super) fn validate_service(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    validate_topology(&service.child("metadata"), errors);
-    let (spec, old_spec) = (service.child("spec"), old.child("spec"));
-    let (sort, ports) = (spec.child("type"), spec.child("ports"));
+/// What `ValidateService` checks in code, of a Service that is to take the place of `old`, whose addresses may stay as they are.
+pub(super) struct ServiceRules<'v> {
+    service: Field<'v, 'v>,
+    old: Field<'v, 'v>,
+}
+
+impl<'v> ServiceRules<'v> {
+    /// The rules for `service` in place of `old`.
+    pub(super) fn of(service: &'v Value, old: Option<&'v Value>) -> Self {
+        Self {
+            service: Field::root(service),
+            old: Field::placed(old, ""),
+        }
+    }
+}
+
+impl<'v> Rules<'v> for ServiceRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "topology" => validate_topology(&part.child("metadata"), &mut check.errors),
+            "ports" => validate_ports(part, self, check),
+            "target_port" => port_number_or_name(&part.child("targetPort"), &mut check.errors),
+            "session_affinity" => validate_affinity(part, &mut check.errors),
+            "addresses" => {
+                let old = self.old.child("spec");
+                families::validate_addresses(part, &old, &mut check.errors);
+                validate_external(part, &old, &mut check.errors);
+            }
+            "balancer" => {
+                validate_port_numbers(part, &mut check.errors);
+                validate_ranges(&self.service, &self.old, &mut check.errors);
+                validate_balancer(part, &mut check.errors);
+                validate_class(part, &mut check.errors);
+                validate_traffic(part, self, check);
+            }
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+/// The type and the ports, which most types need.
+fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+    let ports = spec.child("ports");
     let headless = spec.child("clusterIP").text() == "None";
-    if ports.is_empty() && !headless && sort.text() != "ExternalName" {
-        errors.push(ports.required(""));
+    if ports.is_empty() && !headless && spec.child("type").text() != "ExternalName" {
+        check.errors.push(ports.required(""));
     }
-    validate_type(&spec, headless, errors);
+    validate_type(spec, headless, &mut check.errors);
     let mut names = HashSet::new();
-    for port in ports.items() {
-        validate_port(&port, ports.len() > 1, &mut names, errors);
+    for port in check.items(spec, "ports", &ports) {
+        validate_port_name(&port.child("name"), ports.len() > 1, &mut names, &mut check.errors);
+        check.values(&port, rules);
     }
-    validate_labels(&spec.child("selector"), errors);
-    validate_affinity(&spec, errors);
-    families::validate_addresses(&spec, &old_spec, errors);
-    let (external, old_external) = (spec.child("externalIPs"), old_spec.child("externalIPs"));
+}
+
+/// Addresses from outside: those that were there, or of endpoints.
+fn validate_external(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+    let (external, old_external) = (spec.child("externalIPs"), old.child("externalIPs"));
     for external in external.items() {
         let before = errors.len();
         kept_or_address(&external, &old_external, errors);
@@ -43,8 +81,12 @@ pub(super) fn validate_service(service: &Field<'_, '_>, old: &Field<'_, '_>, err
             endpoint_address(&external, None, errors);
         }
     }
-    one_of(&sort, &TYPES, errors);
-    if sort.text() == "ClusterIP" {
+}
+
+/// No port of nodes where the type has none, and no port twice.
+fn validate_port_numbers(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let ports = spec.child("ports");
+    if spec.child("type").text() == "ClusterIP" {
         for port in ports.items() {
             let node_port = port.child("nodePort");
             if node_port.number().unwrap_or_default() != 0 {
@@ -53,10 +95,6 @@ pub(super) fn validate_service(service: &Field<'_, '_>, old: &Field<'_, '_>, err
         }
     }
     validate_repeated_ports(&ports, errors);
-    validate_ranges(service, old, errors);
-    validate_balancer(&spec, errors);
-    validate_class(&spec, errors);
-    validate_traffic(&spec, errors);
 }
 
 /// Reports two annotations that say different things of the same.
@@ -116,30 +154,21 @@ fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
     }
 }
 
-fn validate_port<'v>(port: &Field<'v, '_>, needs_name: bool, names: &mut HashSet<&'v str>, errors: &mut Errors) {
-    let name = port.child("name");
+fn validate_port_name<'v>(name: &Field<'v, '_>, needs_name: bool, names: &mut HashSet<&'v str>, errors: &mut Errors) {
     if name.text().is_empty() {
         if needs_name {
             errors.push(name.required(""));
         }
     } else {
-        report(&name, dns_label(name.text()), errors);
+        report(name, dns_label(name.text()), errors);
         if !names.insert(name.text()) {
             errors.push(name.duplicate());
         }
-    }
-    port_number(&port.child("port"), errors);
-    one_of(&port.child("protocol"), &PROTOCOLS, errors);
-    port_number_or_name(&port.child("targetPort"), errors);
-    let protocol = port.child("appProtocol");
-    if protocol.is_set() {
-        report(&protocol, qualified_name(protocol.text()), errors);
     }
 }
 
 fn validate_affinity(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (affinity, config) = (spec.child("sessionAffinity"), spec.child("sessionAffinityConfig"));
-    one_of(&affinity, &["ClientIP", "None"], errors);
     match affinity.text() {
         "ClientIP" => {
             let client = config.child("clientIP");
@@ -248,36 +277,39 @@ fn validate_class(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn validate_traffic(spec: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let sort = spec.child("type").text();
     let policy = spec.child("externalTrafficPolicy");
     let reachable =
         matches!(sort, "NodePort" | "LoadBalancer") || sort == "ClusterIP" && !spec.child("externalIPs").is_empty();
     if reachable {
-        one_of(&policy, &["Cluster", "Local"], errors);
+        check.field(spec, "externalTrafficPolicy", rules);
     } else if !policy.text().is_empty() {
-        errors.push(policy.invalid("may only be set for externally-accessible services"));
+        let fault = "may only be set for externally-accessible services";
+        check.errors.push(policy.invalid(fault));
     }
-    let check = spec.child("healthCheckNodePort");
-    let checked = sort == "LoadBalancer" && policy.text() == "Local";
-    let number = check.number().unwrap_or_default();
-    if checked && number == 0 {
-        errors.push(check.required(""));
-    } else if checked {
-        port_number(&check, errors);
-    } else if number != 0 {
-        errors.push(
-            check.invalid("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"),
-        );
-    }
+    validate_health_check(spec, &mut check.errors);
     let internal = spec.child("internalTrafficPolicy");
-    if internal.is_set() {
-        set_one_of(&internal, &["Cluster", "Local"], errors);
-    } else if matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer") {
-        errors.push(internal.required(""));
+    check.field(spec, "internalTrafficPolicy", rules);
+    if !internal.is_set() && matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer") {
+        check.errors.push(internal.required(""));
     }
-    let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-    set_one_of(&spec.child("trafficDistribution"), &distributions, errors);
+}
+
+/// `validateHealthCheckNodePort`
+fn validate_health_check(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let port = spec.child("healthCheckNodePort");
+    let balancer = spec.child("type").text() == "LoadBalancer";
+    let checked = balancer && spec.child("externalTrafficPolicy").text() == "Local";
+    let number = port.number().unwrap_or_default();
+    if checked && number == 0 {
+        errors.push(port.required(""));
+    } else if checked {
+        port_number(&port, errors);
+    } else if number != 0 {
+        errors
+            .push(port.invalid("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"));
+    }
 }
 
 /// Reports changes of what a Service keeps for its life.
