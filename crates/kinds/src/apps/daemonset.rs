@@ -8,9 +8,7 @@ use crate::config::Config;
 use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template};
 use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers, same};
-use crate::workload::{
-    collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings,
-};
+use crate::workload::{collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings};
 
 /// Counts the changes of the template, as a field of an older API did.
 pub(super) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

@@ -5,9 +5,7 @@ use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::validation::Errors;
-use crate::workload::{
-    SelectorRules, at_most_count, validate_selector_and_template,
-};
+use crate::workload::{SelectorRules, at_most_count, validate_selector_and_template};
 
 /// What only ReplicaSets do.
 pub(crate) struct ReplicaSet {

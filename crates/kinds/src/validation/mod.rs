@@ -9,7 +9,6 @@ pub(crate) mod resources;
 pub(crate) mod template_metadata;
 
 use holdfast_resource::metadata::formats::Faults;
-use holdfast_resource::metadata::labels::invalid_selector;
 pub(crate) use holdfast_resource::same;
 use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::{Limits, Value, json};
@@ -108,12 +107,5 @@ pub(crate) fn immutable(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut E
 pub(crate) fn immutable_text(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if new.text() != old.text() {
         errors.push(new.invalid_text("field is immutable"));
-    }
-}
-
-/// Reports a label selector that differs from what it was.
-pub(crate) fn immutable_selector(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    if !same(new.value(), old.value()) {
-        errors.push(invalid_selector(new, "field is immutable"));
     }
 }

@@ -18,13 +18,6 @@ pub(crate) fn not_negative(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Reports a number outside of `least..=most`.
-pub(crate) fn within(field: &Field<'_, '_>, least: i64, most: i64, errors: &mut Errors) {
-    if field.number().is_some_and(|number| number < least || number > most) {
-        errors.push(field.invalid(format!("must be between {least} and {most}, inclusive")));
-    }
-}
-
 /// Reports what is neither a whole number from zero up nor a percentage.
 pub(crate) fn number_or_percent(field: &Field<'_, '_>, errors: &mut Errors) {
     match field.value() {

@@ -6,9 +6,6 @@ use holdfast_value::Value;
 
 use super::{Errors, report};
 
-/// The protocols of ports, in the order in which messages list them.
-pub(crate) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-
 const NAME_LENGTH: usize = 15;
 
 /// Reports a number that is no port; a missing number counts as 0.
