@@ -154,7 +154,10 @@ impl Soak {
             connection.send(Method::POST, path, "application/json", body).await?;
         }
         let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
-        let watchers: Result<Vec<Watcher>> = (0..WATCHERS).map(|_| Watcher::begin(&list)).collect();
+        let watchers: Result<Vec<Watcher>> = (0..WATCHERS)
+            // Those of the first server, which is ended each round.
+            .map(|number| Watcher::begin(&list, beside.is_some() && number % 2 == 0))
+            .collect();
         Ok(Self {
             server,
             flags,
@@ -172,14 +175,14 @@ impl Soak {
     }
 
     fn state(&self) -> String {
-        let attempts = self.attempts.lock();
+        let (attempts, ledger) = (self.attempts.lock(), self.ledger.lock());
         format!(
             "seed {}, {} rounds: {} acknowledged writes, {} reads, {} events, {} hostile attempts, the last {:?}; at most {} \
              MiB, /livez within {:?}; the last fault: {:?}",
             self.seed,
             self.round,
-            self.ledger.lock().total,
-            self.ledger.lock().reads,
+            ledger.total,
+            ledger.reads,
             self.watchers.iter().map(|watcher| watcher.events).sum::<u64>(),
             attempts.done,
             attempts.under_way.values(),
@@ -343,8 +346,9 @@ impl Soak {
         let (revision, items) = objects::list(&list)?;
         let there: Contents = items.iter().flat_map(objects::contents).collect();
         let written = self.ledger.lock().audit(&there, revision)?;
-        for watcher in &mut self.watchers {
-            watcher.catch_up(&target, marker).await?;
+        let targets = self.targets()?;
+        for (watcher, target) in self.watchers.iter_mut().zip(targets.iter().cycle()) {
+            watcher.catch_up(target, marker).await?;
             watcher.audit(&there, &written)?;
         }
         Ok(())

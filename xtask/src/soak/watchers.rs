@@ -18,6 +18,15 @@ use super::objects::{self, COLLECTION, MARKER};
 /// How long a watcher may take for what it has missed.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
+/// How following came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    /// All that was waited for was told, or the stream ended.
+    Told,
+    /// The server does not know the history from there on.
+    Expired,
+}
+
 /// A watcher and what it knows.
 pub(super) struct Watcher {
     /// The objects, by name.
@@ -27,21 +36,43 @@ pub(super) struct Watcher {
     /// The events since the last audit, by revision and object.
     seen: BTreeSet<(u64, String)>,
     pub(super) events: u64,
+    /// Whether its server forgets the history when it ends, so that the watcher has to list again.
+    may_expire: bool,
+    /// Whether it listed since the last audit, so that there are events that it was not told of.
+    has_listed: bool,
 }
 
 impl Watcher {
     /// One that knows what is there.
-    pub(super) fn begin(list: &[u8]) -> Result<Self> {
+    pub(super) fn begin(list: &[u8], may_expire: bool) -> Result<Self> {
+        let mut watcher = Self {
+            objects: BTreeMap::new(),
+            last: 0,
+            seen: BTreeSet::new(),
+            events: 0,
+            may_expire,
+            has_listed: false,
+        };
+        watcher.know(list)?;
+        Ok(watcher)
+    }
+
+    fn know(&mut self, list: &[u8]) -> Result<()> {
         let (last, items) = objects::list(list)?;
+        ensure!(last >= self.last, "a list at {last} after {}", self.last);
+        self.last = last;
         let named = items
             .iter()
             .map(|object| (objects::name(object).to_owned(), objects::contents(object)));
-        Ok(Self {
-            objects: named.collect(),
-            last,
-            seen: BTreeSet::new(),
-            events: 0,
-        })
+        self.objects = named.collect();
+        Ok(())
+    }
+
+    async fn list_again(&mut self, target: &Target) -> Result<()> {
+        let mut connection = target.connect().await?;
+        let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
+        self.has_listed = true;
+        self.know(&list)
     }
 
     /// Follows until it is to end, or the stream ends, as it does with the server.
@@ -49,7 +80,7 @@ impl Watcher {
         // Where the server is gone before anything was seen, the next round goes on from the same revision.
         if let Ok(stream) = self.open(&target).await {
             tokio::select! {
-                followed = self.follow(stream, u64::MAX) => followed?,
+                followed = self.follow(stream, u64::MAX) => drop(followed?),
                 // What was read by half is sent again.
                 _ = stop.wait_for(|stop| *stop) => {}
             }
@@ -62,7 +93,9 @@ impl Watcher {
         let follow = async {
             while self.last < revision {
                 let stream = self.open(target).await?;
-                self.follow(stream, revision).await?;
+                if self.follow(stream, revision).await? == Followed::Expired {
+                    self.list_again(target).await?;
+                }
             }
             Ok(())
         };
@@ -89,19 +122,23 @@ impl Watcher {
     }
 
     /// Takes events until `revision` was seen or the stream ends. What was cut off is sent again on the next stream.
-    async fn follow(&mut self, mut stream: Incoming, revision: u64) -> Result<()> {
+    async fn follow(&mut self, mut stream: Incoming, revision: u64) -> Result<Followed> {
         let mut buffer = BytesMut::new();
         while let Some(Ok(frame)) = stream.frame().await {
             buffer.extend_from_slice(&frame.into_data().unwrap_or_default());
             while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
                 let line = buffer.split_to(end + 1);
-                self.take(&serde_json::from_slice(&line).context("an event")?)?;
+                let event: Value = serde_json::from_slice(&line).context("an event")?;
+                if self.may_expire && event.pointer("/object/code").and_then(Value::as_u64) == Some(410) {
+                    return Ok(Followed::Expired);
+                }
+                self.take(&event)?;
             }
             if self.last >= revision {
                 break;
             }
         }
-        Ok(())
+        Ok(Followed::Told)
     }
 
     fn take(&mut self, event: &Value) -> Result<()> {
@@ -139,7 +176,8 @@ impl Watcher {
     /// Whether it saw all that was acknowledged, and knows what is there.
     pub(super) fn audit(&mut self, there: &Contents, written: &BTreeSet<(u64, String)>) -> Result<()> {
         let missed = written.difference(&self.seen).next();
-        ensure!(missed.is_none(), "a watcher was never told of {missed:?}");
+        let has_listed = std::mem::take(&mut self.has_listed);
+        ensure!(missed.is_none() || has_listed, "a watcher was never told of {missed:?}");
         let known: Contents = self
             .objects
             .values()
@@ -167,7 +205,7 @@ mod tests {
 
     fn watcher() -> Watcher {
         let list = json!({"metadata": {"resourceVersion": "5"}, "items": []});
-        Watcher::begin(list.to_string().as_bytes()).unwrap()
+        Watcher::begin(list.to_string().as_bytes(), false).unwrap()
     }
 
     fn event(sort: &str, name: &str, revision: u64, value: u64) -> Value {
