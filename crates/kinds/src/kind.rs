@@ -11,7 +11,6 @@ use holdfast_resource::{
 };
 use holdfast_value::{SmolStr, Value};
 
-use crate::initial_status::{Zero, empty_status};
 use crate::metadata_checks;
 use crate::workload::{TemplateWarnings, WithPodTemplate};
 
@@ -21,7 +20,7 @@ pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
     capabilities: Capabilities,
     deprecation: Option<&'static str>,
     cells: &'static [NamedCell],
-    empty_status: Option<&'static [(&'static str, Zero)]>,
+    empty_status: bool,
     metadata_checks: MetadataChecks,
 }
 
@@ -37,7 +36,7 @@ pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
         capabilities: Capabilities::default(),
         deprecation: None,
         cells: &[],
-        empty_status: None,
+        empty_status: false,
         metadata_checks: metadata_checks::MOST,
     }
 }
@@ -217,9 +216,9 @@ impl<S: Strategy + 'static> Kind<S> {
         }
     }
 
-    /// A new object has an empty status that shows these fields, whatever its writer sends.
-    pub(crate) fn empty_status(mut self, fields: &'static [(&'static str, Zero)]) -> Self {
-        self.empty_status = Some(fields);
+    /// A new object has the zero value of its status, whatever its writer sends.
+    pub(crate) fn empty_status(mut self) -> Self {
+        self.empty_status = true;
         self
     }
 
@@ -260,8 +259,12 @@ impl Kind {
         resource.strategy = Arc::clone(&self.strategy);
         resource.capabilities = self.capabilities.clone();
         resource.rules.metadata_checks = self.metadata_checks;
-        resource.rules.initial_status = self.empty_status.map(empty_status);
         resource
+    }
+
+    /// Whether a new object has the zero value of its status, whatever its writer sends.
+    pub(crate) fn has_empty_status(&self) -> bool {
+        self.empty_status
     }
 
     /// The warning that every answer about the kind carries.

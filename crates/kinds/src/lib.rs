@@ -31,7 +31,6 @@ mod events;
 mod flowcontrol;
 #[cfg(test)]
 mod harness;
-mod initial_status;
 mod kind;
 mod metadata_checks;
 mod networking;

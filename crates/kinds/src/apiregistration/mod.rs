@@ -13,7 +13,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             .initial_objects()
             .cells(apiservice::CELLS)
             .named_by(apiservice::name_faults)
-            .empty_status(&[])
+            .empty_status()
             .metadata_checks(of_apimachinery(1, 1))
             .done(),
         _ => return None,

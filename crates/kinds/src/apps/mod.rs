@@ -10,7 +10,6 @@ mod statefulset;
 use holdfast_resource::RowRules;
 
 use crate::config::Config;
-use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 use crate::workload::TemplateWarnings;
@@ -29,30 +28,25 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 ..RowRules::default()
             })
             .pod_template(&["spec", "template"], TemplateWarnings::Own)
-            .empty_status(&[
-                ("currentNumberScheduled", Zero::Number),
-                ("desiredNumberScheduled", Zero::Number),
-                ("numberMisscheduled", Zero::Number),
-                ("numberReady", Zero::Number),
-            ])
+            .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         "deployments" => kind(deployment::Deployment { config: config() })
             .read_by(at_rest::deployment)
             .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
-            .empty_status(&[])
+            .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         "replicasets" => kind(replicaset::ReplicaSet { config: config() })
             .read_by(at_rest::with_selector)
             .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
-            .empty_status(&[("replicas", Zero::Number)])
+            .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         "statefulsets" => kind(statefulset::StatefulSet { config: config() })
             .read_by(at_rest::with_selector)
             .pod_template(&["spec", "template"], TemplateWarnings::Own)
-            .empty_status(&[("availableReplicas", Zero::Number), ("replicas", Zero::Number)])
+            .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         _ => return None,

@@ -5,7 +5,6 @@ mod horizontalpodautoscaler;
 use holdfast_resource::RowRules;
 
 use crate::config::Config;
-use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 
@@ -20,7 +19,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
                 of_stored_version: true,
                 ..RowRules::default()
             })
-            .empty_status(&[("currentMetrics", Zero::Null), ("desiredReplicas", Zero::Number)])
+            .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         _ => return None,

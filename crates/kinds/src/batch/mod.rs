@@ -18,7 +18,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "cronjobs" => kind(cronjob::CronJob { config })
             .cells(cronjob::CELLS)
             .pod_template(&cronjob::TEMPLATE, TemplateWarnings::Own)
-            .empty_status(&[])
+            .empty_status()
             .metadata_checks(with_status(of_core(0, 1), 0, 0))
             .done(),
         "jobs" => kind(job::Job { config })
@@ -29,7 +29,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             })
             .selector_words(SelectorWords::NamesKind)
             .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
-            .empty_status(&[])
+            .empty_status()
             .done(),
         _ => return None,
     })

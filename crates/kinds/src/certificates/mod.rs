@@ -17,7 +17,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             .keeps_reset_fields_at_creation()
             .cells(certificatesigningrequest::CELLS)
             .unowned_fields(&[("status", "status.conditions")])
-            .empty_status(&[])
+            .empty_status()
             .metadata_checks(with_status(MOST, 1, 1))
             .done(),
         _ => return None,

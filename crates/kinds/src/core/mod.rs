@@ -24,7 +24,6 @@ use holdfast_resource::{ConnectParameter, DeletionRules, GroupResource, Paramete
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
-use crate::initial_status::Zero;
 use crate::kind::{self, Kind, kind};
 use crate::metadata_checks;
 use crate::quota;
@@ -122,13 +121,13 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() })
             .counted_by_plural()
             .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
-            .empty_status(&[("replicas", Zero::Number)])
+            .empty_status()
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         "resourcequotas" => kind(resourcequota::ResourceQuota)
             .cells(resourcequota::CELLS)
             .counted_by_plural()
-            .empty_status(&[])
+            .empty_status()
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         "secrets" => kind(secret::Secret).counted_by_plural().done(),
@@ -144,7 +143,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .cells(service::CELLS)
             .counted_by_plural()
             .takes_of_quotas(quota::Services)
-            .empty_status(&[("loadBalancer", Zero::Struct)])
+            .empty_status()
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         _ => return None,

@@ -27,7 +27,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             untyped_condition: "must not be empty",
         })
         .initial_objects()
-        .empty_status(&[])
+        .empty_status()
         .metadata_checks(with_status(of_core(1, 0), 0, 0))
         .done(),
         "prioritylevelconfigurations" => kind(FlowControl {
@@ -37,7 +37,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             untyped_condition: "",
         })
         .initial_objects()
-        .empty_status(&[])
+        .empty_status()
         .metadata_checks(with_status(of_core(1, 0), 0, 0))
         .done(),
         _ => return None,

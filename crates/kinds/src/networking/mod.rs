@@ -8,7 +8,6 @@ mod networkpolicy;
 mod servicecidr;
 
 use crate::config::Config;
-use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 
@@ -19,7 +18,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "ingresses" => kind(ingress::Ingress)
             .cells(ingress::CELLS)
             .read_by(at_rest::ingress)
-            .empty_status(&[("loadBalancer", Zero::Struct)])
+            .empty_status()
             .done(),
         "ingressclasses" => kind(ingressclass::IngressClass).cells(ingressclass::CELLS).done(),
         "ipaddresses" => kind(ipaddress::IpAddress { first: block.nth(1) })
@@ -30,7 +29,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "networkpolicies" => kind(networkpolicy::NetworkPolicy).metadata_checks(of_core(0, 1)).done(),
         "servicecidrs" => kind(servicecidr::ServiceCidr { first: block })
             .initial_objects()
-            .empty_status(&[])
+            .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         _ => return None,

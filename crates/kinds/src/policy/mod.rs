@@ -4,7 +4,6 @@ mod at_rest;
 mod poddisruptionbudget;
 
 use crate::config::Config;
-use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::{of_apimachinery, with_status};
 
@@ -13,12 +12,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "poddisruptionbudgets" => kind(poddisruptionbudget::PodDisruptionBudget)
             .read_by(at_rest::poddisruptionbudget)
-            .empty_status(&[
-                ("currentHealthy", Zero::Number),
-                ("desiredHealthy", Zero::Number),
-                ("disruptionsAllowed", Zero::Number),
-                ("expectedPods", Zero::Number),
-            ])
+            .empty_status()
             .metadata_checks(with_status(of_apimachinery(0, 0), 0, 0))
             .done(),
         _ => return None,

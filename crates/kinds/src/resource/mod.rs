@@ -33,7 +33,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "resourceclaims" => kind(resourceclaim::ResourceClaim)
             .cells(resourceclaim::CELLS)
             .takes_of_quotas(quota::DeviceClaims)
-            .empty_status(&[])
+            .empty_status()
             .read_by(at_rest::claim)
             .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)

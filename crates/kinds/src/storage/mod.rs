@@ -8,7 +8,6 @@ mod volumeattachment;
 mod volumeattributesclass;
 
 use crate::config::Config;
-use crate::initial_status::Zero;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::{of_core, with_status};
 
@@ -22,7 +21,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity).done(),
         "storageclasses" => kind(storageclass::StorageClass).cells(storageclass::CELLS).done(),
         "volumeattachments" => kind(volumeattachment::VolumeAttachment)
-            .empty_status(&[("attached", Zero::False)])
+            .empty_status()
             .metadata_checks(with_status(of_core(1, 0), 1, 0))
             .done(),
         "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass)

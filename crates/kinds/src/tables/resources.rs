@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
+use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{
     AtRest, Capabilities, Conventions, Encoding, GarbageCollection, Generation, Generic, GroupVersion,
     GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource,
     TableType, TableTypes, Verb,
 };
+use holdfast_value::Value;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::columns::Columns;
@@ -51,6 +53,7 @@ fn parse(text: &str, kind_of: &KindOf<'_>, types: &Arc<TableTypes>) -> Result<Ve
     let mut found: Vec<Resource> = Vec::new();
     let columns = Columns::read();
     let mut kind = Kind::default();
+    let mut cleared = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let wrong = |what| ResourceTableError { line: at + 1, what };
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -63,6 +66,7 @@ fn parse(text: &str, kind_of: &KindOf<'_>, types: &Arc<TableTypes>) -> Result<Ve
             (Some("resource"), _) => {
                 let resource = resource(&group, &words).ok_or(wrong("not the words of a resource"))?;
                 kind = kind_of(&group, &resource.plural).unwrap_or_default();
+                cleared.push(kind.has_empty_status());
                 found.push(kind.behind(resource));
             }
             (Some(_), Some(resource)) => {
@@ -71,7 +75,18 @@ fn parse(text: &str, kind_of: &KindOf<'_>, types: &Arc<TableTypes>) -> Result<Ve
             (Some(_), None) => return Err(wrong("a property before any resource")),
         }
     }
+    for (resource, _) in found.iter_mut().zip(cleared).filter(|(_, cleared)| *cleared) {
+        resource.rules.initial_status = zero_status(resource, types.table());
+    }
     Ok(found)
+}
+
+/// The zero value of the status that objects of a resource have.
+fn zero_status(resource: &Resource, types: &TypeTable) -> Option<Value> {
+    let group_version = resource.versions.first()?.group_version.clone();
+    let kind = resource.kind.clone();
+    let of = types.get(types.id_of_kind(&GroupVersionKind { group_version, kind })?);
+    Some(types.zero(&of.field("status")?.shape))
 }
 
 fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
@@ -277,6 +292,24 @@ mod tests {
     fn one(plural: &str) -> Resource {
         let all = resources(&|_, _| None, &types()).unwrap();
         all.into_iter().find(|resource| resource.plural == plural).unwrap()
+    }
+
+    #[test]
+    fn an_initial_status_is_the_zero_value_of_its_type() {
+        let registry = crate::registry(&crate::Config::default()).unwrap();
+        let status = |plural: &str| {
+            let resource = registry.resources().find(|resource| resource.plural == plural).unwrap();
+            let status = resource.rules.initial_status.as_ref();
+            status.map(holdfast_value::json::to_string)
+        };
+        let replicas = r#"{"availableReplicas":0,"replicas":0}"#;
+        assert_eq!(status("statefulsets").as_deref(), Some(replicas));
+        let metrics = r#"{"currentMetrics":null,"desiredReplicas":0}"#;
+        assert_eq!(status("horizontalpodautoscalers").as_deref(), Some(metrics));
+        assert_eq!(status("services").as_deref(), Some(r#"{"loadBalancer":{}}"#));
+        assert_eq!(status("volumeattachments").as_deref(), Some(r#"{"attached":false}"#));
+        assert_eq!(status("jobs").as_deref(), Some("{}"));
+        assert_eq!(status("pods"), None);
     }
 
     #[test]

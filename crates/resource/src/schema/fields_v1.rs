@@ -55,8 +55,9 @@ fn is_ordered_by_text(name: &str) -> bool {
         .and_then(|rest| rest.strip_suffix("\"}"))
         .or_else(|| name.strip_prefix("v:\"")?.strip_suffix('"'));
     text.is_some_and(|text| {
-        let text = text.split_once("\":\"").map_or(text, |(_, value)| value);
-        text.bytes().all(|byte| byte > b'"' && byte != b'\\')
+        let (key, value) = text.split_once("\":\"").unwrap_or(("", text));
+        let is_plain = |text: &str| text.bytes().all(|byte| byte > b'"' && byte != b'\\');
+        is_plain(key) && is_plain(value)
     })
 }
 
