@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use holdfast_admission::AdmissionChain;
 use holdfast_admission::policies::{Check, Policies};
-use holdfast_admission::webhooks::{ClientConfig, Sort, Webhooks};
+use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks};
 use holdfast_authorization::Authorizer;
 use holdfast_resource::access::Access;
 use holdfast_resource::{ConversionCaller, Lookup};
@@ -54,7 +54,7 @@ pub trait Callers: ConversionCaller {
     fn called(&self, call: WebhookCall<'_>, ending: Ending);
 
     /// Hears that a policy was evaluated, which may change objects or refuse writes.
-    fn evaluated(&self, sort: Sort, check: &Check);
+    fn evaluated(&self, webhook_type: WebhookType, check: &Check);
 }
 
 /// The answer of an admission webhook, which is waited for.
@@ -75,7 +75,7 @@ pub struct WebhookCall<'a> {
     /// The name of the webhook.
     pub name: &'a str,
     /// Whether it may change objects.
-    pub sort: Sort,
+    pub webhook_type: WebhookType,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'static str,
     /// How long it took.

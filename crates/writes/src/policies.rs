@@ -10,7 +10,7 @@ use holdfast_admission::policies::mutating::{self, Fault, Key, Shapes};
 use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::rounds::Rounds;
 use holdfast_admission::policies::validating::{self, Denial};
-use holdfast_admission::webhooks::Sort;
+use holdfast_admission::webhooks::WebhookType;
 use holdfast_merge::{Duplicates, Typed};
 use holdfast_resource::{GroupVersionKind, KindType};
 use holdfast_value::{SmolStr, Value};
@@ -35,7 +35,7 @@ impl Stage<'_> {
         }
         let outcome = mutating::mutate(&active, &self.policy_request(attributes, old), object, self, rounds);
         for check in &outcome.checks {
-            self.environment.callers.evaluated(Sort::Mutating, check);
+            self.environment.callers.evaluated(WebhookType::Mutating, check);
         }
         match outcome.fault {
             Some(Fault::Overgrown(error)) => return Err(Error::too_large_because(error)),
@@ -68,7 +68,7 @@ impl Stage<'_> {
         }
         let verdict = validating::check(&active, &self.policy_request(attributes, old), object);
         for check in &verdict.checks {
-            self.environment.callers.evaluated(Sort::Validating, check);
+            self.environment.callers.evaluated(WebhookType::Validating, check);
         }
         warnings.extend(verdict.warnings);
         let Some(Denial { message, reason }) = verdict.denial else {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_admission::AdmissionChain;
 use holdfast_admission::policies::{Check, Policies};
-use holdfast_admission::webhooks::{ClientConfig, Sort, Webhooks};
+use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks};
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
@@ -117,5 +117,5 @@ impl Callers for Nobody {
 
     fn called(&self, _: WebhookCall<'_>, _: Ending) {}
 
-    fn evaluated(&self, _: Sort, _: &Check) {}
+    fn evaluated(&self, _: WebhookType, _: &Check) {}
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use holdfast_admission::webhooks::answer::{Answer, AnswerError, Patch};
 use holdfast_admission::webhooks::matching::Invocation;
 use holdfast_admission::webhooks::review::Review;
-use holdfast_admission::webhooks::{Sort, Webhook};
+use holdfast_admission::webhooks::{Webhook, WebhookType};
 use holdfast_ownership::check_managed_fields;
 use holdfast_resource::metadata::validate_managed_fields;
 use holdfast_resource::{Aggregate, Field, KindType, convert};
@@ -64,7 +64,7 @@ impl Stage<'_> {
             attributes,
             object.as_deref(),
             old,
-            Sort::Mutating,
+            WebhookType::Mutating,
         );
         let patch = passed(question.await?, webhook, warnings)?;
         let operations = patch.as_ref().map(Patch::operations).transpose();
@@ -88,7 +88,7 @@ impl Stage<'_> {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Fault> {
-        let question = self.ask((webhook, invocation), attributes, object, old, Sort::Validating);
+        let question = self.ask((webhook, invocation), attributes, object, old, WebhookType::Validating);
         passed(question.await?, webhook, warnings).map(drop)
     }
 
@@ -100,7 +100,7 @@ impl Stage<'_> {
         &self,
         webhook: &Webhook,
         attributes: &Attributes<'_>,
-        sort: Sort,
+        webhook_type: WebhookType,
         started: Instant,
         outcome: Result<T, Fault>,
     ) -> Result<T, Error> {
@@ -109,7 +109,7 @@ impl Stage<'_> {
             let (name, operation, taken) = (webhook.name.as_str(), attributes.operation, started.elapsed());
             let call = WebhookCall {
                 name,
-                sort,
+                webhook_type,
                 operation,
                 taken,
                 code,
@@ -154,7 +154,7 @@ impl Stage<'_> {
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
-        sort: Sort,
+        webhook_type: WebhookType,
     ) -> Result<Answer, Fault> {
         let version = invocation.kind.group_version.api_version();
         let object = self.in_version(object, &version).await.map_err(Fault::Failed)?;
@@ -183,7 +183,7 @@ impl Stage<'_> {
             .callers
             .call(&webhook.client, review, self.time_for(webhook));
         let bytes = answer.await.map_err(Fault::Unanswered)?;
-        Answer::read(&bytes, &uid, webhook.review_version, sort).map_err(|error| Fault::unanswered(&error))
+        Answer::read(&bytes, &uid, webhook.review_version, webhook_type).map_err(|error| Fault::unanswered(&error))
     }
 
     /// How long the webhook may take: no longer than the request has left.

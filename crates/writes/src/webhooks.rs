@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use holdfast_admission::DynamicPlugin;
 use holdfast_admission::policies::{self, rounds};
 use holdfast_admission::webhooks::matching::{Attributes as MatchAttributes, Invocation};
-use holdfast_admission::webhooks::{Hooks, Sort, Webhook};
+use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType};
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind};
 use holdfast_value::{SmolStr, Value};
 
@@ -128,7 +128,7 @@ impl Stage<'_> {
             let started = Instant::now();
             let outcome = self.ask_mutating((webhook, &invocation), attributes, object.as_deref_mut(), old, warnings);
             let outcome = outcome.await;
-            let changed = self.decide(webhook, attributes, Sort::Mutating, started, outcome)?;
+            let changed = self.decide(webhook, attributes, WebhookType::Mutating, started, outcome)?;
             rounds.changed |= changed;
             rounds.webhooks.invoked(at, changed, webhook.reinvoked);
         }
@@ -170,7 +170,7 @@ impl Stage<'_> {
             let mut warnings = Vec::new();
             let outcome = self.ask_validating((webhook, invocation), attributes, object, old, &mut warnings);
             let outcome = outcome.await;
-            let decided = self.decide(webhook, attributes, Sort::Validating, started, outcome);
+            let decided = self.decide(webhook, attributes, WebhookType::Validating, started, outcome);
             (decided, warnings)
         });
         let mut refusal = None;

@@ -12,7 +12,7 @@ use holdfast_value::{Limits, Value, yaml};
 use super::mutating::{self, Fault, Shapes};
 use super::request::Request;
 use super::rounds::Rounds;
-use super::validating::{self, Verdict};
+use super::validating::{self, ValidationResult};
 use super::{Check, Policies};
 
 fn parse(text: &str) -> Value {
@@ -137,7 +137,7 @@ impl World {
         ask(&request, object.clone())
     }
 
-    fn check(&self, write: &Write<'_>) -> Verdict {
+    fn check(&self, write: &Write<'_>) -> ValidationResult {
         self.request(write, |request, object| {
             let object = Some(object).filter(|_| write.operation != "DELETE");
             validating::check(&self.policies.validating.now(), request, object.as_ref())
@@ -147,12 +147,12 @@ impl World {
     /// Why a pod of that name and more in it may not be made.
     fn refused(&self, name: &str, rest: &str) -> Option<String> {
         let object = format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default{rest}}}}}");
-        let verdict = self.check(&Write {
+        let result = self.check(&Write {
             operation: "CREATE",
             resource: "pods",
             object: &object,
         });
-        let text = verdict.denial.map(|denial| denial.message)?;
+        let text = result.denial.map(|denial| denial.message)?;
         Some(
             text.split_once("denied request: ")
                 .map_or(text.clone(), |(_, why)| why.to_owned()),
@@ -246,8 +246,8 @@ fn an_equivalent_version_is_seen_as_the_rules_name_it() {
         object: "{apiVersion: v1, kind: Event, metadata: {name: e, namespace: default}}",
     };
     let told = |policy: &str| {
-        let verdict = World::new().validating(&rules(policy), spec, "").check(&write);
-        verdict.denial.map(|denial| denial.message)
+        let result = World::new().validating(&rules(policy), spec, "").check(&write);
+        result.denial.map(|denial| denial.message)
     };
     assert_eq!(
         told("Equivalent").as_deref(),
@@ -440,8 +440,8 @@ fn what_comes_of_checks_is_counted() {
         let world = World::new().validating(&rules, spec, "");
         let binding = parse(&format!("{{spec: {{policyName: p, validationActions: [{binding}]}}}}"));
         world.policies.validating.set_binding("b", Some(&binding));
-        let verdict = world.check(&write);
-        let checks = verdict.checks.iter();
+        let result = world.check(&write);
+        let checks = result.checks.iter();
         let checks = checks.map(
             |Check {
                  policy,

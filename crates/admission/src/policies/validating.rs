@@ -88,7 +88,7 @@ const INVALID: SmolStr = SmolStr::new_static("Invalid");
 
 /// What policies say of a write.
 #[derive(Debug, Default)]
-pub struct Verdict {
+pub struct ValidationResult {
     /// The first refusal.
     pub denial: Option<Denial>,
     /// What the client is to be warned of.
@@ -116,22 +116,22 @@ struct Finding {
 }
 
 /// Asks the policies that concern a write, which would make the object be `object`.
-pub fn check(active: &Active<Validations>, request: &Request<'_>, object: Option<&Value>) -> Verdict {
+pub fn check(active: &Active<Validations>, request: &Request<'_>, object: Option<&Value>) -> ValidationResult {
     let mut checking = Checking {
         scene: Scene::new(request),
         object,
-        verdict: Verdict::default(),
+        result: ValidationResult::default(),
     };
     for hook in active.concerning(&request.resource.plural) {
         checking.policy(&hook.policy, &hook.bindings);
     }
-    checking.verdict
+    checking.result
 }
 
 struct Checking<'a> {
     scene: Scene<'a>,
     object: Option<&'a Value>,
-    verdict: Verdict,
+    result: ValidationResult,
 }
 
 impl Checking<'_> {
@@ -186,7 +186,7 @@ impl Checking<'_> {
     }
 
     fn deny(&mut self, policy: &Policy<Validations>, binding: Option<&Binding>, message: &str, reason: SmolStr) {
-        self.verdict.denial.get_or_insert_with(|| {
+        self.result.denial.get_or_insert_with(|| {
             let with = binding.map_or_else(String::new, |binding| format!(" with binding '{}'", binding.name));
             Denial {
                 message: format!(
@@ -241,7 +241,7 @@ impl Checking<'_> {
                 }
                 Action::Warn => {
                     self.count(policy, binding, &finding, "warn");
-                    self.verdict.warnings.push(format!(
+                    self.result.warnings.push(format!(
                         "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
                         policy.name, binding.name, finding.message
                     ));
@@ -252,7 +252,7 @@ impl Checking<'_> {
     }
 
     fn count(&mut self, policy: &Policy<Validations>, binding: &Binding, finding: &Finding, action: &'static str) {
-        self.verdict.checks.push(Check {
+        self.result.checks.push(Check {
             policy: policy.name.clone(),
             binding: binding.name.clone(),
             elapsed: finding.elapsed,

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_value::{Limits, Value, json, json_patch};
 
-use super::{ReviewVersion, Sort};
+use super::{ReviewVersion, WebhookType};
 
 /// What a webhook says of a write.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Answer {
 /// What a webhook wants to be changed, as it says it.
 #[derive(Debug)]
 pub struct Patch {
-    sort: String,
+    webhook_type: String,
     bytes: Vec<u8>,
 }
 
@@ -55,7 +55,12 @@ impl Answer {
     ///
     /// # Errors
     /// Why it is none.
-    pub fn read(bytes: &[u8], uid: &str, version: ReviewVersion, sort: Sort) -> Result<Self, AnswerError> {
+    pub fn read(
+        bytes: &[u8],
+        uid: &str,
+        version: ReviewVersion,
+        webhook_type: WebhookType,
+    ) -> Result<Self, AnswerError> {
         let review = json::parse(bytes, &Limits::REQUEST).map_err(|error| {
             AnswerError::Unreadable(format!("couldn't get version/kind; json parse error: {error}"))
         })?;
@@ -75,20 +80,20 @@ impl Answer {
         let (patch, patch_type) = (response.str_at(&["patch"]), response.str_at(&["patchType"]));
         let patch = patch.filter(|patch| !patch.is_empty());
         let strict = version == ReviewVersion::V1;
-        match (sort, patch, patch_type) {
-            (Sort::Validating, Some(_), _) if strict => {
+        match (webhook_type, patch, patch_type) {
+            (WebhookType::Validating, Some(_), _) if strict => {
                 return Err(invalid("validating webhook may not return response.patch"));
             }
-            (Sort::Validating, None, Some(_)) if strict => {
+            (WebhookType::Validating, None, Some(_)) if strict => {
                 return Err(invalid("validating webhook may not return response.patchType"));
             }
-            (Sort::Mutating, Some(_), None) if strict => {
+            (WebhookType::Mutating, Some(_), None) if strict => {
                 return Err(invalid("webhook returned response.patch but not response.patchType"));
             }
-            (Sort::Mutating, None, Some(_)) if strict => {
+            (WebhookType::Mutating, None, Some(_)) if strict => {
                 return Err(invalid("webhook returned response.patchType but not response.patch"));
             }
-            (Sort::Mutating, _, Some("")) if strict => {
+            (WebhookType::Mutating, _, Some("")) if strict => {
                 return Err(invalid("webhook returned invalid response.patchType of \"\""));
             }
             _ => {}
@@ -96,10 +101,10 @@ impl Answer {
         let warnings = response.get("warnings").and_then(Value::as_list);
         let warnings = warnings.into_iter().flat_map(|list| list.iter());
         let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
-        let patch = match patch.filter(|_| sort == Sort::Mutating) {
+        let patch = match patch.filter(|_| webhook_type == WebhookType::Mutating) {
             Some(text) => Some(Patch {
                 // Of older reviews the type was never looked at.
-                sort: patch_type.filter(|_| strict).unwrap_or(JSON_PATCH).to_owned(),
+                webhook_type: patch_type.filter(|_| strict).unwrap_or(JSON_PATCH).to_owned(),
                 bytes: STANDARD
                     .decode(text)
                     .map_err(|error| AnswerError::Unreadable(format!("illegal base64 data: {error}")))?,
@@ -177,8 +182,8 @@ impl Patch {
             return Ok(None);
         }
         let patch = json_patch::Patch::from_value(&parsed).map_err(refuse)?;
-        if self.sort != JSON_PATCH {
-            return Err(AnswerError::PatchType(self.sort.clone()));
+        if self.webhook_type != JSON_PATCH {
+            return Err(AnswerError::PatchType(self.webhook_type.clone()));
         }
         Ok(Some(patch))
     }
@@ -188,39 +193,45 @@ impl Patch {
 mod tests {
     use super::*;
 
-    fn read(text: &str, sort: Sort) -> Result<Answer, String> {
-        Answer::read(text.as_bytes(), "u", ReviewVersion::V1, sort).map_err(|error| error.to_string())
+    fn read(text: &str, webhook_type: WebhookType) -> Result<Answer, String> {
+        Answer::read(text.as_bytes(), "u", ReviewVersion::V1, webhook_type).map_err(|error| error.to_string())
     }
 
-    fn refused(text: &str, sort: Sort) -> String {
-        read(text, sort).unwrap_err()
+    fn refused(text: &str, webhook_type: WebhookType) -> String {
+        read(text, webhook_type).unwrap_err()
     }
 
     #[test]
     fn an_answer_is_a_review_of_the_same_version_and_uid() {
         let review = |rest: &str| format!(r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"{rest}}}"#);
         let fine = review(r#","response":{"uid":"u","allowed":true,"warnings":["w"]}"#);
-        let answer = read(&fine, Sort::Validating).unwrap();
+        let answer = read(&fine, WebhookType::Validating).unwrap();
         assert!(answer.allowed);
         assert_eq!(answer.warnings, ["w"]);
         assert_eq!(
-            refused(&review(r#","response":{"uid":"v"}"#), Sort::Validating),
+            refused(&review(r#","response":{"uid":"v"}"#), WebhookType::Validating),
             r#"received invalid webhook response: expected response.uid="u", got "v""#
         );
         assert_eq!(
-            refused("{}", Sort::Validating),
+            refused("{}", WebhookType::Validating),
             "received invalid webhook response: webhook response was absent"
         );
         assert_eq!(
-            refused(r#"{"kind":"AdmissionReview","response":{"uid":"u"}}"#, Sort::Validating),
+            refused(
+                r#"{"kind":"AdmissionReview","response":{"uid":"u"}}"#,
+                WebhookType::Validating
+            ),
             "received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=AdmissionReview"
         );
         assert_eq!(
-            refused(r#"{"apiVersion":"admission.k8s.io/v1beta1"}"#, Sort::Validating),
+            refused(r#"{"apiVersion":"admission.k8s.io/v1beta1"}"#, WebhookType::Validating),
             "failed to call webhook: converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion"
         );
         assert_eq!(
-            refused(r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#, Sort::Validating),
+            refused(
+                r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#,
+                WebhookType::Validating
+            ),
             "failed to call webhook: no kind \"Pod\" is registered for version \"admission.k8s.io/v1\" in scheme \"holdfast\""
         );
     }
@@ -229,7 +240,7 @@ mod tests {
     fn older_reviews_are_read_with_less_care() {
         let answer =
             r#"{"response":{"allowed":true,"patch":"W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=","patchType":"Odd"}}"#;
-        let answer = Answer::read(answer.as_bytes(), "u", ReviewVersion::V1Beta1, Sort::Mutating).unwrap();
+        let answer = Answer::read(answer.as_bytes(), "u", ReviewVersion::V1Beta1, WebhookType::Mutating).unwrap();
         assert!(answer.patch.unwrap().operations().unwrap().is_some());
     }
 
@@ -243,21 +254,21 @@ mod tests {
             )
         };
         let patched = |rest: &str| {
-            let answer = read(&response(rest), Sort::Mutating).unwrap();
+            let answer = read(&response(rest), WebhookType::Mutating).unwrap();
             answer.patch.unwrap().operations().map_err(|error| error.to_string())
         };
         let with_type = format!(r#","patch":"{patch}","patchType":"JSONPatch""#);
         assert!(patched(&with_type).unwrap().is_some());
         assert_eq!(
-            refused(&response(&with_type), Sort::Validating),
+            refused(&response(&with_type), WebhookType::Validating),
             "received invalid webhook response: validating webhook may not return response.patch"
         );
         assert_eq!(
-            refused(&response(&format!(r#","patch":"{patch}""#)), Sort::Mutating),
+            refused(&response(&format!(r#","patch":"{patch}""#)), WebhookType::Mutating),
             "received invalid webhook response: webhook returned response.patch but not response.patchType"
         );
         assert_eq!(
-            refused(&response(r#","patchType":"JSONPatch""#), Sort::Mutating),
+            refused(&response(r#","patchType":"JSONPatch""#), WebhookType::Mutating),
             "received invalid webhook response: webhook returned response.patchType but not response.patch"
         );
         assert_eq!(

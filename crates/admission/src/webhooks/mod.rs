@@ -25,9 +25,9 @@ pub use client_config::{Address, Authorities, ClientConfig, authorities_fault};
 pub use matching::Rule;
 pub use review::ReviewVersion;
 
-/// The sorts of webhooks.
+/// The types of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sort {
+pub enum WebhookType {
     /// They may change what is written.
     Mutating,
     /// They may refuse it.
@@ -45,7 +45,7 @@ pub struct Hooks {
     pub mutating: Vec<Arc<Webhook>>,
     /// Those that may refuse writes.
     pub validating: Vec<Arc<Webhook>>,
-    configurations: BTreeMap<(Sort, SmolStr), Vec<Arc<Webhook>>>,
+    configurations: BTreeMap<(WebhookType, SmolStr), Vec<Arc<Webhook>>>,
     changes: u64,
 }
 
@@ -88,11 +88,11 @@ impl Webhooks {
     }
 
     /// Takes note of a configuration as it is now; `None` where it is gone.
-    pub fn set(&self, sort: Sort, name: &str, configuration: Option<&Value>) {
+    pub fn set(&self, webhook_type: WebhookType, name: &str, configuration: Option<&Value>) {
         let compiled = configuration.map(compile);
         self.0.rcu(|hooks| {
             let mut configurations = hooks.configurations.clone();
-            let key = (sort, SmolStr::new(name));
+            let key = (webhook_type, SmolStr::new(name));
             match &compiled {
                 Some(webhooks) => configurations.insert(key, webhooks.clone()),
                 None => configurations.remove(&key),
@@ -113,14 +113,14 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Hooks {
-    fn of(configurations: BTreeMap<(Sort, SmolStr), Vec<Arc<Webhook>>>, changes: u64) -> Self {
-        let all = |sort: Sort| {
-            let of_sort = configurations.iter().filter(move |((of, _), _)| *of == sort);
+    fn of(configurations: BTreeMap<(WebhookType, SmolStr), Vec<Arc<Webhook>>>, changes: u64) -> Self {
+        let all = |webhook_type: WebhookType| {
+            let of_sort = configurations.iter().filter(move |((of, _), _)| *of == webhook_type);
             of_sort.flat_map(|(_, webhooks)| webhooks.iter().cloned()).collect()
         };
         Self {
-            mutating: all(Sort::Mutating),
-            validating: all(Sort::Validating),
+            mutating: all(WebhookType::Mutating),
+            validating: all(WebhookType::Validating),
             configurations,
             changes,
         }
@@ -184,14 +184,14 @@ mod tests {
     #[test]
     fn webhooks_come_in_the_order_of_the_names_of_their_configurations() {
         let webhooks = Webhooks::default();
-        webhooks.set(Sort::Mutating, "z", Some(&configuration(&["one"])));
-        webhooks.set(Sort::Mutating, "a", Some(&configuration(&["two", "three"])));
-        webhooks.set(Sort::Validating, "a", Some(&configuration(&["four"])));
+        webhooks.set(WebhookType::Mutating, "z", Some(&configuration(&["one"])));
+        webhooks.set(WebhookType::Mutating, "a", Some(&configuration(&["two", "three"])));
+        webhooks.set(WebhookType::Validating, "a", Some(&configuration(&["four"])));
         assert_eq!(names(&webhooks.now().mutating), ["two", "three", "one"]);
         assert_eq!(names(&webhooks.now().validating), ["four"]);
-        webhooks.set(Sort::Mutating, "a", None);
+        webhooks.set(WebhookType::Mutating, "a", None);
         assert_eq!(names(&webhooks.now().mutating), ["one"]);
-        webhooks.set(Sort::Mutating, "z", None);
+        webhooks.set(WebhookType::Mutating, "z", None);
         assert!(webhooks.now().mutating.is_empty());
         assert_eq!(names(&webhooks.now().validating), ["four"]);
     }

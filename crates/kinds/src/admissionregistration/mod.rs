@@ -12,7 +12,7 @@ mod webhook_configuration;
 
 use std::sync::Arc;
 
-use holdfast_admission::webhooks::Sort;
+use holdfast_admission::webhooks::WebhookType;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
@@ -23,9 +23,9 @@ use webhook_configuration::WebhookConfiguration;
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policies = Arc::clone(&config.policies);
-    let configuration = |sort| {
+    let configuration = |webhook_type| {
         let webhooks = Arc::clone(&config.webhooks);
-        kind(WebhookConfiguration { sort, webhooks })
+        kind(WebhookConfiguration { webhook_type, webhooks })
             .followed()
             .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
             .done()
@@ -45,14 +45,14 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "mutatingadmissionpolicybindings" => policy(mutating_policy::binding_errors, |policies, name, object| {
             policies.mutating.set_binding(name, object)
         }),
-        "mutatingwebhookconfigurations" => configuration(Sort::Mutating),
+        "mutatingwebhookconfigurations" => configuration(WebhookType::Mutating),
         "validatingadmissionpolicies" => policy(validating_policy::policy_errors, |policies, name, object| {
             policies.validating.set_policy(name, object)
         }),
         "validatingadmissionpolicybindings" => policy(validating_policy::binding_errors, |policies, name, object| {
             policies.validating.set_binding(name, object)
         }),
-        "validatingwebhookconfigurations" => configuration(Sort::Validating),
+        "validatingwebhookconfigurations" => configuration(WebhookType::Validating),
         _ => return None,
     })
 }

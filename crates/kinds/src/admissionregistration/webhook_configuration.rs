@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use holdfast_admission::policies::environment::Compiler;
-use holdfast_admission::webhooks::{Sort, Webhooks};
+use holdfast_admission::webhooks::{WebhookType, Webhooks};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::{Check, Field, FieldError, Followed, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -17,7 +17,7 @@ use crate::validation::{Errors, report};
 
 /// What both kinds of configurations do: they are checked, and what is called follows them.
 pub(super) struct WebhookConfiguration {
-    pub(super) sort: Sort,
+    pub(super) webhook_type: WebhookType,
     pub(super) webhooks: Arc<Webhooks>,
 }
 
@@ -33,7 +33,7 @@ impl Followed for WebhookConfiguration {
     fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
         if let Some(object) = new.or(old) {
             let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-            self.webhooks.set(self.sort, name, new);
+            self.webhooks.set(self.webhook_type, name, new);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::read::list;
 use crate::read::list_answer;
-use crate::representation::{self, Shown, Tree};
+use crate::representation::{self, RequestedVersion, Tree};
 use crate::write;
 
 /// Answers a request that reads what `kind` computes.
@@ -25,7 +25,11 @@ pub(super) fn read(
     kind: &dyn ComputedObjects,
 ) -> Result<Response, ApiError> {
     let target = write::target(request, WriteOptions::default());
-    let (shown, query, representation) = (Shown::of_subresource(request), &request.query, &request.representation);
+    let (shown, query, representation) = (
+        RequestedVersion::of_subresource(request),
+        &request.query,
+        &request.representation,
+    );
     match request.verb {
         Verb::Get => {
             GetOptions::parse(query)?;

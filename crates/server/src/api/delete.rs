@@ -17,7 +17,7 @@ use crate::http::response::{self, Response};
 use crate::objects::{self, Entry};
 use crate::read::list;
 use crate::read::list_answer;
-use crate::representation::Shown;
+use crate::representation::RequestedVersion;
 use crate::representation::conversion;
 use crate::write::{self, Written, decode};
 
@@ -79,7 +79,7 @@ pub(super) async fn delete_collection(
         }
     }
     drop(deletions);
-    let shown = Shown::of_request(&request);
+    let shown = RequestedVersion::of_request(&request);
     let mut answer = list_answer::answer(
         &context.representation,
         &shown,
@@ -99,7 +99,7 @@ async fn check_can_be_shown(
     request: &ResourceRequest,
     entries: &[Arc<Entry>],
 ) -> Result<(), ApiError> {
-    let shown = Shown::of_request(request);
+    let shown = RequestedVersion::of_request(request);
     let others: Vec<&Entry> = entries
         .iter()
         .map(AsRef::as_ref)

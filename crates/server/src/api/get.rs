@@ -11,7 +11,7 @@ use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::objects::{self, Entry, Snapshot};
 use crate::read::list::{fresh, revision};
-use crate::representation::{self, Shown};
+use crate::representation::{self, RequestedVersion};
 
 /// Answers a GET of one object.
 ///
@@ -21,7 +21,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     let snapshot = snapshot(context, &request).await?;
     let entry = entry(&snapshot, &request)?;
     let (query, representation) = (&request.query, &request.representation);
-    let shown = Shown::of_request(&request);
+    let shown = RequestedVersion::of_request(&request);
     representation::entry(
         &context.representation,
         &shown,

@@ -9,7 +9,7 @@ use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::read::list::{page, selection};
 use crate::read::list_answer;
-use crate::representation::Shown;
+use crate::representation::RequestedVersion;
 
 /// Answers a GET of a collection.
 ///
@@ -19,7 +19,7 @@ pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Re
     let options = ListOptions::parse(&request.query)?;
     let selection = selection(&request, &options)?;
     let page = page(&context.read, &request, &options, &selection).await?;
-    let shown = Shown::of_request(&request);
+    let shown = RequestedVersion::of_request(&request);
     list_answer::answer(
         &context.representation,
         &shown,

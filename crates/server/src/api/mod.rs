@@ -29,7 +29,7 @@ use crate::http::ApiError;
 use crate::http::negotiation::{self, Representation};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
-use crate::representation::{self, Shown};
+use crate::representation::{self, RequestedVersion};
 use crate::runtime::long_work;
 use crate::wire::body::RequestBody;
 use crate::write::Written;
@@ -154,7 +154,7 @@ fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError>
 /// The answer to a write: the object as it is now.
 async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
     use crate::write::Shape;
-    let shown = Shown::of_request(request);
+    let shown = RequestedVersion::of_request(request);
     let code = if written.created {
         http::StatusCode::CREATED
     } else {

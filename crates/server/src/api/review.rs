@@ -11,7 +11,7 @@ use crate::http::ApiError;
 use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
-use crate::representation::{self, Shown, Tree};
+use crate::representation::{self, RequestedVersion, Tree};
 use crate::write;
 
 /// Answers a POST to a resource, or a subresource, with what `review` makes of it.
@@ -32,7 +32,7 @@ pub(super) async fn create(
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
     let answered = write::answer(&context.write, &target, review.as_ref(), object).await;
     let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
-    let (shown, representation) = (Shown::of_subresource(&request), &request.representation);
+    let (shown, representation) = (RequestedVersion::of_subresource(&request), &request.representation);
     let code = StatusCode::CREATED;
     let mut answer = representation::object(
         &context.representation,

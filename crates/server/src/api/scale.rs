@@ -15,7 +15,7 @@ use crate::http::options::{PatchOptions, UpdateOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::objects;
-use crate::representation::{self, Shown, Tree};
+use crate::representation::{self, RequestedVersion, Tree};
 use crate::write::{self, Written};
 
 /// Answers a GET.
@@ -27,7 +27,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     let entry = get::entry(&snapshot, &request)?;
     let stored = objects::tree(entry);
     if request.served.resource.conventions.untyped_scale {
-        let parent = Shown::of_request(&request)
+        let parent = RequestedVersion::of_request(&request)
             .convert(&context.representation, stored.clone())
             .await?;
         let path = &fields(&request)?.spec_replicas;
@@ -78,12 +78,12 @@ async fn written(context: &Context, request: &ResourceRequest, written: &Written
 }
 
 async fn answer(context: &Context, request: &ResourceRequest, stored: Value) -> Result<Response, ApiError> {
-    let parent = Shown::of_request(request)
+    let parent = RequestedVersion::of_request(request)
         .convert(&context.representation, stored)
         .await?;
     let scale = scale::of(&parent, fields(request)?);
     let (query, representation) = (&request.query, &request.representation);
-    let shown = Shown::of_subresource(request);
+    let shown = RequestedVersion::of_subresource(request);
     representation::object(
         &context.representation,
         &shown,

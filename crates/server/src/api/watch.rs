@@ -18,7 +18,7 @@ use crate::objects::EventForm;
 use crate::read::items::Conversion;
 use crate::read::list::{KeyRange, fresh, revision, selection};
 use crate::read::watch::{Bookmarks, WatchEncoder, WatchStream, error_frame, too_old};
-use crate::representation::Shown;
+use crate::representation::RequestedVersion;
 use crate::wire::body::ResponseBody;
 use crate::wire::websocket::MessageKind;
 
@@ -55,7 +55,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         _ => context.store.snapshot(),
     };
     let place = KeyRange::of(&request, &selection);
-    let shown = Shown::of_request(&request);
+    let shown = RequestedVersion::of_request(&request);
     let conversion = Conversion::of(&context.representation, &shown);
     let initial = match from_state {
         true => Some(

@@ -32,7 +32,7 @@ pub use etcd::EtcdCalls;
 use policies::Policies;
 pub(crate) use requests::Recording;
 use requests::Requests;
-pub(crate) use webhooks::Asked as AskedWebhook;
+pub(crate) use webhooks::WebhookCall as AskedWebhook;
 use webhooks::Webhooks;
 
 /// The text format, as Prometheus asks for it and the reference names it.

@@ -22,11 +22,11 @@ pub(crate) struct Webhooks {
 
 /// Which webhook was asked about what.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct WebhookCall<'a> {
     /// The name of the webhook.
     pub(crate) name: &'a str,
     /// `admit` or `validating`.
-    pub(crate) sort: &'static str,
+    pub(crate) webhook_type: &'static str,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub(crate) operation: &'a str,
 }
@@ -65,30 +65,38 @@ impl Webhooks {
     }
 
     /// Counts a call that ended with `code` after `taken`.
-    pub(crate) fn called(&self, asked: Asked<'_>, taken: Duration, code: u16, rejected: bool) {
+    pub(crate) fn called(&self, asked: WebhookCall<'_>, taken: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
-        let Asked { name, sort, operation } = asked;
+        let WebhookCall {
+            name,
+            webhook_type,
+            operation,
+        } = asked;
         if let Ok(histogram) = self
             .durations
-            .get_metric_with_label_values(&[name, operation, rejected, sort])
+            .get_metric_with_label_values(&[name, operation, rejected, webhook_type])
         {
             histogram.observe(taken.as_secs_f64());
         }
         let code = code.min(HIGHEST_CODE).to_string();
-        count(&self.requests, &[&code, name, operation, rejected, sort]);
+        count(&self.requests, &[&code, name, operation, rejected, webhook_type]);
     }
 
     /// Counts a refusal; `error` is `no_error` where the webhook itself refuses, `calling_webhook_error` where it could not
     /// be asked, and `apiserver_internal_error` otherwise.
-    pub(crate) fn rejected(&self, asked: Asked<'_>, error: &str, code: u16) {
+    pub(crate) fn rejected(&self, asked: WebhookCall<'_>, error: &str, code: u16) {
         let code = code.min(HIGHEST_CODE).to_string();
-        let Asked { name, sort, operation } = asked;
-        count(&self.rejections, &[error, name, operation, &code, sort]);
+        let WebhookCall {
+            name,
+            webhook_type,
+            operation,
+        } = asked;
+        count(&self.rejections, &[error, name, operation, &code, webhook_type]);
     }
 
     /// Counts a write that goes on without the answer.
-    pub(crate) fn failed_open(&self, asked: Asked<'_>) {
-        count(&self.failed_open, &[asked.name, asked.sort]);
+    pub(crate) fn failed_open(&self, asked: WebhookCall<'_>) {
+        count(&self.failed_open, &[asked.name, asked.webhook_type]);
     }
 }
 
@@ -108,9 +116,9 @@ mod tests {
     fn calls_and_refusals_are_counted_by_webhook() {
         let registry = prometheus::Registry::new();
         let webhooks = Webhooks::new(&registry).unwrap();
-        let asked = Asked {
+        let asked = WebhookCall {
             name: "a.b.c",
-            sort: "validating",
+            webhook_type: "validating",
             operation: "CREATE",
         };
         webhooks.called(asked, Duration::from_millis(7), 418, true);

@@ -118,7 +118,11 @@ impl Service {
             self.finish(recording, &mut response);
         }
         websocket::begin(&mut response);
-        let (code, audit_id, user_agent) = (code.as_u16(), Shown(Some(&audit_id)), Shown(user_agent.as_ref()));
+        let (code, audit_id, user_agent) = (
+            code.as_u16(),
+            RequestedVersion(Some(&audit_id)),
+            RequestedVersion(user_agent.as_ref()),
+        );
         if taken >= SLOW && !lasting {
             tracing::info!(%method, %uri, code, ?taken, %user_agent, %audit_id, "slow request");
         } else {
@@ -273,9 +277,9 @@ impl Service {
 }
 
 /// A header as the log shows it.
-struct Shown<'a>(Option<&'a HeaderValue>);
+struct RequestedVersion<'a>(Option<&'a HeaderValue>);
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for RequestedVersion<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = self.0.map(|value| String::from_utf8_lossy(value.as_bytes()));
         write!(f, "{:?}", text.unwrap_or_default())

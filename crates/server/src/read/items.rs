@@ -19,7 +19,7 @@ use crate::http::ApiError;
 use crate::objects::{Entry, Selection, Snapshot};
 use crate::read::list_answer::Writer;
 use crate::representation::conversion::{self, BYTES_TOGETHER, TOGETHER};
-use crate::representation::{Context, Shown};
+use crate::representation::{Context, RequestedVersion};
 use crate::wire::body::ResponseBody;
 
 /// How many objects a list looks at before it checks whether others should have a turn.
@@ -55,12 +55,12 @@ pub(crate) struct Item {
 #[derive(Clone)]
 pub(crate) struct Conversion {
     context: Arc<Context>,
-    shown: Shown,
+    shown: RequestedVersion,
 }
 
 impl Conversion {
     /// `None` where no webhook has to be asked.
-    pub(crate) fn of(context: &Arc<Context>, shown: &Shown) -> Option<Self> {
+    pub(crate) fn of(context: &Arc<Context>, shown: &RequestedVersion) -> Option<Self> {
         shown.may_need_webhook().then(|| Self {
             context: Arc::clone(context),
             shown: shown.clone(),

@@ -19,7 +19,7 @@ use crate::http::options::{ListOptions, ResourceVersionMatch};
 use crate::http::request::ResourceRequest;
 use crate::objects::{Entry, Selection, Snapshot};
 use crate::read::Context;
-use crate::representation::Shown;
+use crate::representation::RequestedVersion;
 
 /// How long a read waits for a revision that is yet to come.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
@@ -41,7 +41,7 @@ pub(crate) async fn page(
         limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
     };
     let snapshot = snapshot(context, options, extent, token.as_ref()).await?;
-    let conversion = Conversion::of(&context.representation, &Shown::of_request(request));
+    let conversion = Conversion::of(&context.representation, &RequestedVersion::of_request(request));
     let page = Page::read(request, options, selection, token.as_ref(), &snapshot, conversion).await?;
     if !page.continue_token.is_empty() {
         context.store.keep(&snapshot);

@@ -19,7 +19,7 @@ use crate::objects;
 use crate::read::items::{Item, Turn};
 use crate::read::list::Page;
 use crate::representation::table::Rows;
-use crate::representation::{Context, Shown, Tree, go_package, write_partial};
+use crate::representation::{Context, RequestedVersion, Tree, go_package, write_partial};
 
 /// The answer that shows a list.
 ///
@@ -27,7 +27,7 @@ use crate::representation::{Context, Shown, Tree, go_package, write_partial};
 /// 406 for a view that lists do not have, 500 where the objects cannot be converted.
 pub(crate) async fn answer(
     context: &Context,
-    shown: &Shown,
+    shown: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     mut page: Page,
@@ -60,7 +60,7 @@ pub(crate) async fn answer(
 /// 406 for a view that lists do not have, 500 where an object cannot be converted.
 pub(crate) fn of_trees(
     context: &Context,
-    shown: &Shown,
+    shown: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     metadata: &str,
@@ -93,7 +93,7 @@ pub(crate) fn of_trees(
 /// How the objects of a list are written in JSON.
 pub(crate) struct Writer {
     types: Arc<TypeTable>,
-    shown: Shown,
+    shown: RequestedVersion,
     items: ItemForm,
 }
 
@@ -108,7 +108,7 @@ impl Writer {
     /// What a request asks for, and the bytes that stand before the objects.
     fn new(
         context: &Context,
-        shown: &Shown,
+        shown: &RequestedVersion,
         query: &Query,
         representation: &Representation,
         metadata: &str,
@@ -216,7 +216,7 @@ impl Writer {
 }
 
 /// A list in protobuf, each item written once. Its length stands before it, so that it is made whole.
-async fn protobuf_list(messages: &Messages, shown: &Shown, mut page: Page) -> Result<Vec<u8>, ApiError> {
+async fn protobuf_list(messages: &Messages, shown: &RequestedVersion, mut page: Page) -> Result<Vec<u8>, ApiError> {
     let metadata = page.metadata();
     let (mut items, mut turn) = (Vec::new(), Turn::default());
     while let Some(item) = page.items.next(&mut turn).await? {

@@ -15,7 +15,7 @@ use holdfast_value::Value;
 use crate::http::ApiError;
 use crate::objects::{self, Entry};
 use crate::representation::Context;
-use crate::representation::Shown;
+use crate::representation::RequestedVersion;
 
 /// The most objects of one review, and the size at which no more are added.
 pub(crate) const TOGETHER: usize = 64;
@@ -29,7 +29,11 @@ pub(crate) const BYTES_TOGETHER: usize = 2 << 20;
     clippy::indexing_slicing,
     reason = "a tree for each entry, and the place of one of them"
 )]
-pub(crate) async fn stored(context: &Context, shown: &Shown, entries: &[&Entry]) -> Result<Vec<Value>, ApiError> {
+pub(crate) async fn stored(
+    context: &Context,
+    shown: &RequestedVersion,
+    entries: &[&Entry],
+) -> Result<Vec<Value>, ApiError> {
     let mut trees = Vec::with_capacity(entries.len());
     let mut others = Vec::new();
     for (at, entry) in entries.iter().enumerate() {

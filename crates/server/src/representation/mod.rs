@@ -28,7 +28,7 @@ use table::Rows;
 
 /// As what stored objects are shown: the version of the address.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct RequestedVersion {
     /// The resource.
     pub(crate) resource: Arc<Resource>,
     /// The kind of the objects.
@@ -43,7 +43,7 @@ pub(crate) struct Shown {
     drops_managed_fields: bool,
 }
 
-impl Shown {
+impl RequestedVersion {
     /// As a version of its resource.
     pub(crate) fn new(resource: &Arc<Resource>, version: &ResourceVersion) -> Self {
         Self {
@@ -227,7 +227,7 @@ impl Tree<'_> {
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.
 pub(crate) async fn entry(
     context: &Context,
-    shown: &Shown,
+    shown: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     code: StatusCode,
@@ -261,7 +261,7 @@ pub(crate) async fn entry(
 /// As [`entry`].
 pub(crate) async fn tree(
     context: &Context,
-    shown: &Shown,
+    shown: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     code: StatusCode,
@@ -280,7 +280,7 @@ pub(crate) async fn tree(
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.
 pub(crate) fn object(
     context: &Context,
-    shown: &Shown,
+    shown: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     code: StatusCode,
@@ -296,7 +296,7 @@ pub(crate) fn object(
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.
 pub(crate) fn view(
     context: &Context,
-    shown: &Shown,
+    shown: &RequestedVersion,
     query: &Query,
     view: View,
     object: Tree<'_>,
@@ -368,12 +368,12 @@ pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
 }
 
 /// The Go type that the reference names in messages about an object.
-fn go_type(shown: &Shown) -> String {
+fn go_type(shown: &RequestedVersion) -> String {
     format!("*{}.{}", go_package(shown), shown.kind)
 }
 
 /// The package of a kind's Go type in the reference: the first part of its group's name.
-pub(crate) fn go_package(shown: &Shown) -> &str {
+pub(crate) fn go_package(shown: &RequestedVersion) -> &str {
     match shown.api_version.rsplit_once('/') {
         None => "core",
         Some((group, _)) => group.split('.').next().unwrap_or_default(),

@@ -8,7 +8,7 @@ use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
 use holdfast_value::{Value, json};
 
-use super::{Shown, Tree, write_partial};
+use super::{RequestedVersion, Tree, write_partial};
 use crate::http::ApiError;
 use crate::http::negotiation::MetaVersion;
 use crate::http::table::IncludeObject;
@@ -18,7 +18,7 @@ use crate::representation::Context;
 /// How the rows of a table are made.
 pub(crate) struct Rows {
     types: Arc<TypeTable>,
-    shown: Shown,
+    shown: RequestedVersion,
     version: MetaVersion,
     include: IncludeObject,
     now: SystemTime,
@@ -26,7 +26,12 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// Rows of objects that are shown in this way, as of now.
-    pub(crate) fn new(context: &Context, shown: &Shown, include: IncludeObject, version: MetaVersion) -> Self {
+    pub(crate) fn new(
+        context: &Context,
+        shown: &RequestedVersion,
+        include: IncludeObject,
+        version: MetaVersion,
+    ) -> Self {
         Self {
             types: Arc::clone(&context.types),
             shown: shown.clone(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_admission::policies::Check;
-use holdfast_admission::webhooks::{ClientConfig, Sort};
+use holdfast_admission::webhooks::{ClientConfig, WebhookType};
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Registry};
 use holdfast_value::Value;
@@ -70,9 +70,9 @@ impl Callers for Context {
     fn called(&self, call: WebhookCall<'_>, ending: Ending) {
         let asked = AskedWebhook {
             name: call.name,
-            sort: match call.sort {
-                Sort::Mutating => "admit",
-                Sort::Validating => "validating",
+            webhook_type: match call.webhook_type {
+                WebhookType::Mutating => "admit",
+                WebhookType::Validating => "validating",
             },
             operation: call.operation,
         };
@@ -93,11 +93,11 @@ impl Callers for Context {
         counters.called(asked, call.taken, call.code, error.is_some());
     }
 
-    fn evaluated(&self, sort: Sort, check: &Check) {
+    fn evaluated(&self, webhook_type: WebhookType, check: &Check) {
         let counters = self.metrics.policies();
-        match sort {
-            Sort::Mutating => counters.mutated(check),
-            Sort::Validating => counters.validated(check),
+        match webhook_type {
+            WebhookType::Mutating => counters.mutated(check),
+            WebhookType::Validating => counters.validated(check),
         }
     }
 }

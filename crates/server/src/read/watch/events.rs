@@ -17,7 +17,7 @@ use crate::read::Context;
 use crate::read::items::Item;
 use crate::representation::conversion;
 use crate::representation::table::Rows;
-use crate::representation::{self, Shown, Tree};
+use crate::representation::{self, RequestedVersion, Tree};
 
 type Event = holdfast_store::Event<Objects>;
 
@@ -26,7 +26,7 @@ pub(crate) struct WatchEncoder {
     /// What the requests share.
     pub(crate) context: Arc<Context>,
     /// The version that is shown.
-    pub(crate) shown: Shown,
+    pub(crate) shown: RequestedVersion,
     /// Which objects.
     pub(crate) selection: Selection,
     /// In which form.
