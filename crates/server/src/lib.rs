@@ -13,7 +13,7 @@
 //! - [`webhooks`]: the client of webhooks.
 //! - `representation`: an object as an answer shows it: its version, its metadata, a row of a table.
 //! - [`read`]: lists, continue tokens, watches.
-//! - [`write`]: a write from its decoded object to its commit.
+//! - [`mod@write`]: a write from its decoded object to its commit.
 //! - [`api`]: the router, one file for each verb, and the context that puts the layers together.
 //! - [`operations`]: the service of all requests, health, discovery, OpenAPI, the loopback client, the start.
 

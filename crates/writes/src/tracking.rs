@@ -185,7 +185,7 @@ pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, object: &mut
     *object = Box::pin(with_webhook(stage, webhook, run)).await;
 }
 
-/// As [`update`], for a write that is no run of its own, and whose kind has one version.
+/// An update for a write that is no run of its own, and whose kind has one version.
 pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&Value>, object: &mut Value) {
     if let Some(manager) = field_managers.of(target) {
         let new = target.resource.round_trip(std::mem::take(object));

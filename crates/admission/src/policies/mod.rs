@@ -2,8 +2,8 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>,
 //! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>).
 //!
-//! [`Policies`] follows the stored policies and bindings through
-//! [`Strategy::observe`](holdfast_resource::Strategy::observe): a policy is compiled once when its spec changes, and a write
+//! [`Policies`] follows the stored policies and bindings by
+//! [`Followed`](holdfast_resource::Followed): a policy is compiled once when its spec changes, and a write
 //! takes what there is then with one atomic load. An index by the names of resources says which policies may concern a
 //! write, so that one that none concerns costs one look into a table.
 //!

@@ -1,7 +1,7 @@
 //! The webhooks that are called in admission, ready to be matched
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>).
 //!
-//! [`Webhooks`] follows the stored configurations through [`Strategy::observe`](holdfast_resource::Strategy::observe): each
+//! [`Webhooks`] follows the stored configurations through [`Followed`](holdfast_resource::Followed): each
 //! is compiled once when it changes, and a write takes what there is then with one atomic load. What is called for a write
 //! says [`matching`]; what is sent, [`review`]; what comes back, [`answer`]. Who calls is the server.
 

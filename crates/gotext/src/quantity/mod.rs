@@ -1,7 +1,7 @@
 //! Amounts with a suffix, such as `500m` and `1Gi`
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
 //!
-//! Texts are read once, here, into [`Parts`]. Two forms hold what was read: [`Quantity`] is small, bounded and copied, for
+//! Texts are read once, here. Two forms hold what was read: [`Quantity`] is small, bounded and copied, for
 //! what is counted and compared; [`ExactQuantity`] has any number of digits and tells how the reference holds it, for
 //! expressions.
 
