@@ -126,10 +126,15 @@ impl WriteContext<'_> {
         self.outcome.lock().push(Box::new(call));
     }
 
+    /// The subresource that an update is for. A new object is looked at as a whole, whatever path it is created through.
+    fn updated_subresource(&self) -> Option<&str> {
+        self.subresource.filter(|_| self.operation != Operation::Create)
+    }
+
     /// What is wrong with the values of an object, as the marks of its type and `rules` say.
     pub fn check<'v>(&self, object: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
         let mut check = Check::new(self.types);
-        check.object(object, self.subresource, rules);
+        check.object(object, self.updated_subresource(), rules);
         check.errors
     }
 

@@ -46,6 +46,19 @@ async fn a_creation_stands_although_its_namespace_changes_meanwhile() {
 }
 
 #[tokio::test]
+async fn an_object_that_an_apply_of_its_status_makes_is_looked_at_as_a_whole() {
+    let server = Server::start().await;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+        "status": {"conditions": [{"type": "A", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    });
+    let path = "/api/v1/namespaces/default/services/a/status?fieldManager=alpha";
+    let refused = server.patch(path, APPLY, &service.to_string()).await;
+    let message = "Service \"a\" is invalid: spec.ports: Required value";
+    assert_eq!((refused.code, refused.message()), (422, message));
+}
+
+#[tokio::test]
 async fn an_apply_makes_conflicts_with_others_unless_forced() {
     let server = Server::start().await;
     let path = |manager: &str| format!("{CONFIG_MAPS}/a?fieldManager={manager}");

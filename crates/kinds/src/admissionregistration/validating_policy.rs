@@ -35,7 +35,7 @@ pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Op
 
 /// What is wrong with a policy.
 pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
-    if context.subresource == Some("status") {
+    if old.is_some() && context.subresource == Some("status") {
         return validate_status(object);
     }
     let mut errors = Errors::new();
