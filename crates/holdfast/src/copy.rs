@@ -1,38 +1,130 @@
 //! `holdfast copy`: all objects from one store to another, while no server has either of them.
 
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use arc_swap::ArcSwap;
 use clap::Args;
-use holdfast_store::{Image, OpenError};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use holdfast_server::objects::{Entry, Objects, Snapshot, Store};
+use holdfast_store::{Codec, CommitError, Etcd, Image, OpenError, Transaction, Value, image_of_snapshot};
+use holdfast_value::{Limits, json};
 
+use crate::flags::{LogFormat, ports};
+use crate::logging;
 use crate::progress::Progress;
+use crate::storage::StorageFlags;
 
 /// From where and whereto.
 #[derive(Debug, Args)]
 pub(crate) struct CopyFlags {
-    /// The data directory to copy from
-    #[arg(long, value_name = "DIR", value_parser = place)]
+    /// The data directory, or the members of the etcd (URLs with commas between them), to copy from
+    #[arg(long, value_name = "DIR|URLS", value_parser = place)]
     from: Place,
-    /// The data directory to copy to; it must hold no store, or the one that an earlier attempt made
-    #[arg(long, value_name = "DIR", value_parser = place)]
+
+    /// The data directory or etcd to copy to. It must hold nothing but what an earlier attempt brought there
+    #[arg(long, value_name = "DIR|URLS", value_parser = place)]
     to: Place,
+
+    /// The ports that Services may have on nodes, as the servers of an etcd are told
+    #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
+    service_node_port_range: RangeInclusive<u16>,
+
+    /// How etcd is spoken to
+    #[command(flatten)]
+    storage: StorageFlags,
 }
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Directory(PathBuf),
+    Etcd(Vec<String>),
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what clap takes as a parser")]
 fn place(text: &str) -> Result<Place, String> {
-    Ok(Place::Directory(text.into()))
+    let is_url = text.starts_with("http://") || text.starts_with("https://");
+    Ok(match is_url {
+        true => Place::Etcd(text.split(',').map(str::to_owned).collect()),
+        false => Place::Directory(text.into()),
+    })
 }
+
+/// What servers that run keep of themselves, and what is made again beside the objects that are written.
+const OF_SERVERS: [&str; 3] = [
+    "/registry/masterleases/",
+    "/registry/peerserverleases/",
+    "/registry/ranges/",
+];
+/// What Services claim when they are written to etcd.
+const CLAIMS: &str = "/registry/ipaddresses/";
+/// Who claims.
+const CLAIMANTS: &str = "/registry/services/specs/";
+/// The label of what is claimed, and who sets it.
+const CLAIMED: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
+
+/// How many writes are under way at a time.
+const PARALLEL: usize = 32;
 
 pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
+    if let (Place::Directory(from), Place::Directory(to)) = (&flags.from, &flags.to) {
+        return between_directories(from, to);
+    }
+    ensure!(
+        flags.storage.etcd_servers.is_empty(),
+        "--from and --to say which etcd is meant, not --etcd-servers"
+    );
+    // Says that etcd is waited for.
+    logging::start(LogFormat::Text, 0);
+    flags.storage.check()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(with_etcd(flags))
+}
+
+async fn with_etcd(flags: &CopyFlags) -> Result<()> {
     match (&flags.from, &flags.to) {
         (Place::Directory(from), Place::Directory(to)) => between_directories(from, to),
+        (Place::Directory(from), Place::Etcd(to)) => {
+            // Nobody else may open the directory for as long as the image lives.
+            let image = Image::of_idle_directory(from)?;
+            to_etcd(&of_image(&image)?, flags, to).await
+        }
+        (Place::Etcd(from), Place::Directory(to)) => to_directory(&open(flags, from).await?.store.snapshot(), to),
+        (Place::Etcd(from), Place::Etcd(to)) => {
+            let objects = of_snapshot(&open(flags, from).await?.store.snapshot(), is_object)?;
+            to_etcd(&objects, flags, to).await
+        }
     }
+}
+
+/// An etcd that is open.
+struct Opened {
+    store: Store,
+    codec: Arc<dyn Codec>,
+}
+
+async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
+    let kinds = holdfast_kinds::Config {
+        node_ports: flags.service_node_port_range.clone(),
+        ..holdfast_kinds::Config::default()
+    };
+    let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+    let registry = Arc::new(ArcSwap::from_pointee(registry));
+    let storage = StorageFlags {
+        etcd_servers: servers.to_vec(),
+        // Whoever serves it compacts it.
+        etcd_compaction_interval: std::time::Duration::ZERO,
+        ..flags.storage.clone()
+    };
+    let (config, _) = storage.etcd(&registry)?.context("no etcd is named")?;
+    let codec = Arc::clone(&config.codec);
+    let (state, engine) = Etcd::open(config, Objects::new(registry)).await?;
+    let store = Store::with_engine(state, Box::new(engine));
+    Ok(Opened { store, codec })
 }
 
 fn between_directories(from: &Path, to: &Path) -> Result<()> {
@@ -50,4 +142,178 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
         Err(error) => bail!(error),
     }
     Ok(())
+}
+
+/// The objects to copy, by their keys; without revisions.
+type Copied = HashMap<String, Value>;
+
+/// Whether a key is that of an object, and not of what servers keep of themselves.
+fn is_of_clients(key: &str) -> bool {
+    !OF_SERVERS.iter().any(|prefix| key.starts_with(prefix))
+}
+
+fn of_image(image: &Image) -> Result<Copied> {
+    let mut objects = Copied::new();
+    image.entries(|entry| {
+        let key = std::str::from_utf8(entry.key).context("a key is no text; nothing was written")?;
+        if is_of_clients(key) {
+            let value = entry.value.to_vec();
+            let value = match entry.revision_at {
+                Some(at) => Value::object(value, at),
+                None => Value::plain(value),
+            };
+            check_readable(key, value.bytes())?;
+            objects.insert(key.to_owned(), value);
+        }
+        anyhow::Ok(())
+    })?;
+    Ok(objects)
+}
+
+/// The objects of a state that are to be copied. What cannot be read is told, not left out.
+fn of_snapshot(snapshot: &Snapshot, is_copied: impl Fn(&Entry) -> bool) -> Result<Copied> {
+    let mut objects = Copied::new();
+    for entry in snapshot.range(b"").filter(|entry| is_copied(entry)) {
+        let key = std::str::from_utf8(entry.key()).context("a key is no text; nothing was written")?;
+        check_readable(key, entry.bytes())?;
+        objects.insert(key.to_owned(), entry.value());
+    }
+    Ok(objects)
+}
+
+fn check_readable(key: &str, bytes: &[u8]) -> Result<()> {
+    let read = json::parse(bytes, &Limits::TRUSTED);
+    read.with_context(|| format!("{key} cannot be read; nothing was written"))?;
+    Ok(())
+}
+
+fn is_object(entry: &Entry) -> bool {
+    std::str::from_utf8(entry.key()).map_or(true, is_of_clients)
+}
+
+/// Whether an entry is of use to a server that has a store to itself: such a one counts by itself what Services hold, and would
+/// not give an IPAddress back.
+fn is_for_directory(entry: &Entry) -> bool {
+    let (label, manager) = CLAIMED;
+    let is_claim = entry.key().starts_with(CLAIMS.as_bytes())
+        && entry
+            .index()
+            .labels()
+            .get(label)
+            .and_then(holdfast_value::Value::as_str)
+            == Some(manager);
+    is_object(entry) && !is_claim
+}
+
+fn to_directory(snapshot: &Snapshot, to: &Path) -> Result<()> {
+    let objects = of_snapshot(snapshot, is_for_directory)?;
+    let mut progress = Progress::new("copied", objects.len() as u64);
+    let is_kept = |key: &[u8]| std::str::from_utf8(key).is_ok_and(|key| objects.contains_key(key));
+    match image_of_snapshot(snapshot, is_kept, to, |done| progress.reached(done)) {
+        Ok(_) => progress.finish(&format!(" to {}", to.display())),
+        Err(error @ OpenError::Occupied { .. }) => match Image::of_idle_directory(to) {
+            Ok(there) if of_image(&there)? == objects => {
+                progress.finish(&format!(", which were in {} already", to.display()));
+            }
+            _ => bail!(error),
+        },
+        Err(error) => bail!(error),
+    }
+    Ok(())
+}
+
+async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Result<()> {
+    let Opened { store, codec } = open(flags, servers).await?;
+    check_form(objects, &*codec)?;
+    check_target(objects, &store.snapshot())?;
+    let mut progress = Progress::new("copied", objects.len() as u64);
+    let mut done = 0;
+    // What claims comes last and one by one, so that what it claims is there as it was.
+    for (claims, parallel) in [(false, PARALLEL), (true, 1)] {
+        let part = objects.iter().filter(|(key, _)| key.starts_with(CLAIMANTS) == claims);
+        let writes = stream::iter(part).map(|(key, value)| write(&store, key, value));
+        let mut writes = writes.buffer_unordered(parallel);
+        while writes.try_next().await?.is_some() {
+            done += 1;
+            progress.reached(done);
+        }
+    }
+    store.close().await?;
+    // This store shows what it wrote without asking for it, another one shows what is there.
+    let there = open(flags, servers).await?.store;
+    let snapshot = there.snapshot();
+    for (key, value) in objects {
+        let entry = snapshot.get(key.as_bytes());
+        let entry = entry.with_context(|| format!("{key} is missing in etcd; run the copy again"))?;
+        ensure!(is_same(&entry.value(), value), "{key} is not in etcd what it was");
+    }
+    there.close().await?;
+    progress.finish(" to etcd, and read them back");
+    Ok(())
+}
+
+/// Refuses objects that would not come back from etcd as they are.
+fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
+    for (key, value) in objects {
+        let kept = codec.encode(key.as_bytes(), value);
+        let back = kept.and_then(|kept| codec.decode(key.as_bytes(), &kept));
+        let back = back.context("an object has no form in etcd; nothing was written")?;
+        ensure!(
+            is_same(&back, value),
+            "{key} would not be in etcd what it is; nothing was written"
+        );
+    }
+    Ok(())
+}
+
+/// Whether two values are the same object.
+fn is_same(one: &Value, other: &Value) -> bool {
+    let tree = |value: &Value| json::parse(value.bytes(), &Limits::TRUSTED).ok();
+    one == other || tree(one).is_some_and(|one| tree(other) == Some(one))
+}
+
+/// Refuses to write into a store that holds anything else.
+fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
+    for entry in there.range(b"") {
+        let key = String::from_utf8_lossy(entry.key());
+        match objects.get(&*key) {
+            Some(value) => ensure!(
+                is_same(&entry.value(), value),
+                "etcd holds another {key}; nothing was written"
+            ),
+            // An earlier attempt made these, or nobody misses them.
+            None => ensure!(
+                key.starts_with(CLAIMS) || !is_of_clients(&key),
+                "etcd holds {key}, which is not copied; nothing was written"
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// Writes an object, if it is not there.
+async fn write(store: &Store, key: &str, value: &Value) -> Result<()> {
+    if store.snapshot().get(key.as_bytes()).is_some() {
+        return Ok(());
+    }
+    let transaction = Transaction::new().guard(key, 0).put(key, value.clone());
+    match store.commit(transaction).await {
+        Ok(_) => Ok(()),
+        Err(CommitError::GuardFailed { key: failed, .. }) => {
+            bail!("cannot write {key}: somebody else wrote {failed}")
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot write {key}; run the copy again")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_directory_or_the_members_of_an_etcd() {
+        assert_eq!(place("./data"), Ok(Place::Directory("./data".into())));
+        let members = ["http://a:1", "http://b:1"].map(str::to_owned).to_vec();
+        assert_eq!(place("http://a:1,http://b:1"), Ok(Place::Etcd(members)));
+    }
 }

@@ -44,7 +44,7 @@ pub(crate) enum Command {
         command: Snapshot,
     },
     /// Copy all objects from one store to another, while no server has either of them.
-    Copy(CopyFlags),
+    Copy(Box<CopyFlags>),
 }
 
 /// How to serve.
@@ -258,7 +258,7 @@ fn block(text: &str) -> Result<Block, String> {
 }
 
 /// Reads a range of ports: `30000-32767`.
-fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+pub(crate) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let bounds = text
         .split_once('-')
         .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));

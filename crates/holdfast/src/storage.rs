@@ -21,7 +21,7 @@ const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Flags about storage.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct StorageFlags {
     /// The etcd to keep objects in, in place of the data directory: its members, such as http://127.0.0.1:2379
     #[arg(long, value_name = "URLS", value_delimiter = ',')]

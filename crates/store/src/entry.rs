@@ -203,6 +203,16 @@ impl<X: Indexer> Entry<X> {
         &self.bytes
     }
 
+    /// The value as it was written, without its revision.
+    pub fn value(&self) -> Value {
+        let Some(at) = self.revision_at else {
+            return Value::plain(self.bytes.clone());
+        };
+        let (head, rest) = self.bytes.split_at(at as usize);
+        let digits = itoa::Buffer::new().format(self.mod_revision).len();
+        Value::object([head, rest.get(digits..).unwrap_or_default()].concat(), at)
+    }
+
     /// The revision of this version: for an object, its `metadata.resourceVersion`.
     pub fn mod_revision(&self) -> Revision {
         self.mod_revision
@@ -316,6 +326,17 @@ mod tests {
             &br#"{"metadata":{"resourceVersion":"99999","name":"a"}}"#[..]
         );
         assert_eq!((later.mod_revision(), later.create_revision()), (99_999, 2));
+    }
+
+    #[test]
+    fn an_entry_tells_the_value_that_was_written() {
+        for value in [
+            Value::object(&br#"{"resourceVersion":""}"#[..], 20),
+            Value::plain(&b"1234"[..]),
+        ] {
+            assert_eq!(entry(&value, 1234).value(), value);
+            assert_eq!(entry(&value, 1234).at(99_999, 1).value(), value);
+        }
     }
 
     #[test]

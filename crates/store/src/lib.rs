@@ -49,7 +49,7 @@ mod watch;
 
 pub use clock::{Clock, SystemClock};
 pub use codec::{AsServed, Codec, CodecError};
-pub use embedded::{Embedded, Image, ImageEntry, Summary as ImageSummary};
+pub use embedded::{Embedded, Image, ImageEntry, Summary as ImageSummary, image_of_snapshot};
 pub use engine::{Engine, Pending};
 pub use entry::{Entry, Indexer, Value};
 pub use error::{CommitError, HistoryError, OpenError, ReadError, StorageError};

@@ -4,9 +4,11 @@
 //! One read transaction sees one revision, whatever the server writes meanwhile; memory is bounded, since rows pass through
 //! one by one and SQLite sorts on the disk. A file that is written bears its name when it is complete, synced and read back.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -14,10 +16,12 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::acknowledged::Acknowledged;
 use super::directory::{Directory, STORE, private, sync_folder_of};
-use super::disk::Row;
+use super::disk::{Row, RowId};
 use super::sqlite::{self, Content, Mark, Sound};
+use crate::entry::{Entry, Indexer};
 use crate::error::OpenError;
 use crate::key::Revision;
+use crate::state::Snapshot;
 
 /// The rows that are the newest of their keys and no removals. SQLite takes the other columns of `max(id)` from its row.
 const NEWEST: &str = "SELECT id FROM (SELECT max(id) AS id, deleted FROM log GROUP BY key) WHERE NOT deleted";
@@ -206,7 +210,7 @@ impl Image {
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let draft = PathBuf::from(name);
-        let summary = self.write_draft(&draft, revision, progress)?;
+        let summary = write_draft(self, &draft, revision, progress)?;
         let named = fs::rename(&draft, path).and_then(|()| sync_folder_of(path));
         named.map_err(|error| io_error_of(path, &error))?;
         Ok(summary)
@@ -223,81 +227,7 @@ impl Image {
         revision: Revision,
         progress: impl FnMut(u64),
     ) -> Result<Summary, OpenError> {
-        let _taken = Directory::take(directory)?;
-        let store = directory.join(STORE);
-        let draft = directory.join(format!("{STORE}.restoring"));
-        // An attempt that ended between these two steps has left a draft.
-        let begun = draft.exists();
-        for leftover in [store.clone(), sqlite::log_of(&store), super::acknowledged::path(&store)] {
-            let own = begun && leftover == super::acknowledged::path(&store);
-            // An empty log is what readers of a store leave behind.
-            let there = fs::metadata(&leftover).is_ok_and(|file| file.len() > 0 || leftover == store);
-            if there && !own {
-                return Err(OpenError::Occupied { path: leftover });
-            }
-        }
-        let summary = self.write_draft(&draft, revision, progress)?;
-        Acknowledged::begin(&store, revision)?;
-        let named = fs::rename(&draft, &store).and_then(|()| sync_folder_of(&store));
-        named.map_err(|error| io_error_of(&store, &error))?;
-        Ok(summary)
-    }
-
-    /// Writes a file, syncs it, and reads it back.
-    fn write_draft(
-        &self,
-        draft: &Path,
-        revision: Revision,
-        mut progress: impl FnMut(u64),
-    ) -> Result<Summary, OpenError> {
-        let io_error = |error: io::Error| io_error_of(draft, &error);
-        match fs::remove_file(draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(error)),
-            _ => {}
-        }
-        private(draft).map_err(io_error)?;
-        let written = self.fill(draft, revision, &mut progress)?;
-        File::open(draft).and_then(|file| file.sync_all()).map_err(io_error)?;
-        let back = Self::of_file(draft)?;
-        let summary = back.verify(|_| {})?;
-        if summary
-            != (Summary {
-                revision,
-                entries: written,
-            })
-            || written != self.summary.entries
-        {
-            return Err(back.damaged(format!(
-                "it holds {summary:?} and not the {written} entries that were written"
-            )));
-        }
-        Ok(summary)
-    }
-
-    fn fill(&self, draft: &Path, revision: Revision, progress: &mut impl FnMut(u64)) -> Result<u64, OpenError> {
-        let error = |error| sqlite::open_error(draft, &error);
-        let target = Connection::open_with_flags(draft, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
-        // Nobody else knows the file, and one that is not finished is thrown away.
-        target
-            .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
-            .map_err(error)?;
-        sqlite::create(&target).map_err(error)?;
-        target.execute_batch("BEGIN").map_err(error)?;
-        let (mut content, mut written) = (Content::default(), 0);
-        self.rows(|row| {
-            sqlite::insert(&target, std::slice::from_ref(row), &mut content).map_err(error)?;
-            written += 1;
-            report(written, progress);
-            Ok::<_, OpenError>(())
-        })?;
-        let finish = || {
-            sqlite::set_mark(&target, Mark::Compacted, revision)?;
-            sqlite::set_mark(&target, Mark::Content, content.0)?;
-            target.execute_batch("COMMIT")
-        };
-        finish().map_err(error)?;
-        target.close().map_err(|(_, closing)| error(closing))?;
-        Ok(written)
+        restore(self, directory, revision, progress)
     }
 
     fn damaged(&self, detail: String) -> OpenError {
@@ -306,6 +236,171 @@ impl Image {
             detail,
         }
     }
+}
+
+/// Where the entries of a file come from.
+trait Source {
+    /// How many there are.
+    fn count(&self) -> u64;
+
+    /// Shows each, once.
+    fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError>;
+}
+
+impl Source for Image {
+    fn count(&self) -> u64 {
+        self.summary.entries
+    }
+
+    fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
+        Image::rows(self, |row| take(row))
+    }
+}
+
+/// The entries of a state that are to be kept.
+struct Kept<'a, X: Indexer, F> {
+    snapshot: &'a Snapshot<X>,
+    is_kept: F,
+}
+
+impl<X: Indexer, F: Fn(&[u8]) -> bool> Kept<'_, X, F> {
+    fn entries(&self) -> impl Iterator<Item = &Arc<Entry<X>>> {
+        self.snapshot.range(b"").filter(|entry| (self.is_kept)(entry.key()))
+    }
+}
+
+impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for Kept<'_, X, F> {
+    fn count(&self) -> u64 {
+        self.entries().count() as u64
+    }
+
+    fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
+        // A state that was read from elsewhere does not know who was which in a transaction.
+        let mut written: HashMap<Revision, u16> = HashMap::new();
+        self.entries().try_for_each(|entry| {
+            let value = entry.value();
+            let position = written.entry(entry.mod_revision()).or_default();
+            let id = RowId::new(entry.mod_revision(), *position);
+            if id > RowId::last_of(entry.mod_revision()) {
+                return Err(OpenError::Etcd {
+                    detail: format!("too many keys have the revision {}", entry.mod_revision()),
+                });
+            }
+            *position += 1;
+            take(&Row {
+                id,
+                key: entry.key().as_bytes(),
+                deleted: false,
+                create_revision: entry.create_revision(),
+                revision_at: value.revision_at(),
+                time: Duration::ZERO,
+                value: Some(value.bytes()),
+            })
+        })
+    }
+}
+
+/// Makes a data directory of the entries of a state that are to be kept, with their revisions; its store stands where the state
+/// stands.
+///
+/// # Errors
+/// As for [`Image::restore`].
+pub fn image_of_snapshot<X: Indexer>(
+    snapshot: &Snapshot<X>,
+    is_kept: impl Fn(&[u8]) -> bool,
+    directory: &Path,
+    progress: impl FnMut(u64),
+) -> Result<Summary, OpenError> {
+    let kept = Kept { snapshot, is_kept };
+    restore(&kept, directory, snapshot.revision(), progress)
+}
+
+fn restore(
+    source: &impl Source,
+    directory: &Path,
+    revision: Revision,
+    progress: impl FnMut(u64),
+) -> Result<Summary, OpenError> {
+    let _taken = Directory::take(directory)?;
+    let store = directory.join(STORE);
+    let draft = directory.join(format!("{STORE}.restoring"));
+    // An attempt that ended between these two steps has left a draft.
+    let begun = draft.exists();
+    for leftover in [store.clone(), sqlite::log_of(&store), super::acknowledged::path(&store)] {
+        let own = begun && leftover == super::acknowledged::path(&store);
+        // An empty log is what readers of a store leave behind.
+        let there = fs::metadata(&leftover).is_ok_and(|file| file.len() > 0 || leftover == store);
+        if there && !own {
+            return Err(OpenError::Occupied { path: leftover });
+        }
+    }
+    let summary = write_draft(source, &draft, revision, progress)?;
+    Acknowledged::begin(&store, revision)?;
+    let named = fs::rename(&draft, &store).and_then(|()| sync_folder_of(&store));
+    named.map_err(|error| io_error_of(&store, &error))?;
+    Ok(summary)
+}
+
+/// Writes a file, syncs it, and reads it back.
+fn write_draft(
+    source: &impl Source,
+    draft: &Path,
+    revision: Revision,
+    mut progress: impl FnMut(u64),
+) -> Result<Summary, OpenError> {
+    let io_error = |error: io::Error| io_error_of(draft, &error);
+    match fs::remove_file(draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(error)),
+        _ => {}
+    }
+    private(draft).map_err(io_error)?;
+    let written = fill(source, draft, revision, &mut progress)?;
+    File::open(draft).and_then(|file| file.sync_all()).map_err(io_error)?;
+    let back = Image::of_file(draft)?;
+    let summary = back.verify(|_| {})?;
+    if summary
+        != (Summary {
+            revision,
+            entries: written,
+        })
+        || written != source.count()
+    {
+        return Err(back.damaged(format!(
+            "it holds {summary:?} and not the {written} entries that were written"
+        )));
+    }
+    Ok(summary)
+}
+
+fn fill(
+    source: &impl Source,
+    draft: &Path,
+    revision: Revision,
+    progress: &mut impl FnMut(u64),
+) -> Result<u64, OpenError> {
+    let error = |error| sqlite::open_error(draft, &error);
+    let target = Connection::open_with_flags(draft, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
+    // Nobody else knows the file, and one that is not finished is thrown away.
+    target
+        .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+        .map_err(error)?;
+    sqlite::create(&target).map_err(error)?;
+    target.execute_batch("BEGIN").map_err(error)?;
+    let (mut content, mut written) = (Content::default(), 0);
+    source.rows(&mut |row| {
+        sqlite::insert(&target, std::slice::from_ref(row), &mut content).map_err(error)?;
+        written += 1;
+        report(written, progress);
+        Ok(())
+    })?;
+    let finish = || {
+        sqlite::set_mark(&target, Mark::Compacted, revision)?;
+        sqlite::set_mark(&target, Mark::Content, content.0)?;
+        target.execute_batch("COMMIT")
+    };
+    finish().map_err(error)?;
+    target.close().map_err(|(_, closing)| error(closing))?;
+    Ok(written)
 }
 
 /// Opens a file for reading, beside others who may write it.
@@ -415,6 +510,25 @@ mod tests {
         assert_eq!(restored.revision(), revision + 7);
         assert_eq!(restored.oldest_revision(), revision + 7);
         restored.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_directory_is_made_of_what_is_kept_of_a_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, other) = (folder.path().join("data"), folder.path().join("other"));
+        let store = filled(&data, 10).await;
+        let two = Transaction::new()
+            .put("/a/x", Value::plain("x"))
+            .put("/a/y", Value::object("{\"\":}", 5));
+        store.commit(two).await.unwrap();
+        let snapshot = store.snapshot();
+        image_of_snapshot(&snapshot, |key| key != b"/a/5", &other, |_| {}).unwrap();
+        let expected: Vec<_> = shown(&store).into_iter().filter(|entry| entry.0 != b"/a/5").collect();
+        let made = Store::open(Config::new(&other), ()).unwrap();
+        assert_eq!(shown(&made), expected);
+        assert_eq!(made.revision(), store.revision());
+        store.close().await.unwrap();
+        made.close().await.unwrap();
     }
 
     #[tokio::test]

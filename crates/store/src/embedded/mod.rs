@@ -26,7 +26,7 @@ use crate::store::Config;
 use crate::transaction::{Committed, Transaction};
 use acknowledged::Synced;
 use directory::Directory;
-pub use image::{Image, ImageEntry, Summary};
+pub use image::{Image, ImageEntry, Summary, image_of_snapshot};
 use sqlite::{Checkpointer, Sqlite};
 use writer::{Command, Keeper, Writer};
 

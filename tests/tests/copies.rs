@@ -1,0 +1,262 @@
+//! The way of all objects into etcd and back.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use conformance::{Binary, Server, Target};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use test_support::etcd::Etcd;
+use test_support::needs;
+
+const JSON: &str = "application/json";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+/// Long enough for what is sure to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn ask(target: &Target, method: Method, path: &str, body: Bytes) -> (StatusCode, Value) {
+    let mut connection = target.connect().await.unwrap();
+    let (code, answer) = connection.ask(method, path, JSON, body).await.unwrap();
+    (code, serde_json::from_slice(&answer).unwrap_or_default())
+}
+
+async fn get(target: &Target, path: &str) -> (StatusCode, Value) {
+    ask(target, Method::GET, path, Bytes::new()).await
+}
+
+async fn create(target: &Target, collection: &str, object: Value) {
+    let (code, answer) = ask(target, Method::POST, collection, object.to_string().into()).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+/// Asks until the answer is a success: what a definition adds is served a little later.
+async fn served(target: &Target, path: &str) {
+    let end = Instant::now() + PATIENCE;
+    while get(target, path).await.0 != StatusCode::OK {
+        assert!(Instant::now() < end, "{path} is not served");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    })
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}], "selector": {"app": "web"}},
+    })
+}
+
+/// The objects that the tests look at.
+const OBJECTS: [&str; 9] = [
+    "/api/v1/namespaces/default/configmaps/settings",
+    "/api/v1/namespaces/default/secrets/token",
+    "/apis/apps/v1/namespaces/default/deployments/web",
+    "/api/v1/namespaces/default/services/web",
+    "/api/v1/namespaces/default/services/other",
+    "/api/v1/namespaces/default",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com",
+    "/apis/example.com/v1/namespaces/default/widgets/first",
+];
+
+async fn fill(target: &Target) {
+    let core = "/api/v1/namespaces/default";
+    create(
+        target,
+        &format!("{core}/configmaps"),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "labels": {"a": "b"}},
+            "data": {"text": "a < \"b\"\n"}, "binaryData": {"bytes": "AP8="}}),
+    )
+    .await;
+    create(
+        target,
+        &format!("{core}/secrets"),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"t": "secret"}}),
+    )
+    .await;
+    for name in ["web", "other"] {
+        create(target, SERVICES, service(name)).await;
+    }
+    create(
+        target,
+        "/apis/apps/v1/namespaces/default/deployments",
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web"}}, "spec": {"volumes": [{"name": "v", "emptyDir": {}}],
+                "containers": [{"name": "c", "image": "web:1", "resources": {"limits": {"cpu": "500m"}},
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}}}}),
+    )
+    .await;
+    create(
+        target,
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        definition(),
+    )
+    .await;
+    served(target, WIDGETS).await;
+    create(
+        target,
+        WIDGETS,
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "first"},
+            "spec": {"size": 1.5, "none": null, "list": [1, "two"]}}),
+    )
+    .await;
+}
+
+/// The objects without their revisions.
+async fn shown(target: &Target) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for path in OBJECTS {
+        served(target, path).await;
+        let mut object = get(target, path).await.1;
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        assert!(metadata.remove("resourceVersion").is_some(), "{path}");
+        objects.push(object);
+    }
+    objects
+}
+
+fn copy(binary: &Binary, from: &str, to: &str) -> (bool, String) {
+    let output: Output = binary
+        .command()
+        .args(["copy", "--from", from, "--to", to])
+        .output()
+        .unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[track_caller]
+fn done(binary: &Binary, from: &str, to: &str) -> String {
+    let (done, said) = copy(binary, from, to);
+    assert!(done, "{said}");
+    said
+}
+
+#[track_caller]
+fn refused(binary: &Binary, from: &str, to: &str) -> String {
+    let (done, said) = copy(binary, from, to);
+    assert!(!done, "{said}");
+    said
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Nothing changes by itself where no controllers run.
+const IDLE: &str = "--controllers=";
+
+#[needs(etcd)]
+#[tokio::test]
+async fn objects_go_to_etcd_and_back_as_they_are() {
+    let binary = Binary::debug().unwrap();
+    let etcd = Etcd::one().unwrap();
+    let mut first = Server::start(&binary, &[]).unwrap();
+    fill(&Target::of(&first).unwrap()).await;
+    first.end();
+    first.start_anew(&[IDLE]).unwrap();
+    let expected = shown(&Target::of(&first).unwrap()).await;
+    let (from, to) = (first.data_dir(), etcd.endpoints());
+    assert!(refused(&binary, text(&from), &to).contains("in use"));
+    first.end();
+
+    assert!(done(&binary, text(&from), &to).contains("read them back"));
+    assert!(done(&binary, text(&from), &to).contains("read them back"), "again");
+    // `/registry/configmaps/default/settings`, as where an attempt broke off.
+    let key = "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9zZXR0aW5ncw==";
+    let deleted = etcd.ask(0, "/v3/kv/deleterange", &format!(r#"{{"key": "{key}"}}"#));
+    assert!(deleted.unwrap().contains(r#""deleted":"1""#));
+    done(&binary, text(&from), &to);
+
+    let servers = format!("--etcd-servers={to}");
+    let mut second = Server::start(&binary, &[&servers, IDLE]).unwrap();
+    let target = Target::of(&second).unwrap();
+    assert_eq!(shown(&target).await, expected);
+    // The copied Services have claimed their addresses.
+    let address = &expected[3]["spec"]["clusterIP"];
+    let path = "/apis/networking.k8s.io/v1/ipaddresses";
+    served(&target, &format!("{path}/{}", address.as_str().unwrap())).await;
+    let mut taken = service("third");
+    taken["spec"]["clusterIP"] = address.clone();
+    let (code, _) = ask(&target, Method::POST, SERVICES, taken.to_string().into()).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    second.end();
+
+    let other = Etcd::one().unwrap();
+    for _ in 0..2 {
+        done(&binary, &to, &other.endpoints());
+    }
+    second
+        .start_anew(&[&format!("--etcd-servers={}", other.endpoints()), IDLE])
+        .unwrap();
+    assert_eq!(shown(&Target::of(&second).unwrap()).await, expected);
+    second.end();
+
+    let folder = tempfile::tempdir().unwrap();
+    let back = folder.path().join("data");
+    done(&binary, &to, text(&back));
+    assert!(done(&binary, &to, text(&back)).contains("already"));
+    let mut third = Server::start(&binary, &[IDLE]).unwrap();
+    third.end();
+    let place = third.data_dir();
+    assert!(refused(&binary, &to, text(&place)).contains("is there already"));
+    for name in ["store.db", "acknowledged"] {
+        std::fs::remove_file(place.join(name)).unwrap();
+    }
+    done(&binary, &to, text(&place));
+    third.start_anew(&[IDLE]).unwrap();
+    let target = Target::of(&third).unwrap();
+    assert_eq!(shown(&target).await, expected);
+    // What a Service held is free when it is gone.
+    let (code, _) = ask(&target, Method::DELETE, &format!("{SERVICES}/web"), Bytes::new()).await;
+    assert_eq!(code, StatusCode::OK);
+    taken["metadata"]["name"] = "web".into();
+    create(&target, SERVICES, taken).await;
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn an_etcd_that_holds_anything_else_is_left_alone() {
+    let binary = Binary::debug().unwrap();
+    let etcd = Etcd::one().unwrap();
+    let to = etcd.endpoints();
+    let mut server = Server::start(&binary, &[IDLE]).unwrap();
+    server.end();
+    // `/registry/configmaps/default/a`, and nothing that anybody can read.
+    let key = "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9h";
+    let put = format!(r#"{{"key": "{key}", "value": "AAAA"}}"#);
+    etcd.ask(0, "/v3/kv/put", &put).unwrap();
+    let said = refused(&binary, text(&server.data_dir()), &to);
+    assert!(
+        said.contains("/registry/configmaps/default/a, which is not copied"),
+        "{said}"
+    );
+    let all = r#"{"key": "AA==", "range_end": "AA==", "count_only": true}"#;
+    let held = etcd.ask(0, "/v3/kv/range", all).unwrap();
+    assert!(held.contains(r#""count":"1""#), "{held}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("data");
+    let said = refused(&binary, &to, text(&place));
+    assert!(said.contains("cannot be read"), "{said}");
+    assert!(!place.join("store.db").exists());
+}
