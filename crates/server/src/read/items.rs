@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -14,6 +14,7 @@ use holdfast_resource::Resource;
 use holdfast_store::Key;
 use holdfast_value::Value;
 use holdfast_value::json::Indenter;
+use tokio::time::Instant;
 
 use crate::http::ApiError;
 use crate::objects::{Entry, Selection, Snapshot};
