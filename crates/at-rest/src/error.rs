@@ -17,7 +17,7 @@ pub enum Fault {
     /// The object does not say what it is.
     #[error("Object '{0}' is missing")]
     Unidentified(&'static str),
-    /// Nobody knows the kind in that version.
+    /// The kind is unknown in that version.
     #[error(
         "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
     )]

@@ -130,7 +130,7 @@ impl Kept {
         Ok(write_served(types, Some(of), &object, kept.len() * 2))
     }
 
-    /// What nobody serves is shown where its type is known, and otherwise passed on as it is.
+    /// What is not served is shown where its type is known, and otherwise passed on as it is.
     fn unlisted_from_rest(&self, kept: &[u8]) -> Result<Served, Fault> {
         match self.read(kept) {
             Ok(object) => {

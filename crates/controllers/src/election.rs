@@ -250,10 +250,10 @@ impl<L: Lock> Candidate<L> {
         }
     }
 
-    /// Takes or renews the lease, if nobody else has it.
+    /// Takes or renews the lease, if no other server has it.
     async fn attempt(&mut self) -> Result<bool, RequestError> {
         if let Some(own) = self.own.take() {
-            // Mostly nobody else has written it.
+            // Mostly no other server has written it.
             match self.lock.update(&self.renewed(own)).await {
                 Ok(written) => {
                     self.own = Some(written);

@@ -17,7 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::election::micro_time;
 
-/// What a lease of an API server is told by, and the value for this sort of servers.
+/// The label of the lease of an API server, and its value for this kind of server.
 const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];
 const HOST: &str = "kubernetes.io/hostname";
 const PEER: &str = "kubernetes.io/peer-advertise-address";

@@ -39,6 +39,17 @@ pub async fn convert(
         return resource.convert(object, api_version);
     };
     let object = formed(resource, object)?;
+    one_by_webhook(caller, resource, webhook, object, api_version).await
+}
+
+/// A single object as its webhook converts it.
+async fn one_by_webhook(
+    caller: &dyn ConversionCaller,
+    resource: &Resource,
+    webhook: &ConversionWebhook,
+    object: Value,
+    api_version: &str,
+) -> Result<Value, ConversionError> {
     let mut converted = Box::pin(by_webhook(caller, resource, webhook, vec![object], api_version)).await?;
     Ok(converted.pop().unwrap_or_default())
 }
@@ -56,8 +67,7 @@ pub async fn convert_written(
     let Some(webhook) = webhook(resource, &object, api_version) else {
         return resource.convert_written(object, api_version);
     };
-    let mut converted = Box::pin(by_webhook(caller, resource, webhook, vec![object], api_version)).await?;
-    Ok(converted.pop().unwrap_or_default())
+    one_by_webhook(caller, resource, webhook, object, api_version).await
 }
 
 /// A stored object as clients see it in `api_version`.
