@@ -13,7 +13,7 @@ use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::{Identity, Selection};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
-use holdfast_server::api::context::{Config, Context, Parts};
+use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
@@ -430,18 +430,20 @@ fn service(
         flags.max_mutating_requests_inflight,
     ));
     let context = Context::new(Parts {
-        registry: Arc::clone(&registry),
-        policies: Arc::clone(&kinds.policies),
         webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
-        store,
+        shared: Shared {
+            registry: Arc::clone(&registry),
+            policies: Arc::clone(&kinds.policies),
+            store,
+            authorizer: Arc::new(authorizer(flags, &kinds.policy)),
+            tokens: Arc::new(tokens),
+            identifiers: Arc::new(RandomIdentifiers),
+            clock: Arc::new(SystemClock),
+            metrics: Arc::clone(&metrics),
+        },
         field_managers: FieldManagers::new(types),
-        authorizer: Arc::new(authorizer(flags, &kinds.policy)),
-        tokens: Arc::new(tokens),
         issuer: accounts,
         admission: admission::chain(&flags.enable_admission_plugins, &flags.disable_admission_plugins)?,
-        identifiers: Arc::new(RandomIdentifiers),
-        clock: Arc::new(SystemClock),
-        metrics: Arc::clone(&metrics),
         shutdown,
         background: milestones.background.clone(),
         config,

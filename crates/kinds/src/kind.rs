@@ -127,6 +127,24 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
+    /// Its objects are the namespaces in which other objects live.
+    pub(crate) fn holds_namespaces(mut self) -> Self {
+        self.capabilities.is_namespace = true;
+        self
+    }
+
+    /// Policies have no say in writes to it.
+    pub(crate) fn exempt_from_policies(mut self) -> Self {
+        self.capabilities.exempt.policies = true;
+        self
+    }
+
+    /// Webhooks have no say in writes to it.
+    pub(crate) fn exempt_from_webhooks(mut self) -> Self {
+        self.capabilities.exempt.webhooks = true;
+        self
+    }
+
     /// Deletion differs from that of other kinds.
     pub(crate) fn deletion(mut self, rules: DeletionRules) -> Self {
         self.capabilities.deletion = rules;

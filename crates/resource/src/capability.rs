@@ -29,6 +29,10 @@ pub struct Capabilities {
     /// What is wrong with a text as the name of an object, or as what its name begins with. It holds where the rule of the
     /// resource is [`NameRule::Own`](crate::NameRule::Own).
     pub name_faults: Option<fn(&Value, &str) -> Faults>,
+    /// Objects of the kind are the namespaces in which other objects live.
+    pub is_namespace: bool,
+    /// What of admission has no say in writes to the kind.
+    pub exempt: AdmissionExemptions,
     /// How deletion differs from that of other kinds.
     pub deletion: DeletionRules,
     /// How quotas count the objects.
@@ -66,6 +70,15 @@ impl Capabilities {
     pub fn name_faults(&self, object: &Value, name: &str) -> Faults {
         self.name_faults.map(|of| of(object, name)).unwrap_or_default()
     }
+}
+
+/// What of admission has no say in writes to a kind. Otherwise a mistake in a policy or a webhook could not be mended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionExemptions {
+    /// Admission policies.
+    pub policies: bool,
+    /// Admission webhooks.
+    pub webhooks: bool,
 }
 
 /// How objects of a kind lie in etcd, beyond the name of the version.

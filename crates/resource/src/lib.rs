@@ -36,8 +36,8 @@ pub mod table;
 pub mod version_order;
 
 pub use capability::{
-    AtRestRules, Capabilities, Claim, Claims, Converts, Defines, DefiningObject, DeletionRules, Followed,
-    InitialObjects, Responder, RowRules, SelectorWords,
+    AdmissionExemptions, AtRestRules, Capabilities, Claim, Claims, Converts, Defines, DefiningObject, DeletionRules,
+    Followed, InitialObjects, Responder, RowRules, SelectorWords,
 };
 pub use check::{Check, NoRules, Part, Rules};
 pub use conversion::{ConversionError, ConversionWebhook};

@@ -221,7 +221,16 @@ async fn admission(server: &Server) {
         "objectSelector": {"matchLabels": {"no": "such"}}, "clientConfig": {"url": "https://localhost:1/"},
     });
     server.configure("validating", "bench", &[webhook]).await;
-    while server.service.context.policies.validating.now().hooks().is_empty() {
+    while server
+        .service
+        .context
+        .shared
+        .policies
+        .validating
+        .now()
+        .hooks()
+        .is_empty()
+    {
         tokio::task::yield_now().await;
     }
 }

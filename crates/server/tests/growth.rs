@@ -134,7 +134,7 @@ async fn what_policies_make_is_bounded_by_what_it_comes_to() {
         let answer = server.post(&format!("{group}/{plural}"), &body.to_string()).await;
         assert_eq!(answer.code, 201, "{}", answer.body);
     }
-    while server.service.context.policies.mutating.now().hooks().is_empty() {
+    while server.service.context.shared.policies.mutating.now().hooks().is_empty() {
         tokio::task::yield_now().await;
     }
     assert_too_large(&server.post(CONFIG_MAPS, &support::config_map("one", "v")).await);

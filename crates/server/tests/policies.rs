@@ -24,7 +24,7 @@ async fn validating(server: &Server, name: &str, spec: &str, binding: &str) {
         r#""validationActions":["Deny"],"#
     };
     made(server, "Validating", name, spec, &format!("{actions}{binding}")).await;
-    let policies = &server.service.context.policies;
+    let policies = &server.service.context.shared.policies;
     while !policies
         .validating
         .now()
@@ -44,7 +44,7 @@ async fn mutating(server: &Server, name: &str, spec: &str) {
         r#""reinvocationPolicy":"Never","#
     };
     made(server, "Mutating", name, &format!("{never}{spec}"), "").await;
-    let policies = &server.service.context.policies;
+    let policies = &server.service.context.shared.policies;
     while !policies
         .mutating
         .now()

@@ -33,7 +33,7 @@ async fn an_object_that_cannot_be_read_is_told_by_its_key_and_takes_nothing_else
     for bytes in ["", "no object", r#"{"kind":"ConfigMap""#] {
         let broken = holdfast_store::Value::plain(bytes.as_bytes().to_vec());
         let put = holdfast_store::Transaction::new().put(key, broken);
-        server.service.context.store.commit(put).await.unwrap();
+        server.service.context.shared.store.commit(put).await.unwrap();
         assert_eq!(names(&server, "").await, ["a", "c"]);
         assert_eq!(names(&server, "labelSelector=x%3D1").await, ["a", "c"]);
         assert_eq!(server.get("/api/v1/configmaps").await.code, 200);
@@ -58,7 +58,7 @@ async fn a_definition_that_cannot_be_read_takes_no_follower_along() {
     let broken = holdfast_store::Value::plain(b"{".to_vec());
     let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/broken.example.com";
     let put = holdfast_store::Transaction::new().put(key, broken);
-    server.service.context.store.commit(put).await.unwrap();
+    server.service.context.shared.store.commit(put).await.unwrap();
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},

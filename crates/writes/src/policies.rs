@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::webhooks::Attributes;
 use crate::{Error, ErrorKind, Stage};
 use holdfast_admission::DynamicPlugin;
-use holdfast_admission::policies;
 use holdfast_admission::policies::mutating::{self, Fault, Key, Shapes};
 use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::rounds::Rounds;
@@ -102,7 +101,9 @@ impl Stage<'_> {
     }
 
     fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
-        self.environment.plugins.includes(plugin) && !policies::excludes(self.resource()) && !self.target.internal
+        self.environment.plugins.includes(plugin)
+            && !self.resource().capabilities.exempt.policies
+            && !self.target.internal
     }
 
     /// The write as policies and match conditions see it.

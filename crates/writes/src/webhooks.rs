@@ -8,8 +8,8 @@ use holdfast_admission::DynamicPlugin;
 use holdfast_admission::policies::{self, rounds};
 use holdfast_admission::webhooks::matching::{Attributes as MatchAttributes, Invocation};
 use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType};
-use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind};
-use holdfast_value::{SmolStr, Value};
+use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_value::Value;
 
 use crate::{DeleteOptions, Error, Stage, WriteOptions};
 
@@ -185,7 +185,7 @@ impl Stage<'_> {
 
     /// Webhooks have no say in what webhooks there are, nor in what the server does by itself.
     fn asks_webhooks(&self, plugin: DynamicPlugin) -> bool {
-        let exempt = self.resource().group == "admissionregistration.k8s.io" || self.target.internal;
+        let exempt = self.resource().capabilities.exempt.webhooks || self.target.internal;
         self.environment.plugins.includes(plugin) && !exempt
     }
 
@@ -206,6 +206,7 @@ impl Stage<'_> {
             resource: &resource.plural,
             subresource: &target.subresource,
             namespace: self.review_namespace(attributes.name),
+            is_namespace: self.is_of_namespace(),
         };
         let invocation = webhook.invocation(&matched, &self.body_kind(), resource, &target.registry);
         let Some(invocation) = invocation.filter(|_| webhook.selects(object, old)) else {
@@ -245,10 +246,8 @@ impl Stage<'_> {
         if let Some(object) = object.filter(|_| self.is_of_namespace() && self.target.subresource.is_empty()) {
             return Ok(matches(object));
         }
-        let namespaces = GroupResource {
-            group: SmolStr::default(),
-            resource: SmolStr::new_static("namespaces"),
-        };
+        let namespaces = self.target.registry.namespaces().map(|of| of.group_resource());
+        let namespaces = namespaces.ok_or_else(|| Error::internal("no resource has namespaces"))?;
         let found = self.environment.lookup.get(&namespaces, "", namespace);
         found
             .map(|namespace| matches(&namespace))
@@ -256,8 +255,7 @@ impl Stage<'_> {
     }
 
     fn is_of_namespace(&self) -> bool {
-        let resource = self.resource();
-        resource.group.is_empty() && resource.plural == "namespaces"
+        self.resource().capabilities.is_namespace
     }
 
     /// A namespace counts as one that is in itself.

@@ -30,7 +30,7 @@ use std::fmt;
 use std::time::Duration;
 
 use holdfast_cel::{Activation, Composition};
-use holdfast_resource::{Field, Resource};
+use holdfast_resource::Field;
 use holdfast_value::SmolStr;
 
 use conditions::Conditions;
@@ -40,37 +40,6 @@ pub use followed::{Active, Followed, Hook};
 use mutating::Mutations;
 use parameters::{ParameterKind, ParameterReference};
 use validating::Validations;
-
-/// The resources that policies have no say in: what access is reviewed with, without which nothing could be mended, and
-/// policies themselves with what binds them.
-const EXCLUDED: [(&str, &[&str]); 3] = [
-    (
-        "admissionregistration.k8s.io",
-        &[
-            "mutatingadmissionpolicies",
-            "mutatingadmissionpolicybindings",
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicybindings",
-        ],
-    ),
-    ("authentication.k8s.io", &["selfsubjectreviews", "tokenreviews"]),
-    (
-        "authorization.k8s.io",
-        &[
-            "localsubjectaccessreviews",
-            "selfsubjectaccessreviews",
-            "selfsubjectrulesreviews",
-            "subjectaccessreviews",
-        ],
-    ),
-];
-
-/// Whether policies have no say in writes to a resource.
-pub fn excludes(resource: &Resource) -> bool {
-    EXCLUDED
-        .iter()
-        .any(|(group, plurals)| resource.group == *group && plurals.contains(&resource.plural.as_str()))
-}
 
 /// All admission policies with their bindings.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_authorization::{Authorizer, User};
 use holdfast_cel::{Activation, CelValue, ResourceSubject};
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry, Resource};
+use holdfast_resource::{GroupVersion, GroupVersionKind, Lookup, Registry, Resource};
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::Needs;
@@ -57,11 +57,12 @@ impl Request<'_> {
             resource: &self.resource.plural,
             subresource: self.subresource,
             namespace: self.namespace,
+            is_namespace: self.is_of_namespace(),
         }
     }
 
     fn is_of_namespace(&self) -> bool {
-        self.resource.group.is_empty() && self.resource.plural == "namespaces"
+        self.resource.capabilities.is_namespace
     }
 }
 
@@ -98,10 +99,7 @@ impl<'a> Scene<'a> {
 
     fn namespace(&self) -> Option<&Value> {
         let namespace = self.namespace.get_or_init(|| {
-            let namespaces = GroupResource {
-                group: SmolStr::default(),
-                resource: SmolStr::new_static("namespaces"),
-            };
+            let namespaces = self.request.registry.namespaces()?.group_resource();
             self.request.lookup.get(&namespaces, "", self.request.namespace)
         });
         namespace.as_ref()

@@ -124,7 +124,11 @@ impl World {
                 kind: resource.kind.clone(),
             },
             subresource,
-            namespace: if plural == "namespaces" { &name } else { namespace },
+            namespace: if resource.capabilities.is_namespace {
+                &name
+            } else {
+                namespace
+            },
             name: &name,
             operation: write.operation,
             old,

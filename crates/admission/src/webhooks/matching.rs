@@ -34,6 +34,8 @@ pub struct Attributes<'a> {
     pub subresource: &'a str,
     /// The namespace; for namespaces their own name. Empty for other resources of the cluster.
     pub namespace: &'a str,
+    /// Whether namespaces themselves are written.
+    pub is_namespace: bool,
 }
 
 /// As what a webhook hears of a write.
@@ -88,7 +90,7 @@ impl Rule {
     }
 
     fn matches_but_for_version(&self, attributes: &Attributes<'_>) -> bool {
-        let of_cluster = attributes.namespace.is_empty() || attributes.resource == "namespaces";
+        let of_cluster = attributes.namespace.is_empty() || attributes.is_namespace;
         let scope = match self.scope.as_str() {
             "Cluster" => of_cluster,
             "Namespaced" => !of_cluster,
@@ -220,6 +222,7 @@ mod tests {
             resource,
             subresource,
             namespace,
+            is_namespace: group.is_empty() && resource == "namespaces",
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         let webhooks = Arc::clone(&config.webhooks);
         kind(WebhookConfiguration { webhook_type, webhooks })
             .followed()
+            .exempt_from_webhooks()
             .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
             .done()
     };
@@ -34,6 +35,8 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         let followed = FollowedKind { policies, errors, set };
         kind(followed)
             .followed()
+            .exempt_from_policies()
+            .exempt_from_webhooks()
             .cells(policy::CELLS)
             .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
             .done()

@@ -14,8 +14,12 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "selfsubjectreviews" => kind::generic()
             .review("", self_subject_review::SelfSubjectReview)
+            .exempt_from_policies()
             .done(),
-        "tokenreviews" => kind::generic().review("", token_review::TokenReview).done(),
+        "tokenreviews" => kind::generic()
+            .review("", token_review::TokenReview)
+            .exempt_from_policies()
+            .done(),
         _ => return None,
     })
 }

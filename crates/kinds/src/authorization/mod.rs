@@ -10,11 +10,17 @@ use access_review::{About, AccessReview};
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
-    let review = |about| kind::generic().review("", AccessReview(about)).done();
+    let review = |about| {
+        let review = kind::generic().review("", AccessReview(about));
+        review.exempt_from_policies().done()
+    };
     Some(match plural {
         "localsubjectaccessreviews" => review(About::UserInNamespace),
         "selfsubjectaccessreviews" => review(About::Asker),
-        "selfsubjectrulesreviews" => kind::generic().review("", rules_review::RulesReview).done(),
+        "selfsubjectrulesreviews" => kind::generic()
+            .review("", rules_review::RulesReview)
+            .exempt_from_policies()
+            .done(),
         "subjectaccessreviews" => review(About::User),
         _ => return None,
     })

@@ -77,6 +77,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .metadata_checks(metadata_checks::of_core(1, 0))
             .done(),
         "namespaces" => kind(namespace::Namespace)
+            .holds_namespaces()
             .initial_objects()
             .deletion(DeletionRules {
                 held: Some(namespace::holds_deletion),

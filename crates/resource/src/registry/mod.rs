@@ -40,6 +40,7 @@ struct BuiltIn {
     by_group_resource: HashMap<GroupResource, Arc<Resource>>,
     by_group_kind: HashMap<GroupKind, Arc<Resource>>,
     by_prefix: HashMap<SmolStr, Vec<Arc<Resource>>>,
+    namespaces: Option<Arc<Resource>>,
 }
 
 /// A resource in one of its versions.
@@ -106,6 +107,11 @@ impl Registry {
     pub fn resource(&self, resource: &GroupResource) -> Option<&Arc<Resource>> {
         let built_in = self.built_in.by_group_resource.get(resource);
         built_in.or_else(|| self.groups.get(&resource.group)?.resource(&resource.resource))
+    }
+
+    /// The resource whose objects are the namespaces.
+    pub fn namespaces(&self) -> Option<&Arc<Resource>> {
+        self.built_in.namespaces.as_ref()
     }
 
     /// The resource whose objects are of that kind.
@@ -273,6 +279,9 @@ impl RegistryBuilder {
             if let Some(storage) = &resource.storage {
                 let stored = built_in.by_prefix.entry(storage.prefix.clone()).or_default();
                 stored.push(Arc::clone(&resource));
+            }
+            if resource.capabilities.is_namespace {
+                built_in.namespaces = Some(Arc::clone(&resource));
             }
             built_in.resources.push(resource);
         }

@@ -3,50 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use holdfast_admission::AdmissionChain;
-use holdfast_admission::policies::Policies;
-use holdfast_authorization::Authorizer;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
-use holdfast_resource::access::{TokenAuthenticator, TokenIssuer};
+use holdfast_resource::access::TokenIssuer;
 
-use crate::metrics::Metrics;
 use crate::objects::definitions::Definitions;
-use crate::objects::{EventCache, Store, Trees};
+use crate::objects::{EventCache, Trees};
+pub use crate::representation::Shared;
 use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
-use crate::runtime::{Clock, Identifiers};
 use crate::webhooks::Webhooks;
 use crate::write::{FieldManagers, Turns};
 use crate::{read, representation, write};
 
 /// What a server is made of.
 pub struct Parts {
-    /// The resources that are served now. A request takes one snapshot and keeps it to its end.
-    pub registry: Arc<ArcSwap<Registry>>,
-    /// The objects.
-    pub store: Arc<Store>,
+    /// What all layers share.
+    pub shared: Shared,
     /// The types of the kinds, and who owns what in their objects.
     pub field_managers: FieldManagers,
     /// The admission plugins.
     pub admission: AdmissionChain,
-    /// The admission policies.
-    pub policies: Arc<Policies>,
     /// The admission webhooks and their client.
     pub webhooks: Webhooks,
-    /// What users may do.
-    pub authorizer: Arc<dyn Authorizer>,
-    /// The users of bearer tokens.
-    pub tokens: Arc<dyn TokenAuthenticator>,
     /// The maker of tokens for service accounts.
     pub issuer: Arc<dyn TokenIssuer>,
-    /// The source of uids and of the ends of generated names.
-    pub identifiers: Arc<dyn Identifiers>,
-    /// The time of day.
-    pub clock: Arc<dyn Clock>,
-    /// The counters of all that happens.
-    pub metrics: Arc<Metrics>,
     /// How far the end of the server has come.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
@@ -57,30 +39,16 @@ pub struct Parts {
 
 /// What the handlers of all requests share: what reads, writes and answers need, put together once.
 pub struct Context {
+    /// What all layers share.
+    pub shared: Shared,
     /// What reads need.
     pub read: Arc<read::Context>,
     /// What writes need.
     pub write: Arc<write::Context>,
     /// What it takes to show objects.
     pub representation: Arc<representation::Context>,
-    /// The resources that are served now. A request takes one snapshot and keeps it to its end.
-    pub registry: Arc<ArcSwap<Registry>>,
     /// How far the resources that are served follow the objects that define them.
     pub definitions: Arc<Definitions>,
-    /// The objects.
-    pub store: Arc<Store>,
-    /// The admission policies.
-    pub policies: Arc<Policies>,
-    /// What users may do.
-    pub authorizer: Arc<dyn Authorizer>,
-    /// The users of bearer tokens.
-    pub tokens: Arc<dyn TokenAuthenticator>,
-    /// The source of the names of requests.
-    pub identifiers: Arc<dyn Identifiers>,
-    /// The time of day.
-    pub clock: Arc<dyn Clock>,
-    /// The counters of requests.
-    pub metrics: Arc<Metrics>,
     /// How far the end of the server has come.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
@@ -93,55 +61,39 @@ impl Context {
     /// Puts the parts of a server together.
     pub fn new(parts: Parts) -> Self {
         let types = Arc::clone(parts.field_managers.types().table());
-        let definitions = Definitions::new(Arc::clone(&parts.registry), Arc::clone(&parts.store));
+        let definitions = Definitions::new(Arc::clone(&parts.shared.registry), Arc::clone(&parts.shared.store));
         let definitions = Arc::new(definitions);
         let representation = Arc::new(representation::Context {
             messages: Messages::new(Arc::clone(&types)),
             types,
             webhooks: Arc::clone(parts.webhooks.client()),
-            identifiers: Arc::clone(&parts.identifiers),
-            clock: Arc::clone(&parts.clock),
-            metrics: Arc::clone(&parts.metrics),
+            shared: parts.shared.clone(),
         });
         let read = read::Context {
-            store: Arc::clone(&parts.store),
+            shared: parts.shared.clone(),
             definitions: Arc::clone(&definitions),
             representation: Arc::clone(&representation),
             frames: EventCache::default(),
             shutdown: parts.shutdown.clone(),
         };
         let write = write::Context {
-            registry: Arc::clone(&parts.registry),
+            shared: parts.shared.clone(),
             definitions: Arc::clone(&definitions),
-            store: Arc::clone(&parts.store),
             field_managers: parts.field_managers,
             trees: Trees::default(),
             turns: Turns::default(),
             admission: parts.admission,
-            policies: Arc::clone(&parts.policies),
             webhooks: parts.webhooks,
-            authorizer: Arc::clone(&parts.authorizer),
-            tokens: Arc::clone(&parts.tokens),
             issuer: parts.issuer,
-            identifiers: Arc::clone(&parts.identifiers),
-            clock: Arc::clone(&parts.clock),
-            metrics: Arc::clone(&parts.metrics),
             representation: Arc::clone(&representation),
             max_object_bytes: parts.config.max_object_bytes,
         };
         Self {
+            shared: parts.shared,
             read: Arc::new(read),
             write: Arc::new(write),
             representation,
-            registry: parts.registry,
             definitions,
-            store: parts.store,
-            policies: parts.policies,
-            authorizer: parts.authorizer,
-            tokens: parts.tokens,
-            identifiers: parts.identifiers,
-            clock: parts.clock,
-            metrics: parts.metrics,
             shutdown: parts.shutdown,
             background: parts.background,
             config: parts.config,
@@ -150,7 +102,7 @@ impl Context {
 
     /// The resources that are served now.
     pub fn registry(&self) -> Arc<Registry> {
-        self.registry.load_full()
+        self.shared.registry.load_full()
     }
 
     /// The protobuf messages of the types of the kinds.

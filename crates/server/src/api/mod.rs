@@ -46,7 +46,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     };
     let resource = &request.served.resource;
     let deprecation = deprecation.to_string();
-    let metrics = &context.metrics;
+    let metrics = &context.shared.metrics;
     metrics.deprecated(&resource.group, version, &resource.plural, &request.subresource);
     // Refusals warn too, so they become answers here.
     let errors = Representation::of_errors(&request.headers, &request.query);

@@ -52,7 +52,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let snapshot = match (options.send_initial_events, wanted) {
         (Some(true), wanted) | (_, wanted @ None) => fresh(&context.read, wanted).await?,
-        _ => context.store.snapshot(),
+        _ => context.shared.store.snapshot(),
     };
     let place = KeyRange::of(&request, &selection);
     let shown = RequestedVersion::of_request(&request);
@@ -70,8 +70,8 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
         _ => snapshot.revision(),
     };
     let watcher = match place.key {
-        Some(key) => context.store.watch_key(key, after),
-        None => context.store.watch(place.prefix, after),
+        Some(key) => context.shared.store.watch_key(key, after),
+        None => context.shared.store.watch(place.prefix, after),
     };
     let watcher = match watcher {
         Ok(watcher) => watcher,
@@ -138,7 +138,7 @@ fn duration(context: &Context, options: &ListOptions) -> Duration {
         Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(MAX_SECONDS)),
         None => {
             let least = context.config.min_watch_timeout;
-            let random = context.identifiers.uid();
+            let random = context.shared.identifiers.uid();
             let share = random
                 .bytes()
                 .take(8)

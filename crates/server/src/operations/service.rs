@@ -54,11 +54,11 @@ impl connection::Service for Service {
     type Client = ClientCertificate;
 
     fn client(&self, authorities: &ClientAuthorities, shown: &[CertificateDer<'_>]) -> ClientCertificate {
-        ClientCertificate::of(authorities, shown, self.context.clock.now())
+        ClientCertificate::of(authorities, shown, self.context.shared.clock.now())
     }
 
     fn handshake_failed(&self) {
-        self.context.metrics.handshake_failed();
+        self.context.shared.metrics.handshake_failed();
     }
 
     fn respond(
@@ -135,13 +135,13 @@ impl Service {
     fn record(&self, info: &RequestInfo, headers: &HeaderMap, started: Instant) -> Option<Recording> {
         let applies =
             info.verb == "patch" && negotiation::patch_type(headers).is_ok_and(|sort| sort == PatchType::Apply);
-        let requests = self.context.metrics.requests();
-        requests.begin(info, applies, &self.context.registry.load(), started)
+        let requests = self.context.shared.metrics.requests();
+        requests.begin(info, applies, &self.context.shared.registry.load(), started)
     }
 
     /// Counts the request: at once, or with the last of what is sent.
     fn finish(&self, mut recording: Recording, response: &mut Response) {
-        let requests = self.context.metrics.requests();
+        let requests = self.context.shared.metrics.requests();
         let code = response.status();
         requests.answered(&recording, code);
         if matches!(code, StatusCode::TOO_MANY_REQUESTS | StatusCode::GATEWAY_TIMEOUT) {
@@ -160,7 +160,7 @@ impl Service {
     fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
         let sent = headers.get(AUDIT_ID).filter(|id| id.len() <= MAX_AUDIT_ID);
         sent.cloned().unwrap_or_else(|| {
-            let id = self.context.identifiers.uid();
+            let id = self.context.shared.identifiers.uid();
             HeaderValue::from_maybe_shared(Bytes::from(id)).unwrap_or(HeaderValue::from_static("unknown"))
         })
     }
@@ -177,12 +177,12 @@ impl Service {
         if limit.is_some_and(|limit| started.elapsed() >= limit) {
             return Err(ApiError::out_of_time());
         }
-        let (tokens, now) = (self.context.tokens.as_ref(), self.context.clock.now());
+        let (tokens, now) = (self.context.shared.tokens.as_ref(), self.context.shared.clock.now());
         let user = self
             .authenticator
             .authenticate(tokens, &mut head.headers, certificate, now);
-        let user = user.inspect_err(|_| self.context.metrics.unauthenticated())?;
-        let authorizer = self.context.authorizer.as_ref();
+        let user = user.inspect_err(|_| self.context.shared.metrics.unauthenticated())?;
+        let authorizer = self.context.shared.authorizer.as_ref();
         let user = self
             .impersonation
             .judge(user, &head.headers, authorizer, &info.attributes())?;
@@ -204,7 +204,7 @@ impl Service {
             headers: head.headers,
             user,
             body,
-            now: self.context.clock.now(),
+            now: self.context.shared.clock.now(),
             deadline: limit.and_then(|limit| started.checked_add(limit)),
             upgrade,
         };

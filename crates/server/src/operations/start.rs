@@ -85,7 +85,7 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
     };
     if let Some(kind) = &resource.capabilities.followed {
         followers::follow(
-            &context.store,
+            &context.shared.store,
             &context.background,
             &context.shutdown,
             followed,
@@ -120,7 +120,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         SmolStr::new(metadata::name(object)),
         SmolStr::new(object.str_at(&["metadata", "namespace"]).unwrap_or_default()),
     );
-    let snapshot = context.store.snapshot();
+    let snapshot = context.shared.store.snapshot();
     let stored = snapshot.get(storage.key(&namespace, &name).as_bytes());
     let next = match stored.map(|entry| objects::tree(entry)) {
         None => None,
@@ -147,7 +147,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
             &version.api_version,
             "",
             &user,
-            context.clock.now(),
+            context.shared.clock.now(),
         )
     };
     let written = match next {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::objects::EventCache;
 use crate::objects::definitions::Definitions;
-use crate::objects::{EventCache, Store};
-use crate::representation;
+use crate::representation::{self, Shared};
 use crate::runtime::shutdown::Shutdown;
 
 /// What reads need.
 pub struct Context {
-    /// The objects.
-    pub store: Arc<Store>,
+    /// What all layers share.
+    pub shared: Shared,
     /// How far the resources that are served follow the objects that define them; a watch ends when its resource changes.
     pub definitions: Arc<Definitions>,
     /// What it takes to show objects.

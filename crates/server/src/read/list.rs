@@ -44,7 +44,7 @@ pub(crate) async fn page(
     let conversion = Conversion::of(&context.representation, &RequestedVersion::of_request(request));
     let page = Page::read(request, options, selection, token.as_ref(), &snapshot, conversion).await?;
     if !page.continue_token.is_empty() {
-        context.store.keep(&snapshot);
+        context.shared.store.keep(&snapshot);
     }
     Ok(page)
 }
@@ -135,12 +135,16 @@ async fn snapshot(
         return fresh(context, None).await;
     };
     fresh(context, Some(at)).await?;
-    context.store.snapshot_at(at).map_err(|error| match (error, token) {
-        (HistoryError::Compacted { .. }, Some(token)) => {
-            ApiError::expired(CHUNK_TOO_OLD).with_continue_token(token.inconsistent())
-        }
-        (error, _) => unreadable(error),
-    })
+    context
+        .shared
+        .store
+        .snapshot_at(at)
+        .map_err(|error| match (error, token) {
+            (HistoryError::Compacted { .. }, Some(token)) => {
+                ApiError::expired(CHUNK_TOO_OLD).with_continue_token(token.inconsistent())
+            }
+            (error, _) => unreadable(error),
+        })
 }
 
 const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
@@ -157,9 +161,9 @@ const CHUNK_TOO_OLD: &str = "The provided continue parameter is too old to displ
 /// 504 where the version has not come about in a few seconds; 500 where the store cannot say what is the most recent.
 pub(crate) async fn fresh(context: &Context, stated: Option<u64>) -> Result<Snapshot, ApiError> {
     let Some(wanted) = stated else {
-        return Ok(context.store.latest().await?);
+        return Ok(context.shared.store.latest().await?);
     };
-    let reached = context.store.wait_for(wanted, FUTURE_WAIT).await;
+    let reached = context.shared.store.wait_for(wanted, FUTURE_WAIT).await;
     reached.map_err(unreadable)
 }
 

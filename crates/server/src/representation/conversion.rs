@@ -73,7 +73,7 @@ async fn ask(
     api_version: &str,
 ) -> Result<Vec<Value>, WebhookFailure> {
     let begun = Instant::now();
-    let uid = context.identifiers.uid();
+    let uid = context.shared.identifiers.uid();
     let review = webhook.review(&uid, objects, api_version)?;
     let client = ClientConfig::of(&Field::root(&webhook.client_config));
     let answer = context.webhooks.call(&client, review, TIMEOUT).await;
@@ -85,7 +85,7 @@ async fn ask(
     let versions =
         [from.unwrap_or_default(), api_version].map(|version| version.rsplit('/').next().unwrap_or_default());
     let failure = converted.as_ref().err().map(|failure| failure.kind);
-    let metrics = &context.metrics;
+    let metrics = &context.shared.metrics;
     metrics.converted(&webhook.definition, versions, failure, begun.elapsed());
     converted
 }

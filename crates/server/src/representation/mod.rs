@@ -2,6 +2,7 @@
 
 mod context;
 pub(crate) mod conversion;
+mod shared;
 pub(crate) mod table;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use crate::http::table::IncludeObject;
 use crate::objects::{self, Entry};
 use crate::runtime::long_work;
 pub(crate) use context::Context;
+pub use shared::Shared;
 use table::Rows;
 
 /// As what stored objects are shown: the version of the address.

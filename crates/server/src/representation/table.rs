@@ -37,7 +37,7 @@ impl Rows {
             shown: shown.clone(),
             version,
             include,
-            now: context.clock.now(),
+            now: context.shared.clock.now(),
         }
     }
 

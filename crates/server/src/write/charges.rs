@@ -113,7 +113,7 @@ pub(super) async fn commit(
 ) -> Result<Committed<Objects>, Failure> {
     let turns = turns(context, deadline, &charges).await.map_err(Failure::Refused)?;
     if !turns.is_empty() {
-        let snapshot = context.store.snapshot();
+        let snapshot = context.shared.store.snapshot();
         if charges.iter().any(|charged| charged.has_changed(&snapshot)) {
             charges = charge(&snapshot).map_err(Failure::Refused)?;
         }
@@ -122,7 +122,7 @@ pub(super) async fn commit(
         let transaction = charges.iter().fold(write(), |transaction, charged| {
             charged.add_to(context.types(), transaction)
         });
-        match context.store.commit(transaction).await {
+        match context.shared.store.commit(transaction).await {
             Ok(committed) => {
                 // The write itself comes first.
                 for (charged, entry) in charges.into_iter().zip(committed.entries.iter().skip(1).flatten()) {
@@ -131,7 +131,7 @@ pub(super) async fn commit(
                 return Ok(committed);
             }
             Err(CommitError::GuardFailed { key, .. }) => {
-                let snapshot = context.store.snapshot();
+                let snapshot = context.shared.store.snapshot();
                 if charges.iter().any(|charged| charged.key.as_bytes() == key.as_bytes()) {
                     charges = charge(&snapshot).map_err(Failure::Refused)?;
                 } else if !renew(key.as_bytes(), &snapshot) {

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_resource::{Connecter, Connection, GroupResource, Operation, Review, Verb, WriteContext};
+use holdfast_resource::{Connecter, Connection, Operation, Review, Verb, WriteContext};
 use holdfast_store::{CommitError, Committed, Revision, Transaction};
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::Value;
 use holdfast_writes::{
     AfterCommit, Change, DeleteOptions, Live, Stage, Staged, Target, Write, check_has_no_version, check_namespace,
     is_marked_first, metadata,
@@ -68,7 +68,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
 async fn create_by_sight(context: &Arc<Context>, target: &Target, object: &Value) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
-        let snapshot = context.store.snapshot();
+        let snapshot = context.shared.store.snapshot();
         let object = object.clone();
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
@@ -110,7 +110,7 @@ pub(crate) fn ask<T>(
     operation: Operation,
     ask: impl FnOnce(&Stage<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
-    let snapshot = context.store.snapshot();
+    let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
     let stage = stage(context, target, &lookup);
     let call = stage.call(operation, &target.name);
@@ -130,7 +130,7 @@ pub(crate) async fn answer(
     review: &dyn Review,
     object: Value,
 ) -> Result<(Value, Vec<String>), ApiError> {
-    let snapshot = context.store.snapshot();
+    let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
     Ok(stage(context, target, &lookup).answer(review, object).await?)
 }
@@ -146,7 +146,7 @@ pub(crate) async fn connect(
     connecter: &dyn Connecter,
     options: Value,
 ) -> Result<Connection, ApiError> {
-    let snapshot = context.store.snapshot();
+    let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
     Ok(stage(context, target, &lookup)
         .connect(verb, connecter, options)
@@ -212,7 +212,7 @@ async fn update_by_sight(
 ) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
-        let snapshot = context.store.snapshot();
+        let snapshot = context.shared.store.snapshot();
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
         // An object that was made under another name than the address has is stored under that of the address.
@@ -264,15 +264,15 @@ enum Sight {
 
 impl Sight {
     async fn take(context: &Context, target: &Target) -> Result<Self, ApiError> {
-        if !context.store.is_shared() {
+        if !context.shared.store.is_shared() {
             return Ok(Self::Clear);
         }
         if target.dry_run {
             // No guard tells whether the state was good.
-            context.store.latest().await?;
+            context.shared.store.latest().await?;
             return Ok(Self::Clear);
         }
-        Ok(Self::Of(context.store.revision()))
+        Ok(Self::Of(context.shared.store.revision()))
     }
 
     /// Whether `outcome` has to be seen anew, by the most recent state.
@@ -283,7 +283,7 @@ impl Sight {
             // What went wrong in the store itself does not go by what was seen.
             Err(error) => error.code().is_client_error(),
         };
-        Ok(doubtful && context.store.latest().await?.revision() > revision)
+        Ok(doubtful && context.shared.store.latest().await?.revision() > revision)
     }
 }
 
@@ -297,7 +297,7 @@ async fn was_overtaken(
     if !turn.retake().await? {
         return Ok(false);
     }
-    let snapshot = context.store.snapshot();
+    let snapshot = context.shared.store.snapshot();
     let revision = |entry: &Arc<Entry>| entry.mod_revision();
     Ok(snapshot.get(key.as_bytes()).map(revision) != live.map(revision))
 }
@@ -346,7 +346,7 @@ async fn delete_by_sight(
     let mut marked = None;
     loop {
         target.check_deadline()?;
-        let snapshot = context.store.snapshot();
+        let snapshot = context.shared.store.snapshot();
         let Some(entry) = snapshot.get(key.as_bytes()) else {
             let resource = target.resource.group_resource();
             // What another one finished that this one began is done as well.
@@ -409,11 +409,7 @@ impl Home {
         if target.namespace.is_empty() {
             return None;
         }
-        let namespaces = GroupResource {
-            group: SmolStr::default(),
-            resource: SmolStr::new_static("namespaces"),
-        };
-        let storage = target.registry.resource(&namespaces)?.storage.as_ref()?;
+        let storage = target.registry.namespaces()?.storage.as_ref()?;
         let key = storage.key("", &target.namespace);
         let entry = snapshot.get(key.as_bytes())?;
         Some(Self {
@@ -662,7 +658,7 @@ async fn mark(
         Transaction::new()
             .guard(key, expected)
             .put_indexed(key, objects::encode(context.types(), object), index);
-    let committed = context.store.commit(transaction).await?;
+    let committed = context.shared.store.commit(transaction).await?;
     Ok(committed.revision)
 }
 
@@ -699,7 +695,7 @@ pub(super) async fn commit(
     transaction: Transaction<Objects>,
     after: AfterCommit,
 ) -> Result<Committed<Objects>, Failure> {
-    let result = context.store.commit(transaction).await;
+    let result = context.shared.store.commit(transaction).await;
     if result.is_ok() {
         after.stored();
     }

@@ -24,7 +24,7 @@ pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot:
         registry,
         snapshot,
         trees: &context.trees,
-        failing: context.store.is_failing(),
+        failing: context.shared.store.is_failing(),
     }
 }
 
@@ -33,11 +33,11 @@ pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a Sn
     let environment = Environment {
         field_managers: &context.field_managers,
         plugins: &context.admission,
-        policies: &context.policies,
+        policies: &context.shared.policies,
         webhooks: context.webhooks.configured(),
-        authorizer: &context.authorizer,
+        authorizer: &context.shared.authorizer,
         access: context.access(),
-        identifiers: context.identifiers.as_ref(),
+        identifiers: context.shared.identifiers.as_ref(),
         lookup,
         callers: context,
     };
@@ -76,7 +76,7 @@ impl Callers for Context {
             },
             operation: call.operation,
         };
-        let counters = self.metrics.webhooks();
+        let counters = self.shared.metrics.webhooks();
         let error = match ending {
             Ending::Passed => None,
             Ending::FailedOpen => {
@@ -94,7 +94,7 @@ impl Callers for Context {
     }
 
     fn evaluated(&self, webhook_type: WebhookType, check: &Check) {
-        let counters = self.metrics.policies();
+        let counters = self.shared.metrics.policies();
         match webhook_type {
             WebhookType::Mutating => counters.mutated(check),
             WebhookType::Validating => counters.validated(check),

@@ -35,7 +35,7 @@ pub(crate) async fn perform(
 }
 
 async fn admit(context: &Context, target: &Target, request: &mut Value) -> Result<Vec<String>, ApiError> {
-    let snapshot = context.store.snapshot();
+    let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
     Ok(stage(context, target, &lookup).admit_action(request).await?)
 }
@@ -61,7 +61,7 @@ async fn perform_in_turn(
         for (_, turn) in &mut held {
             turn.retake().await?;
         }
-        let snapshot = context.store.latest().await?;
+        let snapshot = context.shared.store.latest().await?;
         let (steps, warnings) = plan(context, target, &snapshot, action, request)?;
         let key = steps
             .first()
@@ -84,7 +84,7 @@ async fn perform_in_turn(
 
 /// Whether one of the objects is another by now than in `snapshot`.
 fn has_changed(context: &Context, snapshot: &Snapshot, held: &Held<'_>) -> bool {
-    let now = context.store.snapshot();
+    let now = context.shared.store.snapshot();
     held.iter().any(|(key, _)| {
         let revision = |snapshot: &Snapshot| snapshot.get(key.as_bytes()).map(|entry| entry.mod_revision());
         revision(snapshot) != revision(&now)
@@ -204,7 +204,7 @@ async fn replace(
     object: Value,
 ) -> Result<Option<(String, String)>, ApiError> {
     let (resource, name) = (known(target, resource)?, SmolStr::new(metadata::name(&object)));
-    let snapshot = context.store.snapshot();
+    let snapshot = context.shared.store.snapshot();
     let lost = || ApiError::modified(&resource.group_resource(), &name);
     let live = snapshot.get(key.as_bytes()).ok_or_else(lost)?;
     let seen = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();

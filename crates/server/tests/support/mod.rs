@@ -16,7 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use holdfast_admission::{AdmissionChain, AdmissionPlugin};
 use holdfast_authorization::{Authorizer, Chain};
-use holdfast_server::api::context::{Config, Context, Parts};
+use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::{Objects, Store};
@@ -111,18 +111,20 @@ impl Server {
         let store = Store::open(config, objects).unwrap();
         let store = Arc::new(store);
         let context = Arc::new(Context::new(Parts {
-            registry: Arc::clone(&registry),
-            store: Arc::clone(&store),
+            shared: Shared {
+                registry: Arc::clone(&registry),
+                store: Arc::clone(&store),
+                policies: Arc::clone(&kinds.policies),
+                authorizer: Arc::new(Chain::new([Arc::clone(&kinds.policy) as Arc<dyn Authorizer>])),
+                tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
+                identifiers: Arc::new(RandomIdentifiers),
+                clock: Arc::new(SystemClock),
+                metrics: Arc::new(Metrics::new().unwrap()),
+            },
             field_managers: FieldManagers::new(types),
-            policies: Arc::clone(&kinds.policies),
             webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
-            authorizer: Arc::new(Chain::new([Arc::clone(&kinds.policy) as Arc<dyn Authorizer>])),
             issuer: Arc::new(holdfast_resource::access::NoTokens),
-            tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
             admission,
-            identifiers: Arc::new(RandomIdentifiers),
-            clock: Arc::new(SystemClock),
-            metrics: Arc::new(Metrics::new().unwrap()),
             shutdown: ShutdownTrigger::new().shutdown(),
             background: Default::default(),
             config: Config::default(),
@@ -135,7 +137,7 @@ impl Server {
             paths: Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock)),
             in_flight: Arc::default(),
         };
-        service.context.store.begin_history();
+        service.context.shared.store.begin_history();
         Self {
             service: Arc::new(service),
             webhooks: kinds.webhooks,

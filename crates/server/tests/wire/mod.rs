@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use holdfast_admission::AdmissionChain;
 use holdfast_authorization::{Authorizer, Chain};
-use holdfast_server::api::context::{Config, Context, Parts};
+use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::{Objects, Store};
@@ -166,18 +166,20 @@ impl Server {
         let store = Arc::new(store);
         let service = Service {
             context: Arc::new(Context::new(Parts {
-                registry: Arc::clone(&registry),
-                store: Arc::clone(&store),
+                shared: Shared {
+                    registry: Arc::clone(&registry),
+                    store: Arc::clone(&store),
+                    policies: Arc::clone(&kinds.policies),
+                    authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
+                    tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
+                    identifiers: Arc::new(RandomIdentifiers),
+                    clock: Arc::new(SystemClock),
+                    metrics: Arc::new(Metrics::new().unwrap()),
+                },
                 field_managers: FieldManagers::new(types),
-                policies: Arc::clone(&kinds.policies),
                 webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
-                authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
                 issuer: Arc::new(holdfast_resource::access::NoTokens),
-                tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
                 admission: AdmissionChain::default(),
-                identifiers: Arc::new(RandomIdentifiers),
-                clock: Arc::new(SystemClock),
-                metrics: Arc::new(Metrics::new().unwrap()),
                 shutdown: shutdown.clone(),
                 background: Default::default(),
                 config,

@@ -81,7 +81,7 @@ impl Client {
     }
 
     fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
-        let store = &self.service.context.store;
+        let store = &self.service.context.shared.store;
         let (snapshot, watcher) = store.snapshot_and_watch(prefix.as_str()).map_err(|_| Lost)?;
         Ok((Objects::new(snapshot, prefix), Changes(watcher)))
     }

@@ -100,7 +100,7 @@ impl Client {
 
     /// The time of day.
     pub fn time(&self) -> SystemTime {
-        self.service.context.clock.now()
+        self.service.context.shared.clock.now()
     }
 
     /// The time of day, as `metadata` and conditions write it.

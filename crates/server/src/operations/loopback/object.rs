@@ -99,6 +99,7 @@ impl Client {
         let key = resource.storage.as_ref()?.key(namespace, name);
         self.service
             .context
+            .shared
             .store
             .snapshot()
             .get(key.as_bytes())
@@ -111,7 +112,7 @@ impl Client {
         let storage = resource.storage.as_ref();
         // What is not stored has no objects, and nothing has a key that begins with a zero byte.
         let prefix = storage.map_or_else(|| "\0".to_owned(), |storage| storage.namespace_prefix(namespace));
-        Objects::new(self.service.context.store.snapshot(), prefix)
+        Objects::new(self.service.context.shared.store.snapshot(), prefix)
     }
 
     /// The resource that an object is of; `None` where it is not served any more.

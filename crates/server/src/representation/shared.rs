@@ -1,0 +1,34 @@
+//! What the layers from here upwards share.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use holdfast_admission::policies::Policies;
+use holdfast_authorization::Authorizer;
+use holdfast_resource::Registry;
+use holdfast_resource::access::TokenAuthenticator;
+
+use crate::metrics::Metrics;
+use crate::objects::Store;
+use crate::runtime::{Clock, Identifiers};
+
+/// Handles to what all requests share. A copy has the same things behind it.
+#[derive(Clone)]
+pub struct Shared {
+    /// The resources that are served now. A request takes one snapshot and keeps it to its end.
+    pub registry: Arc<ArcSwap<Registry>>,
+    /// The objects.
+    pub store: Arc<Store>,
+    /// The admission policies.
+    pub policies: Arc<Policies>,
+    /// What users may do.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// The users of bearer tokens.
+    pub tokens: Arc<dyn TokenAuthenticator>,
+    /// The source of uids, of the names of requests and of the ends of generated names.
+    pub identifiers: Arc<dyn Identifiers>,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+    /// The counters of all that happens.
+    pub metrics: Arc<Metrics>,
+}
