@@ -1,5 +1,6 @@
 //! The command line. Flags have kube-apiserver's names where it has one for the same thing.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
 use crate::copy::CopyFlags;
 use crate::election::ElectionFlags;
+use crate::envtest::EnvtestFlags;
 use crate::remote::ObjectFlags;
 use crate::snapshot::Snapshot;
 use crate::storage::StorageFlags;
@@ -20,7 +22,13 @@ use crate::storage::StorageFlags;
 ///
 /// Without a command it serves. At its first start it makes certificates and a kubeconfig in its data directory.
 #[derive(Debug, Parser)]
-#[command(name = "holdfast", version, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "holdfast",
+    version,
+    args_conflicts_with_subcommands = true,
+    // The last of several counts, as kube-apiserver has it.
+    args_override_self = true
+)]
 pub(crate) struct Arguments {
     /// What to do instead of serving.
     #[command(subcommand)]
@@ -45,6 +53,8 @@ pub(crate) enum Command {
     },
     /// Copy all objects from one store to another, while no server has either of them.
     Copy(Box<CopyFlags>),
+    /// Make a directory of assets for envtest, and print the lines to export.
+    Envtest(EnvtestFlags),
 }
 
 /// How to serve.
@@ -61,6 +71,11 @@ pub(crate) struct Serve {
     /// Where the store is damaged, start with what can still be read of it. The damaged files are kept beside it
     #[arg(long)]
     pub(crate) accept_data_loss: bool,
+
+    /// Do not wait for the disk before a write is acknowledged: a crash of the machine may lose or damage the store. For tests
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) unsafe_no_fsync: bool,
 
     /// The address to listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
@@ -120,7 +135,8 @@ pub(crate) struct Serve {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) anonymous_auth: bool,
 
-    /// Who decides what users may do: RBAC, AlwaysAllow or AlwaysDeny; several are asked in turn
+    /// Who decides what users may do: RBAC, AlwaysAllow, AlwaysDeny, or Node, which allows nothing here; several are asked in
+    /// turn
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
 
@@ -131,6 +147,11 @@ pub(crate) struct Serve {
     /// The key of the server's certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
+
+    /// The directory of the server's certificate, apiserver.crt and apiserver.key, which are made there where they are missing;
+    /// --tls-cert-file and --tls-private-key-file come before it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cert_dir: Option<PathBuf>,
 
     /// The addresses that Services get their cluster IPs from
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24", value_parser = block)]
@@ -219,6 +240,14 @@ pub(crate) struct Serve {
     /// How much to log: 0 what matters, 2 each request, 5 and more everything
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     pub(crate) v: u8,
+
+    /// Flags of kube-apiserver that were set and mean nothing here.
+    #[arg(skip)]
+    pub(crate) ignored: BTreeSet<String>,
+
+    /// Whether the binary was called as kube-apiserver, and makes no authority, administrator and kubeconfig.
+    #[arg(skip)]
+    pub(crate) as_kube_apiserver: bool,
 }
 
 /// Who decides what users may do.
@@ -230,6 +259,8 @@ pub(crate) enum AuthorizationMode {
     AlwaysAllow,
     /// Nothing is allowed, but to members of `system:masters`.
     AlwaysDeny,
+    /// What nodes may do with what belongs to them. There are no nodes here, so that it allows nothing.
+    Node,
 }
 
 fn authorization_mode(text: &str) -> Result<AuthorizationMode, String> {
@@ -237,9 +268,10 @@ fn authorization_mode(text: &str) -> Result<AuthorizationMode, String> {
         "RBAC" => Ok(AuthorizationMode::Rbac),
         "AlwaysAllow" => Ok(AuthorizationMode::AlwaysAllow),
         "AlwaysDeny" => Ok(AuthorizationMode::AlwaysDeny),
-        "Node" | "Webhook" | "ABAC" => Err(format!("the mode {text} of kube-apiserver is not there")),
+        "Node" => Ok(AuthorizationMode::Node),
+        "Webhook" | "ABAC" => Err(format!("the mode {text} of kube-apiserver is not there")),
         _ => Err(format!(
-            "{text:?} is no authorization mode; there are RBAC, AlwaysAllow and AlwaysDeny"
+            "{text:?} is no authorization mode; there are RBAC, Node, AlwaysAllow and AlwaysDeny"
         )),
     }
 }
@@ -308,7 +340,7 @@ mod tests {
             modes(&["holdfast", "--authorization-mode=RBAC,AlwaysDeny"]).unwrap(),
             [AuthorizationMode::Rbac, AuthorizationMode::AlwaysDeny]
         );
-        for mode in ["Node", "Webhook", "rbac"] {
+        for mode in ["ABAC", "Webhook", "rbac"] {
             let error = modes(&["holdfast", "--authorization-mode", mode]).unwrap_err();
             assert!(error.to_string().contains(mode), "{error}");
         }

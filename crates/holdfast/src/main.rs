@@ -4,8 +4,10 @@
 
 mod admission;
 mod blame;
+mod compatible;
 mod copy;
 mod election;
+mod envtest;
 mod files;
 mod flags;
 mod kubeconfig;
@@ -20,23 +22,26 @@ mod storage;
 mod token_keys;
 mod waiting;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
+use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::ObjectFlags;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let outcome = match arguments.command {
-        Some(Command::Version) => version(),
-        Some(Command::Blame(object)) => blame(&object),
-        Some(Command::Snapshot { command }) => snapshot::run(&command),
-        Some(Command::Copy(flags)) => copy::run(&flags),
-        None => serve::run(&arguments.serve),
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let outcome = match Role::of(words.first()) {
+        Some(Role::Etcd) => envtest::run_etcd(&words),
+        Some(Role::ApiServer) => {
+            let mut arguments = read(envtest::command_line(words));
+            envtest::adapt(&mut arguments.serve).and_then(|()| serve::run(&arguments.serve))
+        }
+        None => run(read(words)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,6 +49,27 @@ fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Reads the command line; ends the process where it is wrong or asks for help.
+fn read(words: Vec<OsString>) -> Arguments {
+    let mut command = Arguments::command();
+    let reduced = compatible::reduce(words, &command);
+    let matches = command.clone().get_matches_from(reduced.words);
+    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
+    arguments.serve.ignored = reduced.ignored;
+    arguments
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    match arguments.command {
+        Some(Command::Version) => version(),
+        Some(Command::Blame(object)) => blame(&object),
+        Some(Command::Snapshot { command }) => snapshot::run(&command),
+        Some(Command::Copy(flags)) => copy::run(&flags),
+        Some(Command::Envtest(flags)) => envtest::run(&flags),
+        None => serve::run(&arguments.serve),
     }
 }
 

@@ -50,6 +50,24 @@ pub(crate) struct Pki {
 }
 
 impl Pair {
+    /// The pair in `folder` that kube-apiserver names so, made where it is missing: by an authority of its own, which stands in
+    /// the certificate's file and signs nothing else.
+    pub(crate) fn ensure(folder: &Path, names: &Names, now: OffsetDateTime) -> Result<Self> {
+        let pair = Self::at(folder, "apiserver");
+        if pair.certificate.exists() && pair.key.exists() {
+            return Ok(pair);
+        }
+        tracing::info!(certificate = %pair.certificate.display(), "making a certificate");
+        files::private_folder(folder)?;
+        let authority_key = KeyPair::generate()?;
+        let authority = authority_parameters(now);
+        let root = authority.self_signed(&authority_key)?.pem();
+        let key = KeyPair::generate()?;
+        let certificate = server_parameters(names, now).signed_by(&key, &Issuer::new(authority, authority_key))?;
+        write(&pair, &(certificate.pem() + &root), &key)?;
+        Ok(pair)
+    }
+
     fn at(folder: &Path, name: &str) -> Self {
         Self {
             certificate: folder.join(format!("{name}.crt")),
@@ -217,6 +235,25 @@ mod tests {
 
     fn texts(pki: &Pki) -> [String; 3] {
         [&pki.authority, &pki.server, &pki.administrator].map(|pair| read(&pair.certificate).unwrap())
+    }
+
+    #[test]
+    fn a_pair_is_made_once_and_vouches_for_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let ensure = || {
+            Pair::ensure(
+                &folder.path().join("a"),
+                &names(&["localhost"]),
+                OffsetDateTime::now_utc(),
+            )
+            .unwrap()
+        };
+        let pair = ensure();
+        let text = read(&pair.certificate).unwrap();
+        assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(is_usable(&pair, Some(&names(&["localhost"])), OffsetDateTime::now_utc()).unwrap());
+        ensure();
+        assert_eq!(read(&pair.certificate).unwrap(), text);
     }
 
     #[test]

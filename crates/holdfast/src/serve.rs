@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,13 @@ const BUILD: Build = Build {
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
     logging::start(flags.log_format, flags.v);
+    if !flags.ignored.is_empty() {
+        let names: Vec<String> = flags.ignored.iter().map(|name| format!("--{name}")).collect();
+        tracing::warn!(
+            flags = names.join(" "),
+            "these flags of kube-apiserver are taken and change nothing"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(usize::from(flags.worker_threads))
         .enable_all()
@@ -88,7 +95,6 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let port = listener.local_addr().context("cannot tell where it listens")?.port();
     let reached = SocketAddr::new(reached_at(flags), port);
     let url = format!("https://{reached}");
-    let kubeconfig = flags.data_dir.join("kubeconfig");
 
     let trigger = ShutdownTrigger::new();
     let shutdown = trigger.shutdown();
@@ -111,8 +117,8 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let (listener, waiting) = match flags.storage.etcd_servers.is_empty() {
         true => (listener, None),
         false => {
-            let pki = certificates(flags, &url).await.context("cannot make certificates")??;
-            let tls = tls_files(flags, &pki).load()?;
+            let certificates = certificates(flags, &url).await.context("cannot make certificates")??;
+            let tls = certificates.tls.load()?;
             let (listener, other) = twice(listener).context("cannot wait for connections")?;
             (listener, Some(Waiting::begin(other, &tls.config)))
         }
@@ -148,10 +154,12 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         expiry::expire_events(&store, &milestones.background, &shutdown, flags.storage.event_ttl);
     }
     milestones.prepared.finish();
-    let pki = certificates.await.context("cannot make certificates")??;
-    let end = pki::end(&pki.server)?;
-    milestones.certificate_end.get_or_init(|| end);
-    let tls = tls_files(flags, &pki).load()?;
+    let certificates = certificates.await.context("cannot make certificates")??;
+    if let Some(own) = &certificates.own {
+        let end = pki::end(own)?;
+        milestones.certificate_end.get_or_init(|| end);
+    }
+    let tls = certificates.tls.load()?;
 
     let limits = Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
@@ -163,14 +171,14 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     };
     let mut server = tokio::spawn(connection::serve(listener, tls, Arc::clone(&service), limits, shutdown));
     tracing::info!(%url, took = ?started.elapsed(), "ready");
-    announce(&url, &kubeconfig)?;
+    announce(&url, certificates.kubeconfig.as_deref())?;
     if let Some(path) = &flags.ready_file {
         files::write_private(path, &format!("{url}\n"))?;
     }
 
     // Nobody waits for controllers, so they begin when all else is done.
     let surroundings = holdfast_controllers::ControllerContext {
-        root_ca: root_ca(flags, &pki)?,
+        root_ca: certificates.root()?,
     };
     if !flags.storage.etcd_servers.is_empty() {
         let identity = Identity {
@@ -213,18 +221,79 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Makes what the server and its first clients show each other, where it is not there.
-fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Pki>> {
-    let (folder, names, url) = (flags.data_dir.join("pki"), names(flags), url.to_owned());
-    let kubeconfig = flags.data_dir.join("kubeconfig");
-    // A certificate that was brought along is what its clients know the server by.
-    let brought = flags.tls_cert_file.clone();
+/// What the server and its clients show each other.
+struct Certificates {
+    /// What connections are accepted with.
+    tls: TlsFiles,
+    /// The certificate that the server makes for itself; none where it makes none.
+    own: Option<Pair>,
+    /// What clients know the server by: its authority, or the certificate that was brought along.
+    root: PathBuf,
+    /// The administrator's kubeconfig; none where there is no administrator.
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Certificates {
+    fn root(&self) -> Result<Arc<str>> {
+        let text = std::fs::read_to_string(&self.root);
+        let text = text.with_context(|| format!("cannot read {}", self.root.display()))?;
+        Ok(text.into())
+    }
+}
+
+/// Makes what the server and its first clients show each other, where it is not there. Clients are trusted if the server's own
+/// authority or that of the flags signed their certificate.
+fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
+    let (names, url, folder) = (names(flags), url.to_owned(), flags.data_dir.clone());
+    let brought = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+        (Some(certificate), Some(key)) => Some(Pair {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        }),
+        _ => None,
+    };
+    let cert_dir = flags.cert_dir.clone();
+    let client_authority = flags.client_ca_file.clone();
+    let stands_alone = flags.as_kube_apiserver;
     tokio::task::spawn_blocking(move || {
-        let pki = Pki::ensure(&folder, &names, OffsetDateTime::now_utc())?;
-        let authority = brought.as_ref().unwrap_or(&pki.authority.certificate);
-        kubeconfig::write(&kubeconfig, &url, authority, &pki)?;
-        Ok(pki)
+        let now = OffsetDateTime::now_utc();
+        let served = match (brought, cert_dir) {
+            (None, Some(folder)) => Some(Pair::ensure(&folder, &names, now)?),
+            (brought, _) => brought,
+        };
+        if let (true, Some(served)) = (stands_alone, &served) {
+            return Ok(Certificates {
+                tls: tls_files(served, client_authority.into_iter().collect()),
+                own: None,
+                root: served.certificate.clone(),
+                kubeconfig: None,
+            });
+        }
+        let pki = Pki::ensure(&folder.join("pki"), &names, now)?;
+        let root = served
+            .as_ref()
+            .map_or(&pki.authority, |served| served)
+            .certificate
+            .clone();
+        let kubeconfig = folder.join("kubeconfig");
+        kubeconfig::write(&kubeconfig, &url, &root, &pki)?;
+        let mut authorities = vec![pki.authority.certificate];
+        authorities.extend(client_authority);
+        Ok(Certificates {
+            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities),
+            own: Some(pki.server),
+            root,
+            kubeconfig: Some(kubeconfig),
+        })
     })
+}
+
+fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>) -> TlsFiles {
+    TlsFiles {
+        certificate: server.certificate.clone(),
+        key: server.key.clone(),
+        client_authorities,
+    }
 }
 
 /// Two that take connections from the same queue.
@@ -275,32 +344,6 @@ fn hostname() -> String {
     read.trim().to_owned()
 }
 
-/// The certificate of the flags, or that of the data directory; clients are trusted if either CA signed their certificate.
-fn tls_files(flags: &Serve, pki: &Pki) -> TlsFiles {
-    let own = pki.server.clone();
-    let server = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
-        (Some(certificate), Some(key)) => Pair {
-            certificate: certificate.clone(),
-            key: key.clone(),
-        },
-        _ => own,
-    };
-    let mut client_authorities = vec![pki.authority.certificate.clone()];
-    client_authorities.extend(flags.client_ca_file.clone());
-    TlsFiles {
-        certificate: server.certificate,
-        key: server.key,
-        client_authorities,
-    }
-}
-
-/// What clients know the server by: the authority of its own certificate, or the certificate of the flags.
-fn root_ca(flags: &Serve, pki: &Pki) -> Result<Arc<str>> {
-    let path = flags.tls_cert_file.as_ref().unwrap_or(&pki.authority.certificate);
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(text.into())
-}
-
 /// Opens the store, with who counts its calls where it is etcd.
 async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<(Arc<Store>, Option<EtcdCalls>)> {
     flags.storage.check()?;
@@ -311,6 +354,7 @@ async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<
     }
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
+        sync: !flags.unsafe_no_fsync,
         ..holdfast_store::Config::new(&flags.data_dir)
     };
     let store = Store::open(config, Objects::new(Arc::clone(registry)));
@@ -518,11 +562,14 @@ fn health(
 
 /// Those who decide what users may do, in the order of the flags.
 fn authorizer(flags: &Serve, policy: &Arc<Policy>) -> Chain {
-    Chain::new(flags.authorization_mode.iter().map(|mode| -> Arc<dyn Authorizer> {
+    let modes = flags.authorization_mode.iter();
+    Chain::new(modes.filter_map(|mode| -> Option<Arc<dyn Authorizer>> {
         match mode {
-            AuthorizationMode::Rbac => Arc::clone(policy) as _,
-            AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
-            AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
+            AuthorizationMode::Rbac => Some(Arc::clone(policy) as _),
+            AuthorizationMode::AlwaysAllow => Some(Arc::new(AlwaysAllow)),
+            AuthorizationMode::AlwaysDeny => Some(Arc::new(AlwaysDeny)),
+            // It speaks of nodes alone.
+            AuthorizationMode::Node => None,
         }
     }))
 }
@@ -560,13 +607,16 @@ fn keys_url(flags: &Serve, reached: SocketAddr) -> String {
 }
 
 /// Tells a newcomer what to do next.
-fn announce(url: &str, kubeconfig: &Path) -> Result<()> {
-    let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
+    let mut text = format!("Holdfast serves {url}\n");
+    if let Some(path) = kubeconfig {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        text += &format!(
+            "\n    export KUBECONFIG={}\n    kubectl get namespaces\n\n",
+            path.display()
+        );
+    }
     let mut out = std::io::stdout().lock();
-    let text = format!(
-        "Holdfast serves {url}\n\n    export KUBECONFIG={}\n    kubectl get namespaces\n\n",
-        path.display()
-    );
     // Nobody may be reading, which is no reason to end.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     Ok(())

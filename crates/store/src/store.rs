@@ -26,6 +26,9 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// Whether a damaged store is opened with what can still be read of it, instead of not at all.
     pub accept_data_loss: bool,
+    /// Whether a write is acknowledged only after it is on the disk. Without it a crash of the machine may lose or damage the
+    /// store; a crash of the process loses nothing.
+    pub sync: bool,
 }
 
 impl Config {
@@ -36,6 +39,7 @@ impl Config {
             history: HistoryLimits::default(),
             clock: Arc::new(SystemClock),
             accept_data_loss: false,
+            sync: true,
         }
     }
 }

@@ -52,7 +52,7 @@ impl<X: Indexer> Embedded<X> {
         let directory = Directory::take(&config.directory)?;
         let file = directory.store_file()?;
         let (state, mut publisher) = State::new(indexer, config.history);
-        let disk = match load(&file, &mut publisher) {
+        let mut disk = match load(&file, &mut publisher) {
             Err(damage @ OpenError::Damaged { .. }) if config.accept_data_loss => {
                 tracing::error!(%damage, "what can be read of the store is taken into a new file");
                 let salvaged = salvage::salvage(&file)?;
@@ -62,6 +62,9 @@ impl<X: Indexer> Embedded<X> {
             read => read,
         }?;
 
+        if !config.sync {
+            disk.stop_syncing()?;
+        }
         let path = disk.path().clone();
         let acknowledged = disk.acknowledged();
         let checkpointer = Checkpointer::open(&path)?;

@@ -48,6 +48,8 @@ pub(crate) struct Sqlite {
     /// Which rows there are, as the file says it.
     content: Content,
     acknowledged: Acknowledged,
+    /// Whether a commit waits for the disk.
+    synced: bool,
 }
 
 /// Which rows there are: the sum of a number for each. Rows come and go in any order, and each changes the sum by itself.
@@ -130,8 +132,15 @@ impl Sqlite {
             connection: reader.connection,
             content,
             acknowledged: Acknowledged::begin(path, revision)?,
+            synced: true,
         };
         Ok((sqlite, compacted))
+    }
+
+    /// Leaves it to the operating system when commits reach the disk.
+    pub(crate) fn stop_syncing(&mut self) -> Result<(), OpenError> {
+        self.synced = false;
+        do_not_sync(&self.connection).map_err(|error| open_error(&self.path, &error))
     }
 
     /// The file that says how far writes were acknowledged.
@@ -149,6 +158,12 @@ impl Sqlite {
     pub(crate) fn limit_pages(&self, pages: u32) -> rusqlite::Result<()> {
         self.connection
             .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+    }
+
+    /// How commits wait for the disk: 0 not at all, 2 until it is there.
+    #[cfg(test)]
+    pub(crate) fn synchronous(&self) -> rusqlite::Result<i64> {
+        self.connection.query_row("PRAGMA synchronous", [], |row| row.get(0))
     }
 
     fn storage_error(&self, error: &rusqlite::Error) -> StorageError {
@@ -388,6 +403,9 @@ impl Disk for Sqlite {
         reset.map_err(|error| file_error(self.acknowledged.path(), &error))?;
         let recover = || -> rusqlite::Result<(Connection, Content)> {
             let connection = connect(&self.path)?;
+            if !self.synced {
+                do_not_sync(&connection)?;
+            }
             let newest: Option<i64> = connection.query_row("SELECT max(id) FROM log", [], |row| row.get(0))?;
             let content = if newest.is_some_and(|newest| RowId(newest) > RowId::last_of(revision)) {
                 Self::cut(&connection, revision)?
@@ -549,6 +567,10 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
          PRAGMA wal_autocheckpoint = 0;",
     )?;
     Ok(connection)
+}
+
+fn do_not_sync(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("PRAGMA synchronous = OFF")
 }
 
 /// Makes the tables of a store in an empty file.

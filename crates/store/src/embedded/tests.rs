@@ -191,6 +191,32 @@ async fn what_was_written_is_there_after_reopening() {
 }
 
 #[tokio::test]
+async fn a_store_that_does_not_sync_keeps_what_was_written_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = || Config {
+        sync: false,
+        ..Config::new(directory.path())
+    };
+    let store = Store::open(config(), ()).unwrap();
+    let revision = put(&store, "/a", "x").await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(Store::open(config(), ()).unwrap().revision(), revision);
+}
+
+#[test]
+fn commits_wait_for_the_disk_unless_told_otherwise() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = Directory::take(directory.path()).unwrap();
+    let (_, mut publisher) = State::new((), HistoryLimits::default());
+    let mut disk = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
+    assert_eq!(disk.synchronous().unwrap(), 2);
+    disk.stop_syncing().unwrap();
+    assert_eq!(disk.synchronous().unwrap(), 0);
+    disk.recover(publisher.draft().revision()).unwrap();
+    assert_eq!(disk.synchronous().unwrap(), 0);
+}
+
+#[tokio::test]
 async fn objects_get_their_revision_again_when_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let object = |text: &str, at| Value::object(text.as_bytes().to_vec(), at);

@@ -1,0 +1,57 @@
+//! Holdfast in the place of the binaries of envtest (<https://book.kubebuilder.io/reference/envtest>).
+//!
+//! `holdfast envtest` makes a directory of assets: links to this binary by the names `kube-apiserver` and `etcd`, which it
+//! answers to. The `etcd` there holds nothing. It tells the `kube-apiserver` that is pointed at it which directory the two
+//! were given, and objects are kept there in the embedded store, so that they are gone with the environment.
+
+mod api_server;
+mod assets;
+mod etcd;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+pub(crate) use api_server::{adapt, command_line};
+pub(crate) use assets::{EnvtestFlags, run};
+pub(crate) use etcd::run as run_etcd;
+
+/// The names that the binary answers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// `kube-apiserver`: a server with that program's defaults.
+    ApiServer,
+    /// `etcd`: what stands for it.
+    Etcd,
+}
+
+impl Role {
+    /// What the binary was called as; `None` for its own name.
+    pub(crate) fn of(program: Option<&OsString>) -> Option<Self> {
+        match Path::new(program?).file_name()?.to_str()? {
+            "kube-apiserver" => Some(Self::ApiServer),
+            "etcd" => Some(Self::Etcd),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::Etcd => "etcd",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_the_name_of_the_program() {
+        let role = |program: &str| Role::of(Some(&program.into()));
+        assert_eq!(role("/assets/kube-apiserver"), Some(Role::ApiServer));
+        assert_eq!(role("etcd"), Some(Role::Etcd));
+        assert_eq!(role("/etcd/holdfast"), None);
+        assert_eq!(Role::of(None), None);
+    }
+}
