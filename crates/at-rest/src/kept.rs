@@ -53,11 +53,11 @@ impl Kept {
         Self { encoding, ..self }
     }
 
-    /// What is kept of a served object.
+    /// What is kept of a served object that takes the place of `old`, if that is there.
     ///
     /// # Errors
     /// Where it is no object of the kind that belongs there.
-    pub fn to_rest(&self, key: &[u8], served: &Served) -> Result<Vec<u8>, Fault> {
+    pub fn to_rest(&self, key: &[u8], served: &Served, old: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
         let Some((resource, storage)) = self.stored_around(key) else {
             return match is_of_group(key) {
                 true => Ok(custom::encode(served)),
@@ -66,7 +66,11 @@ impl Kept {
         };
         let mut object = json::parse(served.bytes(), &Limits::TRUSTED)?;
         forget_revision(&mut object);
-        object = resource.to_rest(object);
+        let tree = |old: &[u8]| json::parse(old, &Limits::TRUSTED).unwrap_or_default();
+        object = match old {
+            Some(old) => resource.to_rest(object, Some(&|| tree(old))),
+            None => resource.to_rest(object, None),
+        };
         let api_version = &storage.at_rest.api_version;
         let encoding = match storage.at_rest.encoding {
             Encoding::Protobuf => self.encoding,
@@ -179,8 +183,8 @@ impl Kept {
 }
 
 impl Codec for Kept {
-    fn encode(&self, key: &[u8], value: &Served) -> Result<Bytes, CodecError> {
-        let kept = self.to_rest(key, value);
+    fn encode(&self, key: &[u8], value: &Served, old: Option<&Bytes>) -> Result<Bytes, CodecError> {
+        let kept = self.to_rest(key, value, old.map(|old| &old[..]));
         kept.map(Bytes::from).map_err(|fault| CodecError::new(key, fault))
     }
 

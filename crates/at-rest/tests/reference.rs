@@ -73,6 +73,13 @@ fn entries() -> Vec<Stored> {
     entries
 }
 
+/// What `stored` took the place of: of each object all versions are there, from its creation on.
+fn before<'a>(entries: &'a [Stored], stored: &Stored) -> Option<&'a Stored> {
+    let uid = |stored: &Stored| Some(stored.object.as_ref()?.str_at(&["metadata", "uid"])?.to_owned());
+    let last = entries.iter().rfind(|entry| entry.key == stored.key)?;
+    (uid(last) == uid(stored)).then_some(last)
+}
+
 /// Reads what is stored and compares it with what the API shows.
 fn reads(kept: &Kept, stored: &Stored) -> Result<(), String> {
     let served = kept
@@ -90,7 +97,7 @@ fn reads(kept: &Kept, stored: &Stored) -> Result<(), String> {
 }
 
 /// Writes what the API shows (or what was read, where it shows nothing) and compares it with what is stored.
-fn writes(kept: &Kept, stored: &Stored) -> Result<(), String> {
+fn writes(kept: &Kept, stored: &Stored, old: Option<&Stored>) -> Result<(), String> {
     let served = match stored.expected() {
         Some(object) => holdfast_store::Value::plain(json::to_string(&object)),
         None => kept
@@ -98,8 +105,9 @@ fn writes(kept: &Kept, stored: &Stored) -> Result<(), String> {
             .map_err(|fault| format!("reading: {fault}"))?,
     };
     let served = with_room(served);
+    let old = old.and_then(Stored::expected).map(|old| json::to_string(&old));
     let written = kept
-        .to_rest(stored.key.as_bytes(), &served)
+        .to_rest(stored.key.as_bytes(), &served, old.as_deref().map(str::as_bytes))
         .map_err(|fault| format!("writing: {fault}"))?;
     if written == stored.bytes {
         return Ok(());
@@ -143,7 +151,10 @@ fn what_the_reference_keeps_is_read_and_written_exactly() {
     let entries = entries();
     for (at, stored) in entries.iter().enumerate() {
         let name = format!("{} {}", at, stored.key);
-        let (read, written) = (reads(&kept, stored), writes(&kept, stored));
+        let (read, written) = (
+            reads(&kept, stored),
+            writes(&kept, stored, before(&entries[..at], stored)),
+        );
         let family = stored.key.split('/').nth(2).unwrap_or_default();
         let family = if family.ends_with(".example.com") {
             "custom"
@@ -313,7 +324,10 @@ fn what_nobody_serves_is_passed_on_as_it_is() {
     let unknown = b"k8s\0\x0a\x10\x0a\x02v1\x12\x0aClusterFoo\x12\x00";
     let served = kept.from_rest(b"/registry/clusterfoos/a", unknown).unwrap();
     assert_eq!(served.bytes(), &unknown[..]);
-    assert_eq!(kept.to_rest(b"/registry/clusterfoos/a", &served).unwrap(), unknown);
+    assert_eq!(
+        kept.to_rest(b"/registry/clusterfoos/a", &served, None).unwrap(),
+        unknown
+    );
 }
 
 #[test]
@@ -333,8 +347,8 @@ fn objects_are_kept_as_json_where_that_is_asked_for() {
     let key = b"/registry/configmaps/a/b";
     let json = "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"b\",\"namespace\":\"a\"},\"data\":{\"k\":\"v\"}}\n";
     let served = kept.from_rest(key, json.as_bytes()).unwrap();
-    assert_eq!(kept.to_rest(key, &served).unwrap(), json.as_bytes());
-    let in_protobuf = self::kept().to_rest(key, &served).unwrap();
+    assert_eq!(kept.to_rest(key, &served, None).unwrap(), json.as_bytes());
+    let in_protobuf = self::kept().to_rest(key, &served, None).unwrap();
     assert_eq!(kept.from_rest(key, &in_protobuf).unwrap(), served);
 }
 
@@ -371,7 +385,7 @@ fn what_was_changed_by_a_stranger_is_read_or_refused() {
                 continue;
             };
             read += 1;
-            if let Ok(written) = kept.to_rest(stored.key.as_bytes(), &served) {
+            if let Ok(written) = kept.to_rest(stored.key.as_bytes(), &served, Some(served.bytes())) {
                 let again = kept
                     .from_rest(stored.key.as_bytes(), &written)
                     .map_err(|fault| fault.to_string());

@@ -255,7 +255,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
 /// Refuses objects that would not come back from etcd as they are.
 fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
     for (key, value) in objects {
-        let kept = codec.encode(key.as_bytes(), value);
+        let kept = codec.encode(key.as_bytes(), value, None);
         let back = kept.and_then(|kept| codec.decode(key.as_bytes(), &kept));
         let back = back.context("an object has no form in etcd; nothing was written")?;
         ensure!(

@@ -540,7 +540,10 @@ fn health(
         })
         .with("etcd", LIVE, stored(&store));
     let health = match store.is_shared() {
-        true => health.with("etcd-readiness", &[Endpoint::Readyz], stored(&store)),
+        true => {
+            let store = Arc::clone(&store);
+            health.with("etcd-readiness", &[Endpoint::Readyz], move || store.readiness())
+        }
         false => health,
     };
     let health = health

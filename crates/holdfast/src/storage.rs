@@ -222,7 +222,8 @@ impl StorageFlags {
             compaction_interval: self.etcd_compaction_interval,
             life: self.event_ttl,
             lease_reuse: Duration::from_secs(self.lease_reuse_duration_seconds.into()),
-            health_timeout: self.etcd_healthcheck_timeout.min(self.etcd_readycheck_timeout),
+            health_timeout: self.etcd_healthcheck_timeout,
+            readiness_timeout: self.etcd_readycheck_timeout,
             size_interval: self.etcd_db_metric_poll_interval,
             observer: Box::new(calls.clone()),
             ..EtcdConfig::new(connection, Arc::new(self.kept(Registry::clone(&registry.load()))?))

@@ -7,7 +7,8 @@ use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     AtRestRules, Capabilities, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
-    InitialObjects, MetadataChecks, Resource, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
+    InitialObjects, MetadataChecks, Old, Resource, Responder, Review, RowRules, SelectorWords, Strategy,
+    SubresourceAction,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -154,6 +155,12 @@ impl<S: Strategy + 'static> Kind<S> {
     /// Objects lie in etcd otherwise than they are served.
     pub(crate) fn at_rest(mut self, rules: AtRestRules) -> Self {
         self.capabilities.at_rest = rules;
+        self
+    }
+
+    /// Objects are kept otherwise than they are served; this makes the one of the other.
+    pub(crate) fn kept_by(mut self, kept: fn(Value, Old<'_>) -> Value) -> Self {
+        self.capabilities.at_rest.kept = Some(kept);
         self
     }
 

@@ -81,11 +81,14 @@ pub struct AdmissionExemptions {
     pub webhooks: bool,
 }
 
+/// The object that another takes the place of, as it is served; none where the other is new.
+pub type Old<'a> = Option<&'a dyn Fn() -> Value>;
+
 /// How objects of a kind lie in etcd, beyond the name of the version.
 #[derive(Clone, Copy, Default)]
 pub struct AtRestRules {
     /// Turns an object of the stored version into what kube-apiserver keeps of it.
-    pub kept: Option<fn(Value) -> Value>,
+    pub kept: Option<fn(Value, Old<'_>) -> Value>,
     /// Turns an object that was read, in the version that it was kept in, into the stored version; fills in and takes away what
     /// kube-apiserver does whenever it reads.
     pub read: Option<fn(Value) -> Value>,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use holdfast_value::Value;
 use smol_str::SmolStr;
 
+use crate::capability::Old;
 use crate::structural::CustomSchema;
 use crate::table::Column;
 use crate::{
@@ -149,10 +150,11 @@ impl Resource {
         }
     }
 
-    /// An object of the stored version as kube-apiserver keeps it in etcd; see [`AtRest::api_version`].
-    pub fn to_rest(&self, object: Value) -> Value {
+    /// An object of the stored version that takes the place of `old`, as kube-apiserver keeps it in etcd; see
+    /// [`AtRest::api_version`].
+    pub fn to_rest(&self, object: Value, old: Old<'_>) -> Value {
         let mut kept = match self.capabilities.at_rest.kept {
-            Some(kept) => kept(object),
+            Some(kept) => kept(object, old),
             None => object,
         };
         self.set_version(&mut kept, |storage| &storage.at_rest.api_version);

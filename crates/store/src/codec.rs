@@ -8,11 +8,12 @@ use crate::entry::Value;
 ///
 /// The embedded engine keeps what is served and needs none. An engine whose storage others share keeps what these write.
 pub trait Codec: Send + Sync + 'static {
-    /// The bytes to keep for `value` under `key`. They do not hold the value's revision.
+    /// The bytes to keep for `value` under `key`, where it takes the place of `old`, if that is there. They do not hold the
+    /// value's revision.
     ///
     /// # Errors
     /// Where the value is nothing that may stand there.
-    fn encode(&self, key: &[u8], value: &Value) -> Result<Bytes, CodecError>;
+    fn encode(&self, key: &[u8], value: &Value, old: Option<&Bytes>) -> Result<Bytes, CodecError>;
 
     /// The value that `stored` is under `key`, with the place of its revision.
     ///
@@ -68,7 +69,7 @@ pub struct AsServed;
 const REVISION: &[u8] = br#""resourceVersion":""#;
 
 impl Codec for AsServed {
-    fn encode(&self, _key: &[u8], value: &Value) -> Result<Bytes, CodecError> {
+    fn encode(&self, _key: &[u8], value: &Value, _old: Option<&Bytes>) -> Result<Bytes, CodecError> {
         Ok(value.bytes().clone())
     }
 
@@ -100,7 +101,7 @@ mod tests {
             Value::object(br#"{"metadata":{"name":"a","resourceVersion":""}}"#.to_vec(), 43),
             Value::plain(&b"no object"[..]),
         ] {
-            let stored = AsServed.encode(b"/registry/pods/a/b", &value).unwrap();
+            let stored = AsServed.encode(b"/registry/pods/a/b", &value, None).unwrap();
             assert_eq!(AsServed.decode(b"/registry/pods/a/b", &stored).unwrap(), value);
         }
     }

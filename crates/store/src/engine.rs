@@ -17,6 +17,7 @@ use std::pin::Pin;
 use crate::entry::Indexer;
 use crate::error::{CommitError, ReadError, StorageError};
 use crate::key::Revision;
+use crate::state::Snapshot;
 use crate::transaction::{Committed, Transaction};
 
 /// A future of an engine's.
@@ -43,12 +44,26 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
     /// Says that somebody waits until the state is at `revision`, of which there may be nothing to publish.
     fn want(&self, _revision: Revision) {}
 
+    /// `snapshot`, which is the current state, with what the engine knows beyond it: for those who write, whose guards
+    /// tell whether it still is so.
+    fn ahead(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
+        snapshot
+    }
+
     /// What keeps the engine from working, beyond what the last write met.
     ///
     /// # Errors
     /// In words for the log.
     fn health(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// What keeps clients from being served well.
+    ///
+    /// # Errors
+    /// In words for the log.
+    fn readiness(&self) -> Result<(), String> {
+        self.health()
     }
 
     /// Finishes the transactions that wait, ends all watches and lets go of the storage.

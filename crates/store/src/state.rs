@@ -133,6 +133,18 @@ impl<X: Indexer> Snapshot<X> {
         self.root.get(&key[..self.indexer.table(key)], key)
     }
 
+    /// The same but for one key: absent where there is no `entry`.
+    pub(crate) fn with(mut self, key: &Key, entry: Option<Arc<Entry<X>>>) -> Self {
+        let table = self.indexer.table(key);
+        let mut root = Root::clone(&self.root);
+        match entry {
+            Some(entry) => root.insert(table, entry),
+            None => root.remove(table, key),
+        };
+        self.root = Arc::new(root);
+        self
+    }
+
     /// The entries whose keys begin with `prefix`, in key order.
     pub fn range(&self, prefix: &[u8]) -> Range<'_, X> {
         self.range_bounds(prefix, Bound::Included(prefix))
@@ -311,9 +323,14 @@ impl<X: Indexer> State<X> {
         }
     }
 
+    /// An entry that is not published.
+    pub(crate) fn entry(&self, key: Key, value: Stored<'_>, version: Version) -> Arc<Entry<X>> {
+        Entry::new(&self.indexer, key, value, version, None)
+    }
+
     /// A transaction with what has to be written together with it.
-    pub(crate) fn complete(&self, transaction: Transaction<X>) -> Transaction<X> {
-        self.indexer.complete(transaction, &self.snapshot())
+    pub(crate) fn complete(&self, transaction: Transaction<X>, by: &Snapshot<X>) -> Transaction<X> {
+        self.indexer.complete(transaction, by)
     }
 
     /// The state as it was at `revision`.

@@ -74,7 +74,7 @@ impl<X: Indexer> Store<X> {
     /// [`CommitError`]; on each of them nothing was changed.
     pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let transaction = match self.engine.is_shared() {
-            true => self.state.complete(transaction),
+            true => self.state.complete(transaction, &self.newest()),
             false => transaction,
         };
         transaction.check()?;
@@ -109,6 +109,14 @@ impl<X: Indexer> Store<X> {
         self.engine.health()
     }
 
+    /// What keeps clients from being served well.
+    ///
+    /// # Errors
+    /// In words for the log.
+    pub fn readiness(&self) -> Result<(), String> {
+        self.engine.readiness()
+    }
+
     /// The current revision.
     pub fn revision(&self) -> Revision {
         self.state.revision()
@@ -127,6 +135,12 @@ impl<X: Indexer> Store<X> {
     /// The current state, without touching the disk.
     pub fn snapshot(&self) -> Snapshot<X> {
         self.state.snapshot()
+    }
+
+    /// The current state, with what is known of it beyond: what to judge a write by, whose guards tell whether it still is
+    /// so. Not for those who read.
+    pub fn newest(&self) -> Snapshot<X> {
+        self.engine.ahead(self.snapshot())
     }
 
     /// The state exactly as it was at `revision`. The first snapshot of a past revision takes about a microsecond for

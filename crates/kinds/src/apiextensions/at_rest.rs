@@ -1,6 +1,7 @@
 //! Definitions as kube-apiserver keeps them: in v1beta1, which is served no more. What all versions have in common stands once
 //! there, beside them.
 
+use holdfast_resource::Old;
 use holdfast_value::{List, Map, Value};
 
 /// What stands in each version in v1, with its name beside the versions in v1beta1.
@@ -13,7 +14,7 @@ const SHARED: [(&str, &str); 4] = [
 const COLUMNS: &str = "additionalPrinterColumns";
 
 /// A definition of v1 in v1beta1.
-pub(super) fn to_rest(mut object: Value) -> Value {
+pub(super) fn to_rest(mut object: Value, _old: Old<'_>) -> Value {
     let Some(spec) = member(&mut object, "spec") else {
         return object;
     };

@@ -22,6 +22,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .metadata_checks(with_status(of_core(0, 1), 0, 0))
             .done(),
         "jobs" => kind(job::Job { config })
+            .kept_by(job::to_rest)
             .cells(job::CELLS)
             .deletion(DeletionRules {
                 warning: Some(job::DELETION_WARNING),

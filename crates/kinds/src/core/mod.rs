@@ -91,6 +91,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .keeps_reset_fields_at_creation()
             .done(),
         "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim)
+            .kept_by(persistentvolumeclaim::to_rest)
             .cells(persistentvolumeclaim::CELLS)
             .counted_by_plural()
             .takes_of_quotas(quota::Claims)
@@ -139,6 +140,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .initial_objects()
             .followed()
             .read_by(service::from_rest)
+            .kept_by(service::to_rest)
             .claims()
             .connects("proxy", service::Proxy)
             .cells(service::CELLS)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Old, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
@@ -16,6 +16,14 @@ use crate::validation::{Errors, immutable, optional_text, same};
 
 /// The ways in which a volume may be mounted, as messages list them.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+/// A claim as it is kept: the phase of a new one comes from the defaults that each read fills in.
+pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
+    if old.is_none() && object.str_at(&["status", "phase"]) == Some("Pending") {
+        object.remove_at(&["status", "phase"]);
+    }
+    object
+}
 
 /// What only PersistentVolumeClaims do.
 pub(crate) struct PersistentVolumeClaim;

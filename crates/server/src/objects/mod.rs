@@ -127,7 +127,10 @@ impl Indexer for Objects {
         match json::parse(value, &Limits::TRUSTED) {
             Ok(object) => Index::of(registry.stored_around(key).iter(), &object),
             Err(error) => {
-                tracing::error!(%key, %error, "a stored object cannot be read");
+                // Of what its codec cannot read the engine has told.
+                if CodecError::of_placeholder(value).is_none() {
+                    tracing::error!(%key, %error, "a stored object cannot be read");
+                }
                 Index {
                     unreadable: true,
                     ..Index::default()

@@ -113,7 +113,7 @@ pub(super) async fn commit(
 ) -> Result<Committed<Objects>, Failure> {
     let turns = turns(context, deadline, &charges).await.map_err(Failure::Refused)?;
     if !turns.is_empty() {
-        let snapshot = context.shared.store.snapshot();
+        let snapshot = context.shared.store.newest();
         if charges.iter().any(|charged| charged.has_changed(&snapshot)) {
             charges = charge(&snapshot).map_err(Failure::Refused)?;
         }
@@ -131,7 +131,7 @@ pub(super) async fn commit(
                 return Ok(committed);
             }
             Err(CommitError::GuardFailed { key, .. }) => {
-                let snapshot = context.shared.store.snapshot();
+                let snapshot = context.shared.store.newest();
                 if charges.iter().any(|charged| charged.key.as_bytes() == key.as_bytes()) {
                     charges = charge(&snapshot).map_err(Failure::Refused)?;
                 } else if !renew(key.as_bytes(), &snapshot) {

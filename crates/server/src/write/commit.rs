@@ -68,7 +68,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
 async fn create_by_sight(context: &Arc<Context>, target: &Target, object: &Value) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
-        let snapshot = context.shared.store.snapshot();
+        let snapshot = context.shared.store.newest();
         let object = object.clone();
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
@@ -212,7 +212,7 @@ async fn update_by_sight(
 ) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
-        let snapshot = context.shared.store.snapshot();
+        let snapshot = context.shared.store.newest();
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
         // An object that was made under another name than the address has is stored under that of the address.
@@ -297,7 +297,7 @@ async fn was_overtaken(
     if !turn.retake().await? {
         return Ok(false);
     }
-    let snapshot = context.shared.store.snapshot();
+    let snapshot = context.shared.store.newest();
     let revision = |entry: &Arc<Entry>| entry.mod_revision();
     Ok(snapshot.get(key.as_bytes()).map(revision) != live.map(revision))
 }
@@ -346,7 +346,7 @@ async fn delete_by_sight(
     let mut marked = None;
     loop {
         target.check_deadline()?;
-        let snapshot = context.shared.store.snapshot();
+        let snapshot = context.shared.store.newest();
         let Some(entry) = snapshot.get(key.as_bytes()) else {
             let resource = target.resource.group_resource();
             // What another one finished that this one began is done as well.

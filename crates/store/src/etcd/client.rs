@@ -4,11 +4,14 @@
 //! again only where it was not sent; otherwise nobody here knows whether it was done, and whoever asked is told so.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream;
+use http::Uri;
 use http::uri::PathAndQuery;
+use rustls::ClientConfig;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tonic::client::Grpc;
@@ -17,6 +20,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::line::{self, Line};
 use super::metrics::{Observer, Operation};
 use super::proto::{
     CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, RangeRequest, RangeResponse,
@@ -130,7 +134,8 @@ fn is_connect_error(status: &Status) -> bool {
 }
 
 struct Member {
-    uri: String,
+    name: String,
+    uri: Uri,
     channel: Channel,
 }
 
@@ -144,6 +149,8 @@ pub(crate) struct WatchStream {
 pub(crate) struct Client {
     members: Vec<Member>,
     asked: AtomicUsize,
+    /// How to speak TLS on connections of one's own, where the member takes it.
+    tls: Option<Arc<ClientConfig>>,
     observer: Box<dyn Observer>,
 }
 
@@ -158,7 +165,8 @@ impl Client {
                 detail: format!("{server}: {detail}"),
             })?;
             Ok(Member {
-                uri: server.clone(),
+                name: server.clone(),
+                uri: channel.uri().clone(),
                 channel: channel.connect_lazy(),
             })
         });
@@ -167,8 +175,14 @@ impl Client {
             let detail = "no server is named".to_owned();
             return Err(OpenError::Etcd { detail });
         }
+        let secure = members.iter().any(|member| member.uri.scheme_str() == Some("https"));
+        let tls = match secure {
+            true => Some(line::tls(connection).map_err(|detail| OpenError::Etcd { detail })?),
+            false => None,
+        };
         Ok(Self {
             members,
+            tls: tls.map(Arc::new),
             asked: AtomicUsize::new(0),
             observer,
         })
@@ -188,7 +202,7 @@ impl Client {
 
     /// The members, for people.
     pub(crate) fn servers(&self) -> String {
-        let uris: Vec<&str> = self.members.iter().map(|member| member.uri.as_str()).collect();
+        let uris: Vec<&str> = self.members.iter().map(|member| member.name.as_str()).collect();
         uris.join(",")
     }
 
@@ -244,7 +258,7 @@ impl Client {
 
     /// The name of a member.
     pub(crate) fn uri(&self, member: usize) -> &str {
-        &self.member(member).uri
+        &self.member(member).name
     }
 
     /// Follows a range of keys, at a member that has a leader.
@@ -282,6 +296,13 @@ impl Client {
                 Err(error)
             }
         }
+    }
+
+    /// A connection of its own to the member that is asked.
+    pub(crate) async fn line(&self) -> std::io::Result<Line> {
+        let member = self.member(self.asked.load(Ordering::Relaxed));
+        let secure = member.uri.scheme_str() == Some("https");
+        Line::open(&member.uri, self.tls.as_ref().filter(|_| secure)).await
     }
 
     /// Asks another member from now on, unless somebody saw to that already.

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl<X: Indexer> Shared<X> {
     pub(super) async fn commit(self: Arc<Self>, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let Transaction { guards, ops } = transaction;
-        let encoded = self.encode(&ops)?;
+        let encoded = self.encode(&guards, &ops)?;
         let request = self.request(&guards, &ops, &encoded).await?;
         let (operation, first) = (operation(&guards, &ops), ops.first().map(|op| op.key().clone()));
         let first = first.as_ref().map_or(&[][..], Key::as_bytes);
@@ -40,7 +40,7 @@ impl<X: Indexer> Shared<X> {
             .map_or(0, |header| header.revision.unsigned_abs());
         if !answer.succeeded {
             self.feed.forget(id);
-            return Err(self.lost(guards, &answer, revision).await);
+            return Err(self.lost(guards, answer, revision).await);
         }
         if !changed(&answer) {
             self.feed.forget(id);
@@ -59,11 +59,17 @@ impl<X: Indexer> Shared<X> {
     }
 
     /// The bytes of each put.
-    fn encode(&self, ops: &[Op<X>]) -> Result<Vec<Option<Bytes>>, CommitError> {
+    fn encode(&self, guards: &[Guard], ops: &[Op<X>]) -> Result<Vec<Option<Bytes>>, CommitError> {
+        let state = self.ahead.over(self.feed.state.snapshot());
         let encode = |op: &Op<X>| match op {
             Op::Delete { .. } => Ok(None),
             Op::Put { key, value, .. } => {
-                let encoded = self.feed.codec.encode(key, value);
+                let is_new = |guard: &Guard| guard.key == *key && guard.expected == 0;
+                let old = match guards.iter().any(is_new) {
+                    true => None,
+                    false => state.get(key).map(|entry| entry.bytes()),
+                };
+                let encoded = self.feed.codec.encode(key, value, old);
                 let told = |error: crate::codec::CodecError| CommitError::Refused(error.to_string().into());
                 encoded.map(Some).map_err(told)
             }
@@ -95,7 +101,6 @@ impl<X: Indexer> Shared<X> {
             // What is there instead, should it not hold.
             let read = RangeRequest {
                 key,
-                keys_only: true,
                 ..RangeRequest::default()
             };
             request.failure.push(Request::Range(read).into());
@@ -115,30 +120,32 @@ impl<X: Indexer> Shared<X> {
         Ok(request)
     }
 
-    /// The answer to one whose guard did not hold, once the state shows why.
-    async fn lost(&self, guards: Vec<Guard>, answer: &TxnResponse, revision: Revision) -> CommitError {
-        let current = answer.responses.iter().map(|one| match &one.response {
-            Some(Response::Range(range)) => range.kvs.first().map_or(0, |kv| kv.mod_revision.unsigned_abs()),
-            _ => 0,
+    /// The answer to one whose guard did not hold. What etcd holds instead is in its answer, by which the write is judged
+    /// again.
+    pub(super) async fn lost(&self, guards: Vec<Guard>, answer: TxnResponse, revision: Revision) -> CommitError {
+        let found = answer.responses.into_iter().map(|one| match one.response {
+            Some(Response::Range(range)) => range.kvs.into_iter().next(),
+            _ => None,
         });
-        let failed = guards
-            .into_iter()
-            .zip(current)
-            .find(|(guard, current)| guard.expected != *current);
-        let Some((Guard { key, expected }, current)) = failed else {
+        let mut failed = None;
+        let mut learned = Vec::new();
+        for (Guard { key, expected }, found) in guards.into_iter().zip(found) {
+            let current = found.as_ref().map_or(0, |kv| kv.mod_revision.unsigned_abs());
+            if expected == current {
+                continue;
+            }
+            let known = self.feed.known(key.clone(), found, revision, self.client.observer());
+            failed.get_or_insert((key, expected, current));
+            learned.extend(known);
+        }
+        let Some((key, expected, current)) = failed else {
             return CommitError::Invalid("etcd refuses a transaction whose guards hold");
         };
-        let shown = self
-            .feed
-            .state
-            .snapshot()
-            .get(&key)
-            .map_or(0, |entry| entry.mod_revision());
-        if shown == expected {
-            let until = if current == 0 { revision } else { current };
-            if let Err(error) = self.reach(until).await {
-                return closed(error);
-            }
+        let until = learned.iter().map(|known| known.revision).max().unwrap_or(0);
+        if !self.ahead.learn(learned, self.feed.state.revision())
+            && let Err(error) = self.reach(until).await
+        {
+            return closed(error);
         }
         CommitError::GuardFailed { key, expected, current }
     }

@@ -1,29 +1,31 @@
 //! What the most recent revision is, and when the state has reached it.
 //!
 //! Whoever reads without a version asks etcd: only an answer to a question that was put after the read began is good for
-//! it. One question is under way at a time; who comes meanwhile shares the next one.
+//! it. The progress that a watch tells is that of one member, which may lag, so a quorum is asked; see `questions.rs` for who
+//! asks and `line.rs` for how.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::client::CallError;
+use super::line::Line;
 use super::metrics::Operation;
+use super::prefix::Prefix;
 use super::proto::{PutRequest, RangeRequest, Request, TxnRequest};
+use super::questions::{Answer, Asking};
 use super::{Shared, closed};
 use crate::entry::Indexer;
 use crate::error::ReadError;
 use crate::key::Revision;
 
-/// One who waits for the revision.
-pub(super) type Asked = oneshot::Sender<Result<Revision, ReadError>>;
-
 /// How long a question may take, at whichever members.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a question may take on the connection of its own.
+const ON_LINE: Duration = Duration::from_secs(2);
 /// How long to wait for the watch before it is asked how far it is.
 const HURRY: Duration = Duration::from_millis(5);
 /// How long one who waits is thought to do so. Who asks for a revision that never comes gives up by then.
@@ -59,37 +61,91 @@ impl Wanted {
     }
 }
 
-impl<X: Indexer> Shared<X> {
-    /// Answers those who ask, until nobody is left.
-    pub(super) async fn answer(self: Arc<Self>, mut questions: mpsc::UnboundedReceiver<Asked>) {
-        let mut closing = self.closing.subscribe();
-        loop {
-            let first = tokio::select! {
-                first = questions.recv() => first,
-                () = closed(&mut closing) => None,
-            };
-            let Some(first) = first else { return };
-            let mut waiting = vec![first];
-            while let Ok(next) = questions.try_recv() {
-                waiting.push(next);
-            }
-            let answer = self.revision(PATIENCE).await;
-            let answer = answer.map_err(|error| ReadError::Etcd(error.message.into()));
-            for one in waiting {
-                let _ = one.send(answer.clone());
-            }
+/// What is asked of etcd's health, each with a time of its own to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    /// Whether this server had better be restarted.
+    Health,
+    /// Whether clients had better be sent here.
+    Readiness,
+}
+
+/// What is wrong with etcd, by the check that found it.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    health: Option<String>,
+    readiness: Option<String>,
+}
+
+impl Trouble {
+    fn found(&mut self, check: Check, trouble: Option<String>) {
+        match check {
+            Check::Health => self.health = trouble,
+            Check::Readiness => self.readiness = trouble,
         }
+    }
+
+    pub(super) fn of(&self, check: Check) -> Result<(), String> {
+        let trouble = match check {
+            Check::Health => &self.health,
+            Check::Readiness => &self.readiness,
+        };
+        trouble.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// The cheapest question whose answer bears the revision that a quorum knows: whether one key is there.
+pub(super) fn revision_request(prefix: &Prefix) -> RangeRequest {
+    RangeRequest {
+        key: prefix.beside("health"),
+        count_only: true,
+        ..RangeRequest::default()
+    }
+}
+
+impl<X: Indexer> Shared<X> {
+    /// Puts the question for all who wait by now, and tells them.
+    pub(super) async fn ask_revision(&self, mut asking: Asking) -> Answer {
+        asking.begin();
+        let answer = match self.ask_by_line(&mut asking.line).await {
+            Some(revision) => Ok(revision),
+            None => {
+                let answer = self.revision(PATIENCE).await;
+                answer.map_err(|error| ReadError::Etcd(error.message.into()))
+            }
+        };
+        asking.answered(&answer);
+        answer
+    }
+
+    /// Asks on a connection of its own, which is made where there is none; none where that does not work.
+    async fn ask_by_line(&self, line: &mut Option<Box<Line>>) -> Option<Revision> {
+        let begun = Instant::now();
+        let asked = async {
+            if line.is_none() {
+                *line = Some(Box::new(self.client.line().await?));
+            }
+            match line {
+                Some(line) => line.ask(&self.question).await,
+                None => Err(std::io::ErrorKind::NotConnected.into()),
+            }
+        };
+        match timeout(ON_LINE, asked).await {
+            Ok(Ok(revision)) => {
+                let observer = self.client.observer();
+                observer.called(Operation::Get, b"", begun.elapsed(), true);
+                return Some(revision);
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "the connection for questions is given up"),
+            Err(_) => tracing::debug!("etcd does not answer on the connection for questions"),
+        }
+        *line = None;
+        None
     }
 
     /// The revision of etcd, as a quorum knows it.
     async fn revision(&self, patience: Duration) -> Result<Revision, CallError> {
-        let request = RangeRequest {
-            key: self.feed.prefix.beside("health"),
-            limit: 1,
-            keys_only: true,
-            ..RangeRequest::default()
-        };
-        let answer = self.client.range(request, patience).await?;
+        let answer = self.client.range(revision_request(&self.feed.prefix), patience).await?;
         Ok(answer.header.map_or(0, |header| header.revision.unsigned_abs()))
     }
 
@@ -138,14 +194,16 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Asks etcd now and then whether it is well.
-    pub(super) async fn watch_health(self: Arc<Self>, timeout: Duration) {
+    /// Asks etcd now and then whether it answers within `timeout`, for one of the checks.
+    pub(super) async fn watch_health(self: Arc<Self>, check: Check, timeout: Duration) {
         let mut closing = self.closing.subscribe();
         loop {
             let well = self.revision(timeout).await;
             let trouble = well.err().map(|error| format!("error getting data from etcd: {error}"));
-            self.feed.set_failing(trouble.is_some());
-            *self.trouble.lock() = trouble;
+            if check == Check::Health {
+                self.feed.set_failing(trouble.is_some());
+            }
+            self.trouble.lock().found(check, trouble);
             tokio::select! {
                 () = tokio::time::sleep(PROBE) => {}
                 () = closed(&mut closing) => return,
@@ -215,6 +273,16 @@ mod tests {
         wanted.add(20, now);
         assert!(wanted.is_beyond(10));
         assert!(!wanted.is_beyond(20));
+    }
+
+    #[test]
+    fn each_check_finds_what_is_wrong_for_itself() {
+        let mut trouble = Trouble::default();
+        trouble.found(Check::Readiness, Some("late".to_owned()));
+        assert_eq!(trouble.of(Check::Health), Ok(()));
+        assert_eq!(trouble.of(Check::Readiness), Err("late".to_owned()));
+        trouble.found(Check::Readiness, None);
+        assert_eq!(trouble.of(Check::Readiness), Ok(()));
     }
 
     #[test]

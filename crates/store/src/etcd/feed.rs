@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::ahead::Known;
 use super::metrics::Observer;
 use super::prefix::Prefix;
 use super::proto;
@@ -326,6 +327,36 @@ impl<X: Indexer> Feed<X> {
             observer.unreadable(key);
             error.placeholder()
         })
+    }
+
+    /// What etcd holds of a key as of `revision`, where the state does not show it yet.
+    pub(crate) fn known(
+        &self,
+        key: Key,
+        found: Option<proto::KeyValue>,
+        revision: Revision,
+        observer: &dyn Observer,
+    ) -> Option<Known<X>> {
+        let Some(kv) = found else {
+            let is_news = self.state.revision() < revision;
+            return is_news.then_some(Known {
+                key,
+                revision,
+                entry: None,
+            });
+        };
+        let version = Version {
+            mod_revision: kv.mod_revision.unsigned_abs(),
+            create_revision: kv.create_revision.unsigned_abs(),
+            position: 0,
+        };
+        let revision = version.mod_revision;
+        if self.state.revision() >= revision {
+            return None;
+        }
+        let value = self.value(&key, &kv.value, revision, observer);
+        let entry = Some(self.state.entry(key.clone(), (&value).into(), version));
+        Some(Known { key, revision, entry })
     }
 
     fn apply(&self, draft: &mut Draft<X>, group: Vec<Change>, at: At, observer: &dyn Observer) {

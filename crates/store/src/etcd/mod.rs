@@ -4,6 +4,7 @@
 //! transaction that is guarded by the revisions of keys. A read that must be the most recent learns etcd's revision first,
 //! by one request that all share who wait, and waits until the state is there.
 
+mod ahead;
 mod client;
 mod commit;
 mod compaction;
@@ -11,10 +12,12 @@ mod current;
 mod feed;
 mod follow;
 mod leases;
+mod line;
 mod load;
 mod metrics;
 mod prefix;
 mod proto;
+mod questions;
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 
 pub use client::Connection;
 pub use metrics::{Observer, Operation, Unobserved};
@@ -34,13 +38,15 @@ use crate::engine::{Engine, Pending};
 use crate::entry::Indexer;
 use crate::error::{CommitError, OpenError, ReadError, StorageError};
 use crate::key::Revision;
-use crate::state::{HistoryLimits, State};
+use crate::state::{HistoryLimits, Snapshot, State};
 use crate::transaction::{Committed, Transaction};
+use ahead::Ahead;
 use client::Client;
-use current::{Asked, Wanted};
+use current::{Check, Trouble, Wanted};
 use feed::Feed;
 use leases::Leases;
 use prefix::Prefix;
+use questions::{Questions, Turn};
 
 /// How to use an etcd.
 pub struct EtcdConfig {
@@ -58,6 +64,8 @@ pub struct EtcdConfig {
     pub lease_reuse: Duration,
     /// How long etcd may take to answer whether it is well.
     pub health_timeout: Duration,
+    /// How long it may take to answer whether clients may be sent here.
+    pub readiness_timeout: Duration,
     /// How often etcd is asked for the size of its database; never if zero.
     pub size_interval: Duration,
     /// How stored bytes are written and read.
@@ -79,6 +87,7 @@ impl EtcdConfig {
             life: Duration::from_secs(3600),
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
+            readiness_timeout: Duration::from_secs(2),
             size_interval: Duration::from_secs(30),
             codec,
             observer: Box::new(Unobserved),
@@ -104,12 +113,16 @@ struct Shared<X: Indexer> {
     leases: Leases,
     /// What somebody waits for.
     wanted: watch::Sender<Wanted>,
+    /// What etcd said of keys that the state has yet to show.
+    ahead: Ahead<X>,
     /// Readers who want to know etcd's revision.
-    asked: mpsc::UnboundedSender<Asked>,
+    questions: Arc<Questions>,
+    /// What they ask, as it is sent.
+    question: Bytes,
     /// Whether etcd tells rightly how far a watch is, when asked.
     tells_progress: AtomicBool,
     /// What is wrong with etcd.
-    trouble: Mutex<Option<String>>,
+    trouble: Mutex<Trouble>,
     closing: watch::Sender<bool>,
 }
 
@@ -122,22 +135,24 @@ impl<X: Indexer> Etcd<X> {
         let client = Client::new(&config.connection, config.observer)?;
         let (state, publisher) = State::new(indexer, config.history);
         let prefix = Prefix::new(&config.prefix);
+        let question = line::question(&current::revision_request(&prefix));
         let feed = Feed::new(publisher, prefix, config.codec, config.clock);
-        let (asked, questions) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             client,
             feed,
             leases: Leases::new(config.life, config.lease_reuse),
             wanted: watch::Sender::new(Wanted::nothing()),
-            asked,
+            ahead: Ahead::default(),
+            questions: Arc::default(),
+            question,
             tells_progress: AtomicBool::new(false),
-            trouble: Mutex::new(None),
+            trouble: Mutex::default(),
             closing: watch::Sender::new(false),
         });
         shared.load().await?;
         tokio::spawn(Arc::clone(&shared).follow());
-        tokio::spawn(Arc::clone(&shared).answer(questions));
-        tokio::spawn(Arc::clone(&shared).watch_health(config.health_timeout));
+        tokio::spawn(Arc::clone(&shared).watch_health(Check::Health, config.health_timeout));
+        tokio::spawn(Arc::clone(&shared).watch_health(Check::Readiness, config.readiness_timeout));
         tokio::spawn(Arc::clone(&shared).watch_size(config.size_interval));
         tokio::spawn(Arc::clone(&shared).compact(config.compaction_interval));
         Ok((state, Self { shared }))
@@ -155,10 +170,10 @@ impl<X: Indexer> Engine<X> for Etcd<X> {
 
     fn current(&self) -> Option<Pending<'_, Result<Revision, ReadError>>> {
         Some(Box::pin(async {
-            let (reply, answer) = oneshot::channel();
-            let asked = self.shared.asked.send(reply);
-            asked.map_err(|_| ReadError::Closed)?;
-            let revision = answer.await.map_err(|_| ReadError::Closed)??;
+            let revision = match self.shared.questions.turn().await {
+                Turn::Answered(answer) => answer?,
+                Turn::Asks(asking) => self.shared.ask_revision(asking).await?,
+            };
             self.shared.reach(revision).await?;
             Ok(revision)
         }))
@@ -173,7 +188,15 @@ impl<X: Indexer> Engine<X> for Etcd<X> {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shared.trouble.lock().clone().map_or(Ok(()), Err)
+        self.shared.trouble.lock().of(Check::Health)
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        self.shared.trouble.lock().of(Check::Readiness)
+    }
+
+    fn ahead(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
+        self.shared.ahead.over(snapshot)
     }
 
     fn close(&self) -> Pending<'_, Result<(), StorageError>> {

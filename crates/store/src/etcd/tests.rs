@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::ahead::Ahead;
 use super::feed::{Change, Feed};
 use super::metrics::Unobserved;
 use super::prefix::Prefix;
@@ -209,4 +210,26 @@ fn an_own_write_that_was_read_again_is_not_published_twice() {
     assert_eq!(script.feed.state.revision(), 20);
     assert_eq!(script.seen(), puts(&[("c", 12)]));
     assert_eq!(script.feed.made(id, 12)[0].as_ref().unwrap().mod_revision(), 12);
+}
+
+#[test]
+fn a_refused_write_is_judged_again_by_what_its_answer_bears() {
+    let script = Script::new();
+    let ahead = Ahead::default();
+    let known = |name: &str, found, revision| script.feed.known(key(name), found, revision, &Unobserved);
+    let learned = [
+        known("a", Some(kv("a", 3, 12)), 14),
+        known("b", None, 14),
+        // What the state shows is no news.
+        known("a", Some(kv("a", 3, 3)), 14),
+    ];
+    assert!(ahead.learn(learned.into_iter().flatten().collect(), script.feed.state.revision()));
+    let by = ahead.over(script.feed.state.snapshot());
+    assert_eq!(by.get(&key("a")).unwrap().bytes(), "a at 12");
+    assert!(by.get(&key("b")).is_none());
+    // Readers wait for the watch.
+    assert_eq!(script.feed.state.snapshot().get(&key("a")).unwrap().bytes(), "a at 3");
+    script.comes([put("a", 3, 12), put("a", 3, 13), delete("b", 14)]);
+    let by = ahead.over(script.feed.state.snapshot());
+    assert_eq!(by.get(&key("a")).unwrap().bytes(), "a at 13");
 }

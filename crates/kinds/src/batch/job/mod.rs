@@ -8,7 +8,7 @@ mod validation;
 pub(super) use cells::CELLS;
 
 use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::{Check, Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Old, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 pub(super) use self::validation::validate_job_spec;
@@ -98,6 +98,27 @@ impl Strategy for Job {
         errors.extend(context.check_changes(object, old, &rules));
         errors
     }
+}
+
+/// A Job as it is kept: a new one without labels of its own or of its template has none, and each read fills in those that
+/// were made up for the template.
+pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
+    const MADE_UP: [&str; 4] = [CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME];
+    let labels = |path: &[&str]| object.at(path).and_then(Value::as_map);
+    let (own, pods) = (
+        labels(&["metadata", "labels"]),
+        labels(&["spec", "template", "metadata", "labels"]),
+    );
+    let made_up = own.is_some()
+        && own == pods
+        && own
+            .iter()
+            .flat_map(|own| own.iter())
+            .all(|(label, _)| MADE_UP.contains(&label.as_str()));
+    if old.is_none() && made_up {
+        object.remove_at(&["metadata", "labels"]);
+    }
+    object
 }
 
 /// A Job without labels takes on those of its template.

@@ -10,7 +10,7 @@ mod validation;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Old, Refusal, Strategy, WriteContext};
 use holdfast_value::{List, Value};
 
 pub(super) use cells::CELLS;
@@ -231,6 +231,19 @@ pub(super) fn from_rest(mut object: Value) -> Value {
     mirror_cluster_ip(&mut object, None);
     families::infer_for_old(&mut object);
     hide_internal_policy(&mut object);
+    object
+}
+
+/// A Service as it is kept: one that leaves the cluster takes its policy for traffic within it along, though no read shows it.
+pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
+    let path = ["spec", "internalTrafficPolicy"];
+    if is_external(&object)
+        && object.at(&path).is_none()
+        && let Some(old) = old.map(|old| old()).filter(|old| !is_external(old))
+        && let Some(policy) = old.at(&path).cloned()
+    {
+        object.set_at(&path, policy);
+    }
     object
 }
 

@@ -1,0 +1,470 @@
+//! What stands behind the service `kubernetes`, as several servers keep it together: an Endpoints and an EndpointSlice with the
+//! address of each server that lives. <https://kubernetes.io/docs/concepts/architecture/control-plane-node-communication/>
+//!
+//! Who lives is known by leases in the store, one for each address, which go by themselves when they are not renewed; or, as in
+//! older clusters, by how many servers there are said to be.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use holdfast_resource::Resource;
+use holdfast_server::operations::loopback::{Client, RequestError, path_of};
+use holdfast_server::operations::service::Service;
+use holdfast_value::Value;
+use tokio::sync::Mutex;
+
+use crate::identity::{MANAGER, Turns};
+
+/// How often the addresses are looked at, and leases renewed.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+const NAME: &str = "kubernetes";
+const NAMESPACE: &str = "default";
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+
+const CHECK: &str = "poststarthook/bootstrap-controller";
+const PEER_CHECK: &str = "poststarthook/peer-endpoint-reconciler-controller";
+
+/// The leases by which servers know which of them live.
+pub trait ServerLeases: Send + Sync + 'static {
+    /// Makes the lease of this server's address, or renews it.
+    fn renew(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Takes the lease of this server's address away. Whether it was there.
+    fn remove(&self) -> BoxFuture<'_, Result<bool, String>>;
+
+    /// The addresses that have one, in their order in the store.
+    fn addresses(&self) -> Vec<String>;
+
+    /// Makes the lease by which others find this server by its identity, or renews it.
+    fn renew_identity(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Takes that lease away.
+    fn remove_identity(&self) -> BoxFuture<'_, Result<bool, String>>;
+}
+
+/// How the addresses are kept: `--endpoint-reconciler-type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconciler {
+    /// Those that have a lease.
+    Lease,
+    /// So many at most, of which each server adds its own.
+    Count(usize),
+    /// Not at all.
+    Nothing,
+}
+
+/// Where this server is reached.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The address.
+    pub ip: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// What keeps the addresses behind the service `kubernetes`.
+pub struct KubernetesEndpoints {
+    client: Client,
+    endpoints: Arc<Resource>,
+    slices: Arc<Resource>,
+    reconciler: Reconciler,
+    address: Address,
+    leases: Arc<dyn ServerLeases>,
+    ends: AtomicBool,
+    /// One change at a time.
+    turn: Mutex<()>,
+}
+
+impl KubernetesEndpoints {
+    /// Keeps the addresses until the server ends; [`KubernetesEndpoints::end`] takes away this server's.
+    pub fn run(
+        service: &Arc<Service>,
+        reconciler: Reconciler,
+        address: Address,
+        leases: Arc<dyn ServerLeases>,
+    ) -> Option<Arc<Self>> {
+        let client = Client::new(Arc::clone(service), MANAGER);
+        let kept = Arc::new(Self {
+            endpoints: client.resource("", "endpoints")?,
+            slices: client.resource("discovery.k8s.io", "endpointslices")?,
+            client,
+            reconciler,
+            address,
+            leases,
+            ends: AtomicBool::new(false),
+            turn: Mutex::new(()),
+        });
+        let context = &service.context;
+        let (background, shutdown) = (&context.background, &context.shutdown);
+        background.spawn(CHECK, CHECK, shutdown, Arc::clone(&kept).keep());
+        background.spawn(PEER_CHECK, PEER_CHECK, shutdown, Arc::clone(&kept).keep_identity());
+        Some(kept)
+    }
+
+    async fn keep(self: Arc<Self>) {
+        // One of this address that did not end in order is not ready yet.
+        told(self.remove().await);
+        let mut turns = Turns::new(&self.client, INTERVAL);
+        while turns.next().await {
+            told(self.reconcile().await);
+        }
+    }
+
+    async fn keep_identity(self: Arc<Self>) {
+        let mut turns = Turns::new(&self.client, INTERVAL);
+        while turns.next().await {
+            let _turn = self.turn.lock().await;
+            if !self.ends() {
+                told(self.leases.renew_identity().await);
+            }
+        }
+    }
+
+    /// Takes this server's address away: clients had better go elsewhere.
+    pub async fn end(&self) {
+        self.ends.store(true, Ordering::Release);
+        told(self.remove().await);
+        told(self.leases.remove_identity().await);
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    async fn reconcile(&self) -> Result<(), String> {
+        let _turn = self.turn.lock().await;
+        if self.ends() {
+            return Ok(());
+        }
+        match self.reconciler {
+            Reconciler::Nothing => Ok(()),
+            Reconciler::Lease => {
+                // First of all, so that the others know of this one whatever becomes of the rest.
+                self.leases.renew().await?;
+                self.show_leased(false).await
+            }
+            Reconciler::Count(most) => self.add_own(most).await,
+        }
+    }
+
+    async fn remove(&self) -> Result<(), String> {
+        let _turn = self.turn.lock().await;
+        match self.reconciler {
+            Reconciler::Nothing => Ok(()),
+            Reconciler::Lease => match self.leases.remove().await? {
+                true => self.show_leased(true).await,
+                false => Ok(()),
+            },
+            Reconciler::Count(_) => self.remove_own().await,
+        }
+    }
+
+    /// Makes the addresses those that have a lease.
+    async fn show_leased(&self, and_ports: bool) -> Result<(), String> {
+        let stored = self.stored();
+        if stored.is_none() && self.ends() {
+            return Ok(());
+        }
+        let addresses = self.leases.addresses();
+        // This one has just renewed its own, so none means that something is wrong.
+        if addresses.is_empty() && !self.ends() {
+            return Err("no API server IP addresses were listed in storage, refusing to erase all endpoints for the \
+                 kubernetes Service"
+                .to_owned());
+        }
+        let mut next = stored.clone().unwrap_or_else(empty);
+        let marked = skip_mirror(&mut next);
+        let port = self.port();
+        let seen = Seen::of(&next, &port, and_ports);
+        let same = seen.has_form && is_same_set(&addresses_of(&next), &addresses);
+        if !marked && same && seen.has_ports {
+            return self.show_slice(&next).await;
+        }
+        if !same {
+            let ports = match seen.has_form {
+                true => ports_of(&next),
+                false => vec![port.clone()].into(),
+            };
+            set_subset(&mut next, addresses, ports);
+        }
+        if !seen.has_ports {
+            set_ports(&mut next, &port);
+        }
+        self.write(stored.is_none(), next).await
+    }
+
+    /// Adds this server's address to those that are there, of which so many are kept.
+    async fn add_own(&self, most: usize) -> Result<(), String> {
+        let (stored, port) = (self.stored(), self.port());
+        let mut next = stored.clone().unwrap_or_else(empty);
+        let marked = skip_mirror(&mut next);
+        let seen = Seen::of(&next, &port, false);
+        let mut addresses = addresses_of(&next);
+        let own = addresses.contains(&self.address.ip) && addresses.len() <= most;
+        if !seen.has_form {
+            set_subset(&mut next, vec![self.address.ip.clone()], vec![port].into());
+            return self.write(stored.is_none(), next).await;
+        }
+        if !marked && own {
+            return self.show_slice(&next).await;
+        }
+        if !own {
+            addresses.push(self.address.ip.clone());
+            keep_after(&mut addresses, &self.address.ip, most);
+            let ports = ports_of(&next);
+            set_subset(&mut next, addresses, ports);
+        }
+        self.write(false, next).await
+    }
+
+    async fn remove_own(&self) -> Result<(), String> {
+        let Some(mut next) = self.stored() else { return Ok(()) };
+        let mut addresses = addresses_of(&next);
+        if !addresses.contains(&self.address.ip) {
+            return Ok(());
+        }
+        addresses.retain(|address| *address != self.address.ip);
+        let ports = ports_of(&next);
+        set_subset(&mut next, addresses, ports);
+        self.write(false, next).await
+    }
+
+    fn stored(&self) -> Option<Value> {
+        let stored = self.client.get(&self.endpoints, NAMESPACE, NAME);
+        stored.map(|stored| stored.tree())
+    }
+
+    fn port(&self) -> Value {
+        let mut port = Value::empty_map();
+        port.set_at(&["name"], "https".into());
+        port.set_at(&["port"], Value::Int(self.address.port.into()));
+        port.set_at(&["protocol"], "TCP".into());
+        port
+    }
+
+    async fn write(&self, is_new: bool, next: Value) -> Result<(), String> {
+        tracing::info!(addresses = ?addresses_of(&next), "the servers behind the service kubernetes");
+        self.put(&self.endpoints, is_new, &next).await?;
+        self.show_slice(&next).await
+    }
+
+    /// Makes the slice what the endpoints are.
+    async fn show_slice(&self, endpoints: &Value) -> Result<(), String> {
+        let wanted = slice_of(endpoints);
+        let Some(stored) = self.client.get(&self.slices, NAMESPACE, NAME) else {
+            return self.put(&self.slices, true, &wanted).await;
+        };
+        let stored = stored.tree();
+        if stored.at(&["addressType"]) != wanted.at(&["addressType"]) {
+            let path = path_of(&self.slices, NAMESPACE, NAME).unwrap_or_default();
+            let deleted = self.client.delete(&path, &Value::empty_map()).await;
+            deleted.map_err(|error| error.to_string())?;
+            return self.put(&self.slices, true, &wanted).await;
+        }
+        let alike = |path: &[&str]| {
+            let list = |object: &Value| object.at(path).filter(|part| !part.is_empty()).cloned();
+            list(&stored) == list(&wanted)
+        };
+        if alike(&["endpoints"]) && alike(&["ports"]) && alike(&["metadata", "labels"]) {
+            return Ok(());
+        }
+        self.put(&self.slices, false, &wanted).await
+    }
+
+    async fn put(&self, resource: &Resource, is_new: bool, object: &Value) -> Result<(), String> {
+        let at = path_of(resource, NAMESPACE, if is_new { "" } else { NAME }).unwrap_or_default();
+        let path = format!("{at}?fieldManager={MANAGER}");
+        let written = match is_new {
+            true => self.client.create(&path, object).await,
+            false => self.client.update(&path, object).await,
+        };
+        match written {
+            // Another server was faster.
+            Err(error) if is_new && error.is_conflict() => Ok(()),
+            written => written.map(drop).map_err(|error: RequestError| error.to_string()),
+        }
+    }
+}
+
+fn told<T>(outcome: Result<T, String>) {
+    if let Err(error) = outcome {
+        tracing::warn!(error, "the endpoints of the service kubernetes cannot be kept; tried again later");
+    }
+}
+
+/// The Endpoints before there is any address.
+fn empty() -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["apiVersion"], "v1".into());
+    object.set_at(&["kind"], "Endpoints".into());
+    object.set_at(&["metadata", "name"], NAME.into());
+    object.set_at(&["metadata", "namespace"], NAMESPACE.into());
+    object
+}
+
+/// Says that the slice is made beside it and is no mirror. Whether that was not said.
+fn skip_mirror(endpoints: &mut Value) -> bool {
+    let path = ["metadata", "labels", SKIP_MIRROR];
+    let marked = endpoints.str_at(&path) == Some("true");
+    if !marked {
+        endpoints.set_at(&path, "true".into());
+    }
+    !marked
+}
+
+/// What is in order of the Endpoints.
+struct Seen {
+    /// There is one subset.
+    has_form: bool,
+    /// It has this server's port and no other, if that matters.
+    has_ports: bool,
+}
+
+impl Seen {
+    fn of(endpoints: &Value, port: &Value, and_ports: bool) -> Self {
+        let subsets = endpoints.at(&["subsets"]).and_then(Value::as_list);
+        let has_form = subsets.is_some_and(|subsets| subsets.len() == 1);
+        let same = || ports_of(endpoints) == Value::from(vec![port.clone()]);
+        Self {
+            has_form,
+            has_ports: has_form && (!and_ports || same()),
+        }
+    }
+}
+
+fn subset(endpoints: &Value) -> Option<&Value> {
+    endpoints.at(&["subsets"])?.as_list()?.first()
+}
+
+fn addresses_of(endpoints: &Value) -> Vec<String> {
+    let addresses = subset(endpoints).and_then(|subset| subset.at(&["addresses"])?.as_list());
+    let ip = |address: &Value| address.str_at(&["ip"]).map(str::to_owned);
+    addresses.into_iter().flat_map(|list| list.iter().filter_map(ip)).collect()
+}
+
+fn ports_of(endpoints: &Value) -> Value {
+    let ports = subset(endpoints).and_then(|subset| subset.at(&["ports"]));
+    ports.cloned().unwrap_or_else(|| Vec::<Value>::new().into())
+}
+
+/// The one subset: addresses in the order of their texts; none where there is no address.
+fn set_subset(endpoints: &mut Value, mut addresses: Vec<String>, ports: Value) {
+    addresses.sort_unstable();
+    addresses.dedup();
+    let of = |ip: &String| {
+        let mut address = Value::empty_map();
+        address.set_at(&["ip"], ip.as_str().into());
+        address
+    };
+    let shown: Vec<Value> = addresses.iter().map(of).collect();
+    if shown.is_empty() {
+        endpoints.remove_at(&["subsets"]);
+        return;
+    }
+    let mut subset = Value::empty_map();
+    subset.set_at(&["addresses"], shown.into());
+    subset.set_at(&["ports"], ports);
+    endpoints.set_at(&["subsets"], vec![subset].into());
+}
+
+fn set_ports(endpoints: &mut Value, port: &Value) {
+    let addresses = addresses_of(endpoints);
+    set_subset(endpoints, addresses, vec![port.clone()].into());
+}
+
+fn is_same_set(one: &[String], other: &[String]) -> bool {
+    one.len() == other.len() && one.iter().all(|address| other.contains(address))
+}
+
+/// Of sorted addresses keeps `own` and no more than `most`: those that follow it go first.
+fn keep_after(addresses: &mut Vec<String>, own: &str, most: usize) {
+    addresses.sort_unstable();
+    addresses.dedup();
+    while addresses.len() > most.max(1) {
+        let at = addresses.iter().position(|address| address == own).unwrap_or_default();
+        addresses.remove((at + 1) % addresses.len());
+    }
+}
+
+/// The EndpointSlice of the Endpoints.
+fn slice_of(endpoints: &Value) -> Value {
+    let addresses = addresses_of(endpoints);
+    let is_v6 = |address: &String| address.contains(':');
+    let of_v6 = !addresses.is_empty() && addresses.iter().all(is_v6);
+    let endpoint = |ip: &String| {
+        let mut endpoint = Value::empty_map();
+        endpoint.set_at(&["addresses"], vec![Value::from(ip.as_str())].into());
+        endpoint.set_at(&["conditions", "ready"], true.into());
+        endpoint
+    };
+    let shown: Vec<Value> = addresses.iter().filter(|address| is_v6(address) == of_v6).map(endpoint).collect();
+    let mut slice = Value::empty_map();
+    slice.set_at(&["apiVersion"], "discovery.k8s.io/v1".into());
+    slice.set_at(&["kind"], "EndpointSlice".into());
+    slice.set_at(&["metadata", "name"], NAME.into());
+    slice.set_at(&["metadata", "namespace"], NAMESPACE.into());
+    slice.set_at(&["metadata", "labels", "kubernetes.io/service-name"], NAME.into());
+    slice.set_at(&["addressType"], if of_v6 { "IPv6" } else { "IPv4" }.into());
+    slice.set_at(&["endpoints"], shown.into());
+    slice.set_at(&["ports"], ports_of(endpoints));
+    slice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(addresses: &[&str]) -> Vec<String> {
+        addresses.iter().map(ToString::to_string).collect()
+    }
+
+    fn with(addresses: &[&str]) -> Value {
+        let mut endpoints = empty();
+        let mut port = Value::empty_map();
+        port.set_at(&["port"], 6443.into());
+        set_subset(&mut endpoints, texts(addresses), vec![port].into());
+        endpoints
+    }
+
+    #[test]
+    fn addresses_stand_in_the_order_of_their_texts_once_each() {
+        let endpoints = with(&["10.0.0.9", "10.0.0.10", "10.0.0.9"]);
+        assert_eq!(addresses_of(&endpoints), ["10.0.0.10", "10.0.0.9"]);
+        assert_eq!(with(&[]).at(&["subsets"]), None);
+    }
+
+    #[test]
+    fn of_too_many_addresses_those_behind_ones_own_go() {
+        let mut all = texts(&["a", "b", "c", "d"]);
+        keep_after(&mut all, "c", 2);
+        assert_eq!(all, ["b", "c"]);
+        let mut one = texts(&["a"]);
+        keep_after(&mut one, "a", 1);
+        assert_eq!(one, ["a"]);
+    }
+
+    #[test]
+    fn a_slice_has_addresses_of_one_family() {
+        let slice = slice_of(&with(&["10.0.0.1", "fd00::1"]));
+        assert_eq!(slice.str_at(&["addressType"]), Some("IPv4"));
+        assert_eq!(slice.at(&["endpoints"]).and_then(Value::as_list).map(|list| list.len()), Some(1));
+        let slice = slice_of(&with(&["fd00::1", "fd00::2"]));
+        assert_eq!(slice.str_at(&["addressType"]), Some("IPv6"));
+        assert_eq!(slice.at(&["endpoints"]).and_then(Value::as_list).map(|list| list.len()), Some(2));
+    }
+
+    #[test]
+    fn what_is_no_single_subset_is_made_anew() {
+        let port = Value::empty_map();
+        assert!(!Seen::of(&empty(), &port, true).has_form);
+        let seen = Seen::of(&with(&["a"]), &port, true);
+        assert!(seen.has_form && !seen.has_ports);
+        assert!(Seen::of(&with(&["a"]), &port, false).has_ports);
+        let mut marked = empty();
+        assert!(skip_mirror(&mut marked));
+        assert!(!skip_mirror(&mut marked));
+    }
+}

@@ -1,0 +1,214 @@
+//! What the flags of kube-apiserver say of the endpoints of the service `kubernetes`, and the leases by which the servers on one
+//! etcd know which of them live: entries of the store that go by themselves, with the keys and bytes of kube-apiserver.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use futures_util::future::BoxFuture;
+use holdfast_controllers::{Address, Identity, KubernetesEndpoints, Reconciler, ServerLeases};
+use holdfast_server::objects::{Store, readable};
+use holdfast_server::operations::service::Service;
+use holdfast_store::{CommitError, Transaction};
+use holdfast_value::{Value, json};
+
+/// Flags about the endpoints of the service `kubernetes`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EndpointFlags {
+    /// How the servers on one etcd keep the endpoints of the service kubernetes: by leases, by their number, or not at all
+    #[arg(long, value_name = "TYPE", default_value = "lease")]
+    endpoint_reconciler_type: ReconcilerType,
+
+    /// How many servers there are, for --endpoint-reconciler-type=master-count
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    apiserver_count: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReconcilerType {
+    Lease,
+    MasterCount,
+    None,
+}
+
+impl EndpointFlags {
+    /// Refuses values that kube-apiserver refuses.
+    pub(crate) fn check(&self) -> Result<()> {
+        ensure!(
+            self.apiserver_count > 0,
+            "--apiserver-count should be a positive number, but value '{}' provided",
+            self.apiserver_count
+        );
+        Ok(())
+    }
+
+    /// Whether anybody keeps the endpoints.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.endpoint_reconciler_type != ReconcilerType::None
+    }
+
+    /// Keeps the endpoints together with the other servers on the same store.
+    pub(crate) fn run(
+        &self,
+        service: &Arc<Service>,
+        store: &Arc<Store>,
+        reached: SocketAddr,
+        identity: &Identity,
+    ) -> Option<Arc<KubernetesEndpoints>> {
+        let reconciler = match self.endpoint_reconciler_type {
+            ReconcilerType::Lease => Reconciler::Lease,
+            ReconcilerType::MasterCount => Reconciler::Count(usize::try_from(self.apiserver_count).unwrap_or(1)),
+            ReconcilerType::None => Reconciler::Nothing,
+        };
+        let leases = Leases {
+            store: Arc::clone(store),
+            reached,
+            identity: identity.name(),
+        };
+        let address = Address {
+            ip: reached.ip().to_string(),
+            port: reached.port(),
+        };
+        KubernetesEndpoints::run(service, reconciler, address, Arc::new(leases))
+    }
+}
+
+/// What the keys of the leases begin with.
+const ADDRESSES: &str = "/registry/masterleases/";
+const IDENTITIES: &str = "/registry/peerserverleases/";
+/// What says whose lease one is.
+const IDENTITY: &str = "apiserverIdentity";
+
+struct Leases {
+    store: Arc<Store>,
+    reached: SocketAddr,
+    identity: String,
+}
+
+impl Leases {
+    fn key(&self) -> String {
+        format!("{ADDRESSES}{}", self.reached.ip())
+    }
+
+    fn identity_key(&self) -> String {
+        format!("{IDENTITIES}{}", self.identity)
+    }
+
+    /// Writes the entry after the one that is there.
+    async fn write(&self, key: &str, next: impl Fn(Option<Value>) -> Value + Sync) -> Result<(), String> {
+        loop {
+            let snapshot = self.store.newest();
+            let there = snapshot.get(key.as_bytes());
+            let object = next(there.and_then(|entry| readable(entry)));
+            let expected = there.map_or(0, |entry| entry.mod_revision());
+            let value = holdfast_store::Value::plain(json::to_string(&object));
+            match self.store.commit(Transaction::new().guard(key, expected).put(key, value)).await {
+                Ok(_) => return Ok(()),
+                Err(CommitError::GuardFailed { .. }) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Removes the entry, if it is there.
+    async fn delete(&self, key: &str) -> Result<bool, String> {
+        loop {
+            let snapshot = self.store.newest();
+            let Some(there) = snapshot.get(key.as_bytes()) else {
+                return Ok(false);
+            };
+            let transaction = Transaction::new().guard(key, there.mod_revision()).delete(key);
+            match self.store.commit(transaction).await {
+                Ok(_) => return Ok(true),
+                Err(CommitError::GuardFailed { .. }) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+impl ServerLeases for Leases {
+    fn renew(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { self.write(&self.key(), |there| lease(there, self.reached)).await })
+    }
+
+    fn remove(&self) -> BoxFuture<'_, Result<bool, String>> {
+        Box::pin(async { self.delete(&self.key()).await })
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let snapshot = self.store.newest();
+        let ip = |object: &Value| {
+            let subset = object.at(&["subsets"])?.as_list()?.first()?;
+            let address = subset.at(&["addresses"])?.as_list()?.first()?;
+            address.str_at(&["ip"]).map(str::to_owned)
+        };
+        let all = snapshot.range(ADDRESSES.as_bytes());
+        all.filter_map(|entry| ip(&readable(entry)?)).collect()
+    }
+
+    fn renew_identity(&self) -> BoxFuture<'_, Result<(), String>> {
+        let next = |there| identity_lease(there, self.reached, &self.identity);
+        Box::pin(async move { self.write(&self.identity_key(), next).await })
+    }
+
+    fn remove_identity(&self) -> BoxFuture<'_, Result<bool, String>> {
+        Box::pin(async { self.delete(&self.identity_key()).await })
+    }
+}
+
+/// The lease of an address after `there`. Each renewal counts up, since what does not change is not written.
+fn lease(there: Option<Value>, reached: SocketAddr) -> Value {
+    let mut lease = there.unwrap_or_else(|| {
+        let mut lease = Value::empty_map();
+        lease.set_at(&["kind"], "Endpoints".into());
+        lease.set_at(&["apiVersion"], "v1".into());
+        lease
+    });
+    let mut address = Value::empty_map();
+    address.set_at(&["ip"], reached.ip().to_string().into());
+    let mut subset = Value::empty_map();
+    subset.set_at(&["addresses"], vec![address].into());
+    lease.set_at(&["subsets"], vec![subset].into());
+    let generation = lease.at(&["metadata", "generation"]).and_then(Value::as_i64);
+    lease.set_at(&["metadata", "generation"], Value::Int(generation.unwrap_or(0).saturating_add(1)));
+    lease
+}
+
+/// The lease of an identity after `there`.
+fn identity_lease(there: Option<Value>, reached: SocketAddr, identity: &str) -> Value {
+    let mut lease = lease(there, reached);
+    let mut port = Value::empty_map();
+    port.set_at(&["name"], "https".into());
+    port.set_at(&["port"], Value::Int(reached.port().into()));
+    port.set_at(&["protocol"], "TCP".into());
+    if let Some(subset) = lease.at(&["subsets"]).and_then(|subsets| subsets.as_list()?.first().cloned()) {
+        let mut subset = subset;
+        subset.set_at(&["ports"], vec![port].into());
+        lease.set_at(&["subsets"], vec![subset].into());
+    }
+    lease.set_at(&["metadata", "labels", IDENTITY], identity.into());
+    lease
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_counts_up_and_keeps_what_else_it_says() {
+        let reached = "192.0.2.2:26343".parse().unwrap();
+        let first = identity_lease(None, reached, "apiserver-x");
+        assert_eq!(
+            json::to_string(&first),
+            r#"{"kind":"Endpoints","apiVersion":"v1","subsets":[{"addresses":[{"ip":"192.0.2.2"}],"ports":[{"name":"https","port":26343,"protocol":"TCP"}]}],"metadata":{"generation":1,"labels":{"apiserverIdentity":"apiserver-x"}}}"#
+        );
+        let mut other = first;
+        other.set_at(&["metadata", "annotations", "a"], "b".into());
+        let second = lease(Some(other), reached);
+        assert_eq!(second.at(&["metadata", "generation"]), Some(&Value::Int(2)));
+        assert_eq!(second.str_at(&["metadata", "annotations", "a"]), Some("b"));
+    }
+}

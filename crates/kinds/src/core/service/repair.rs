@@ -1,0 +1,255 @@
+//! What is amiss of the addresses and ports of Services as they are stored, and what mends it, as kube-apiserver's repair
+//! controllers do: addresses that are missing, wrong or of nobody, ports that are not marked or that nobody has.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_resource::Claim;
+use holdfast_value::Value;
+
+use super::allocation::held;
+use super::claims::{Bits, FAMILY, MANAGED_BY, MANAGER, family_of, is_of, key_of, object};
+use super::is_external;
+use crate::validation::addresses::Block;
+
+/// How long an address may be without its Service, which other servers write after it.
+const GRACE: Duration = Duration::from_secs(60);
+/// How long an address that is newer than its Service may be one of a write that is taken back.
+const TAKEN_BACK: Duration = Duration::from_secs(5);
+/// The how-manieth look frees a port that nobody has: a Service may be under way.
+const LOOKS: u32 = 3;
+
+/// The ports that nobody has, and how often each was seen so.
+pub(super) type Leaks = BTreeMap<usize, u32>;
+
+/// Where an object stands: namespace and name.
+type Place<'v> = (&'v str, &'v str);
+
+fn place(object: &Value) -> Place<'_> {
+    let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
+    (text("namespace"), text("name"))
+}
+
+fn parent(address: &Value) -> Place<'_> {
+    let text = |field| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
+    (text("namespace"), text("name"))
+}
+
+/// Whether an address says that a Service has it.
+fn names_service(address: &Value) -> bool {
+    let text = |field| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
+    text("group").is_empty() && text("resource") == "services"
+}
+
+/// What mends the IPAddresses `there` of `services`. One that has to be made anew is removed first, and is missing after that.
+pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now: SystemTime) -> Vec<Claim> {
+    let by_place: HashMap<Place<'_>, &Value> = services.iter().map(|service| (place(service), service)).collect();
+    let by_address: HashMap<&str, &Value> = there.iter().map(|address| (place(address).1, address)).collect();
+    let mut claims = Vec::new();
+    let mut named = HashSet::new();
+    for service in services {
+        let held: BTreeSet<IpAddr> = held(service).0.into_iter().collect();
+        for address in held.into_iter().filter(|address| block.offset(*address).is_some()) {
+            let key = key_of(address);
+            let is_new = match by_address.get(address.to_string().as_str()) {
+                None => true,
+                Some(there) if is_right(there, address, service, &by_place) => continue,
+                Some(_) => false,
+            };
+            if named.insert(key.clone()) {
+                claims.push(Claim {
+                    object: is_new.then(|| object(address, service, now)),
+                    key,
+                    is_new,
+                });
+            }
+        }
+    }
+    for address in there.iter().filter(|address| is_orphan(address, &by_place, now)) {
+        let key = format!("/registry/ipaddresses/{}", place(address).1);
+        if named.insert(key.clone()) {
+            claims.push(Claim {
+                key,
+                object: None,
+                is_new: false,
+            });
+        }
+    }
+    claims
+}
+
+/// Whether an IPAddress is what it should be for a Service that has the address; or is that of another that has it too, which
+/// nobody but people can mend.
+fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<Place<'_>, &Value>) -> bool {
+    if !names_service(there) || !is_of(there, service) && !services.contains_key(&parent(there)) {
+        return false;
+    }
+    let label = |name| there.str_at(&["metadata", "labels", name]);
+    label(FAMILY) == Some(family_of(address)) && label(MANAGED_BY) == Some(MANAGER)
+}
+
+/// Whether an address that was made for a Service is nobody's.
+fn is_orphan(address: &Value, services: &HashMap<Place<'_>, &Value>, now: SystemTime) -> bool {
+    if address.str_at(&["metadata", "labels", MANAGED_BY]) != Some(MANAGER) {
+        return false;
+    }
+    if !names_service(address) {
+        return true;
+    }
+    let age = age(address, now);
+    let Some(service) = services.get(&parent(address)) else {
+        return age > GRACE;
+    };
+    let (_, name) = place(address);
+    let listed = service.at(&["spec", "clusterIPs"]).and_then(Value::as_list);
+    if listed.is_some_and(|listed| listed.iter().any(|one| one.as_str() == Some(name))) {
+        return false;
+    }
+    if is_external(service) && age < GRACE {
+        return false;
+    }
+    let made = |object: &Value| created(object);
+    !(made(address) > made(service) && age < TAKEN_BACK)
+}
+
+fn created(object: &Value) -> Option<i64> {
+    let text = object.str_at(&["metadata", "creationTimestamp"])?;
+    Timestamp::parse(text, Precision::Seconds).ok().map(|time| time.seconds)
+}
+
+fn age(object: &Value, now: SystemTime) -> Duration {
+    let now = Timestamp::from(now).seconds;
+    let age = now.saturating_sub(created(object).unwrap_or(0));
+    Duration::from_secs(u64::try_from(age).unwrap_or(0))
+}
+
+/// What the map of ports should be: those of `services`, and those that nobody has as long as it may be that somebody takes
+/// them right now. `offset` gives the place of a port in it.
+pub(super) fn ports(services: &[Value], stored: &Bits, leaks: &mut Leaks, offset: impl Fn(u16) -> Option<usize>) -> Bits {
+    let mut right = Bits::default();
+    for at in services.iter().flat_map(|service| held(service).1).filter_map(offset) {
+        right.set(at, true);
+        leaks.remove(&at);
+    }
+    leaks.retain(|at, _| stored.has(*at));
+    let unheld: Vec<usize> = stored.iter().filter(|at| !right.has(*at)).collect();
+    for at in unheld {
+        let looks = leaks.entry(at).or_default();
+        *looks += 1;
+        if *looks < LOOKS {
+            right.set(at, true);
+        } else {
+            leaks.remove(&at);
+            tracing::warn!(place = at, "a node port that no Service has is freed");
+        }
+    }
+    right
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_value::{Limits, json, yaml};
+
+    use super::*;
+
+    const NOON: &str = "2026-01-01T12:00:00Z";
+
+    fn at(seconds: i64) -> SystemTime {
+        let noon = Timestamp::parse(NOON, Precision::Seconds).unwrap();
+        SystemTime::UNIX_EPOCH + Duration::from_secs((noon.seconds + seconds).try_into().unwrap())
+    }
+
+    fn service(name: &str, sort: &str, ip: &str) -> Value {
+        let text = format!(
+            "{{metadata: {{name: {name}, namespace: a, uid: 8502290d-313d-466b-b47f-2b3a8095b710, creationTimestamp: '{NOON}'}}, \
+             spec: {{type: {sort}, clusterIP: {ip}, clusterIPs: [{ip}], ports: [{{port: 80, nodePort: 30001}}]}}}}"
+        );
+        yaml::parse(text.as_bytes(), &Limits::default()).unwrap()
+    }
+
+    fn address(ip: &str, service: &Value) -> Value {
+        let text = object(ip.parse().unwrap(), service, at(0));
+        json::parse(text.as_bytes(), &Limits::default()).unwrap()
+    }
+
+    fn mends(services: &[Value], there: &[Value], seconds: i64) -> Vec<(String, bool)> {
+        let block = Block::read("10.0.0.0/16").unwrap();
+        let claims = addresses(services, there, &block, at(seconds));
+        claims.into_iter().map(|claim| (claim.key.replace("/registry/ipaddresses/", ""), claim.object.is_some())).collect()
+    }
+
+    fn made(ip: &str) -> Vec<(String, bool)> {
+        vec![(ip.to_owned(), true)]
+    }
+
+    fn removed(ip: &str) -> Vec<(String, bool)> {
+        vec![(ip.to_owned(), false)]
+    }
+
+    #[test]
+    fn each_address_of_a_service_has_its_object() {
+        let web = service("web", "ClusterIP", "10.0.0.5");
+        assert_eq!(mends(std::slice::from_ref(&web), &[], 0), made("10.0.0.5"));
+        assert_eq!(mends(std::slice::from_ref(&web), &[address("10.0.0.5", &web)], 99), []);
+        // Beyond the block, and of no address.
+        assert_eq!(mends(&[service("far", "ClusterIP", "10.9.0.5")], &[], 0), made("10.9.0.5")[1..]);
+        assert_eq!(mends(&[service("headless", "ClusterIP", "None")], &[], 0), []);
+    }
+
+    #[test]
+    fn an_object_with_a_wrong_reference_or_label_is_made_anew() {
+        let (web, gone) = (service("web", "ClusterIP", "10.0.0.5"), service("gone", "ClusterIP", "10.0.0.5"));
+        let services = std::slice::from_ref(&web);
+        assert_eq!(mends(services, &[address("10.0.0.5", &gone)], 0), removed("10.0.0.5"));
+        let mut foreign = address("10.0.0.5", &web);
+        foreign.set_at(&["spec", "parentRef", "resource"], "gateways".into());
+        assert_eq!(mends(services, &[foreign], 0), removed("10.0.0.5"));
+        let mut unlabelled = address("10.0.0.5", &web);
+        unlabelled.remove_at(&["metadata", "labels", FAMILY]);
+        assert_eq!(mends(services, &[unlabelled], 0), removed("10.0.0.5"));
+        // Two that have the same address cannot be told apart: the first stays.
+        let other = service("other", "ClusterIP", "10.0.0.5");
+        assert_eq!(mends(&[web.clone(), other], &[address("10.0.0.5", &web)], 99), []);
+    }
+
+    #[test]
+    fn an_address_of_nobody_goes_when_nobody_can_be_writing_its_service() {
+        let web = service("web", "ClusterIP", "10.0.0.5");
+        let leaked = [address("10.0.0.5", &web)];
+        assert_eq!(mends(&[], &leaked, 60), []);
+        assert_eq!(mends(&[], &leaked, 61), removed("10.0.0.5"));
+        // What others made is theirs.
+        let mut theirs = leaked[0].clone();
+        theirs.set_at(&["metadata", "labels", MANAGED_BY], "me".into());
+        assert_eq!(mends(&[], &[theirs], 99), []);
+        let external = service("web", "ExternalName", "''");
+        assert_eq!(mends(std::slice::from_ref(&external), &leaked, 59), []);
+        assert_eq!(mends(&[external], &leaked, 60), removed("10.0.0.5"));
+        let moved = service("web", "ClusterIP", "10.0.0.6");
+        let there = [address("10.0.0.5", &moved), address("10.0.0.6", &moved)];
+        assert_eq!(mends(&[moved], &there, 5), removed("10.0.0.5"));
+    }
+
+    #[test]
+    fn a_port_that_nobody_has_is_freed_at_the_third_look() {
+        let offset = |port: u16| port.checked_sub(30000).map(usize::from);
+        let mut stored = Bits::default();
+        stored.set(7, true);
+        let mut leaks = Leaks::new();
+        let node_port = [service("web", "NodePort", "10.0.0.5")];
+        for look in 1..=3 {
+            let right = ports(&node_port, &stored, &mut leaks, offset);
+            assert!(right.has(1), "a port that was not marked");
+            assert_eq!(right.has(7), look < 3, "{look}");
+        }
+        // One that was taken meanwhile begins anew.
+        let right = ports(&[], &stored, &mut leaks, offset);
+        assert!(right.has(7));
+        stored.set(7, false);
+        ports(&[], &stored, &mut leaks, offset);
+        assert!(leaks.is_empty());
+    }
+}

@@ -1,0 +1,121 @@
+//! What etcd said of keys when it refused a write, which the state has yet to show.
+//!
+//! Whoever lost a race judges again by what the refusal bears, and need not wait for the watch to bring it. Readers never see
+//! it: what they see is published in the order of revisions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::entry::{Entry, Indexer};
+use crate::key::{Key, Revision};
+use crate::state::Snapshot;
+
+/// How many keys are known at most; of others the watch tells.
+const MOST: usize = 1024;
+
+/// One key as etcd held it at a revision.
+pub(crate) struct Known<X: Indexer> {
+    pub(crate) key: Key,
+    /// When it was so.
+    pub(crate) revision: Revision,
+    /// None where the key is absent.
+    pub(crate) entry: Option<Arc<Entry<X>>>,
+}
+
+/// The keys of which more is known than the state shows.
+pub(crate) struct Ahead<X: Indexer> {
+    /// Whether there is any, so that one look tells that there is none.
+    any: AtomicBool,
+    known: Mutex<Vec<Known<X>>>,
+}
+
+impl<X: Indexer> Default for Ahead<X> {
+    fn default() -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            known: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+impl<X: Indexer> Ahead<X> {
+    /// Keeps what was learned of keys until the state, which is at `current`, shows it. Whether there is room.
+    pub(crate) fn learn(&self, learned: Vec<Known<X>>, current: Revision) -> bool {
+        let mut known = self.known.lock();
+        known.retain(|one| one.revision > current);
+        for new in learned {
+            if let Some(there) = known.iter_mut().find(|one| one.key == new.key) {
+                if there.revision < new.revision {
+                    *there = new;
+                }
+            } else if known.len() < MOST {
+                known.push(new);
+            } else {
+                return false;
+            }
+        }
+        self.any.store(!known.is_empty(), Ordering::Release);
+        true
+    }
+
+    /// The snapshot with what is known beyond it.
+    pub(crate) fn over(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
+        if !self.any.load(Ordering::Acquire) {
+            return snapshot;
+        }
+        let mut known = self.known.lock();
+        known.retain(|one| one.revision > snapshot.revision());
+        self.any.store(!known.is_empty(), Ordering::Release);
+        known
+            .iter()
+            .fold(snapshot, |snapshot, one| snapshot.with(&one.key, one.entry.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Value, Version};
+    use crate::state::{HistoryLimits, State};
+
+    fn known(name: &str, revision: Revision, there: bool) -> Known<()> {
+        let key = Key::from(format!("/registry/things/{name}").as_str());
+        let version = Version {
+            mod_revision: revision,
+            create_revision: 1,
+            position: 0,
+        };
+        let value = Value::plain(format!("{name} at {revision}"));
+        let entry = there.then(|| Entry::new(&Arc::new(()), key.clone(), (&value).into(), version, None));
+        Known { key, revision, entry }
+    }
+
+    #[test]
+    fn what_was_learned_is_shown_until_the_state_has_it() {
+        let (state, mut publisher) = State::new((), HistoryLimits::default());
+        let ahead = Ahead::default();
+        assert!(ahead.learn(vec![known("a", 5, true), known("b", 7, true)], 1));
+        // What is older says nothing new.
+        assert!(ahead.learn(vec![known("a", 4, false)], 1));
+        let shown = |snapshot: Snapshot<()>, name: &str| {
+            let key = format!("/registry/things/{name}");
+            snapshot.get(key.as_bytes()).map(|entry| entry.mod_revision())
+        };
+        assert_eq!(shown(ahead.over(state.snapshot()), "a"), Some(5));
+        assert_eq!(shown(ahead.over(state.snapshot()), "b"), Some(7));
+        assert_eq!(shown(state.snapshot(), "a"), None, "readers see it too");
+        assert!(ahead.learn(vec![known("b", 8, false)], 1));
+        assert_eq!(shown(ahead.over(state.snapshot()), "b"), None);
+        let mut draft = publisher.draft();
+        draft.pass(6);
+        publisher.publish(draft);
+        assert_eq!(shown(ahead.over(state.snapshot()), "a"), None, "it has gone since");
+        let mut draft = publisher.draft();
+        draft.pass(8);
+        publisher.publish(draft);
+        assert_eq!(ahead.over(state.snapshot()).revision(), 8);
+        assert!(!ahead.any.load(Ordering::Acquire));
+    }
+}

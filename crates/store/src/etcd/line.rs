@@ -1,0 +1,235 @@
+//! A connection to etcd for one question: what its revision is, as a quorum knows it.
+//!
+//! Every read without a version puts it, so nothing stands between the reader and the socket: whoever asks drives the
+//! connection until the answer is there. That costs one write to a socket, one wake-up and one read. Between questions
+//! the connection rests; one that etcd has closed meanwhile fails the next question, which is put in the usual way then.
+
+use std::future::Future as _;
+use std::io::{Error, Result};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use futures_util::future::poll_fn;
+use h2::client::{Connection, SendRequest};
+use http::{Method, Request, Uri, Version, header};
+use prost::Message as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::client::Connection as Settings;
+use super::proto::{RangeRequest, RangeResponse};
+use crate::key::Revision;
+
+const PATH: &str = "/etcdserverpb.KV/Range";
+/// What stands before a message: whether it is compressed, and its length.
+const FRAME: usize = 5;
+/// The longest answer.
+const MOST_BYTES: usize = 4096;
+
+/// A connection of any sort.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A connection that rests while nobody asks.
+pub(super) struct Line {
+    requests: SendRequest<Bytes>,
+    connection: Connection<Box<dyn Stream>>,
+    head: Request<()>,
+}
+
+impl Line {
+    /// Connects to a member.
+    pub(super) async fn open(member: &Uri, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
+        let host = member.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = member.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
+        let stream = TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(stream),
+            Some(config) => {
+                let name = ServerName::try_from(host.to_owned()).map_err(Error::other)?;
+                Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?)
+            }
+        };
+        let (requests, connection) = h2::client::handshake(stream).await.map_err(Error::other)?;
+        Ok(Self {
+            requests,
+            connection,
+            head: head(member)?,
+        })
+    }
+
+    /// The revision that etcd answers `question` with, which is made by [`question`].
+    pub(super) async fn ask(&mut self, question: &Bytes) -> Result<Revision> {
+        let (answer, mut body) = self
+            .requests
+            .send_request(self.head.clone(), false)
+            .map_err(Error::other)?;
+        body.send_data(question.clone(), true).map_err(Error::other)?;
+        let mut exchange = pin!(async {
+            let mut body = answer.await.map_err(Error::other)?.into_body();
+            let mut message = BytesMut::new();
+            while let Some(data) = body.data().await {
+                let data = data.map_err(Error::other)?;
+                if message.len() + data.len() > MOST_BYTES {
+                    return Err(Error::other("the answer is too long"));
+                }
+                body.flow_control().release_capacity(data.len()).map_err(Error::other)?;
+                message.put(data);
+            }
+            // What etcd refuses has no message.
+            revision_of(message.freeze())
+        });
+        let connection = &mut self.connection;
+        let outcome = poll_fn(|cx| {
+            let ended = match Pin::new(&mut *connection).poll(cx) {
+                Poll::Pending => None,
+                Poll::Ready(Ok(())) => Some(Error::other("etcd closed the connection")),
+                Poll::Ready(Err(error)) => Some(Error::other(error)),
+            };
+            // Only what comes over the connection moves the exchange on, so that alone need wake the reader.
+            match (exchange.as_mut().poll(&mut unheard()), ended) {
+                (Poll::Ready(outcome), _) => Poll::Ready(outcome),
+                (Poll::Pending, Some(error)) => Poll::Ready(Err(error)),
+                (Poll::Pending, None) => Poll::Pending,
+            }
+        })
+        .await;
+        // From here on nobody waits: what comes between questions wakes nobody.
+        let _ = Pin::new(&mut self.connection).poll(&mut unheard());
+        outcome
+    }
+}
+
+/// Whoever polls so is not woken.
+fn unheard() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+/// The head of each request to a member.
+fn head(member: &Uri) -> Result<Request<()>> {
+    let mut uri = member.clone().into_parts();
+    uri.path_and_query = Some(http::uri::PathAndQuery::from_static(PATH));
+    Request::builder()
+        .method(Method::POST)
+        .version(Version::HTTP_2)
+        .uri(Uri::from_parts(uri).map_err(Error::other)?)
+        .header(header::CONTENT_TYPE, "application/grpc")
+        .header(header::TE, "trailers")
+        .body(())
+        .map_err(Error::other)
+}
+
+/// A question as gRPC sends it.
+pub(super) fn question(request: &RangeRequest) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(FRAME + request.encoded_len());
+    bytes.put_u8(0);
+    bytes.put_u32(u32::try_from(request.encoded_len()).unwrap_or(u32::MAX));
+    // A buffer that grows has room.
+    let _ = request.encode(&mut bytes);
+    bytes.freeze()
+}
+
+/// The revision that a message of gRPC bears.
+fn revision_of(mut message: Bytes) -> Result<Revision> {
+    if message.len() < FRAME {
+        return Err(Error::other("etcd gave no answer"));
+    }
+    let (compressed, length) = (message.get_u8() != 0, message.get_u32() as usize);
+    if compressed || length != message.len() {
+        return Err(Error::other("etcd's answer cannot be read"));
+    }
+    let answer = RangeResponse::decode(message).map_err(Error::other)?;
+    let revision = answer.header.map_or(0, |header| header.revision.unsigned_abs());
+    match revision {
+        0 => Err(Error::other("etcd's answer has no revision")),
+        revision => Ok(revision),
+    }
+}
+
+/// TLS as `settings` say.
+///
+/// # Errors
+/// In words, where a certificate or key cannot be read.
+pub(super) fn tls(settings: &Settings) -> std::result::Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    match &settings.authorities {
+        Some(pem) => {
+            for authority in CertificateDer::pem_slice_iter(pem) {
+                let authority = authority.map_err(|error| format!("the authorities: {error}"))?;
+                roots
+                    .add(authority)
+                    .map_err(|error| format!("the authorities: {error}"))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let mut config = match &settings.identity {
+        None => builder.with_no_client_auth(),
+        Some((certificates, key)) => {
+            let chain: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
+            let chain = chain.map_err(|error| format!("the certificate: {error}"))?;
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key: {error}"))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| format!("the certificate: {error}"))?
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::super::proto::Header;
+    use super::*;
+
+    fn framed(message: &RangeResponse) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u8(0);
+        bytes.put_u32(message.encoded_len() as u32);
+        message.encode(&mut bytes).unwrap();
+        bytes.freeze()
+    }
+
+    #[test]
+    fn only_a_whole_answer_has_a_revision() {
+        let answer = RangeResponse {
+            header: Some(Header {
+                member_id: 1,
+                revision: 77,
+            }),
+            ..RangeResponse::default()
+        };
+        let whole = framed(&answer);
+        assert_eq!(revision_of(whole.clone()).unwrap(), 77);
+        for cut in 0..whole.len() {
+            assert!(revision_of(whole.slice(..cut)).is_err(), "{cut}");
+        }
+        assert!(revision_of(framed(&RangeResponse::default())).is_err());
+        let compressed = [&[1], &whole[1..]].concat();
+        assert!(revision_of(compressed.into()).is_err());
+    }
+
+    #[test]
+    fn a_request_names_the_member_and_what_is_asked() {
+        let head = head(&"https://[::1]:2379".parse().unwrap()).unwrap();
+        assert_eq!(head.uri(), "https://[::1]:2379/etcdserverpb.KV/Range");
+    }
+}

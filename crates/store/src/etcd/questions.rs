@@ -1,0 +1,173 @@
+//! Who asks etcd for its revision, and who shares the answer.
+//!
+//! Only an answer to a question that was put after a read began is good for it. One question is under way at a time, put by
+//! one of those who read; who comes meanwhile waits, and shares the next. Who asks may go away at any time, as readers do;
+//! then the next one asks.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::line::Line;
+use crate::error::ReadError;
+use crate::key::Revision;
+
+/// What a question comes to.
+pub(super) type Answer = Result<Revision, ReadError>;
+
+/// The readers who want to know etcd's revision.
+#[derive(Default)]
+pub(super) struct Questions(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Whether one of them asks.
+    asked: bool,
+    waiting: Vec<oneshot::Sender<Turn>>,
+    /// The connection for questions, while nobody uses it.
+    line: Option<Box<Line>>,
+}
+
+/// What becomes of a reader.
+pub(super) enum Turn {
+    /// Another has asked.
+    Answered(Answer),
+    /// It asks.
+    Asks(Asking),
+}
+
+/// The reader whose turn it is.
+pub(super) struct Asking {
+    questions: Arc<Questions>,
+    /// Those who came before the question was put.
+    sharers: Vec<oneshot::Sender<Turn>>,
+    pub(super) line: Option<Box<Line>>,
+}
+
+impl Questions {
+    /// Waits until another has asked, or it is this one's turn.
+    pub(super) async fn turn(self: &Arc<Self>) -> Turn {
+        let waits = {
+            let mut inner = self.0.lock();
+            if inner.asked {
+                let (turn, waits) = oneshot::channel();
+                inner.waiting.push(turn);
+                Some(waits)
+            } else {
+                inner.asked = true;
+                None
+            }
+        };
+        match waits {
+            None => Turn::Asks(Asking::new(self)),
+            Some(turn) => turn.await.unwrap_or(Turn::Answered(Err(ReadError::Closed))),
+        }
+    }
+}
+
+impl Asking {
+    fn new(questions: &Arc<Questions>) -> Self {
+        Self {
+            questions: Arc::clone(questions),
+            sharers: Vec::new(),
+            line: None,
+        }
+    }
+
+    /// Is about to put the question: all who wait by now share the answer.
+    pub(super) fn begin(&mut self) {
+        let mut inner = self.questions.0.lock();
+        self.line = inner.line.take();
+        self.sharers.append(&mut inner.waiting);
+    }
+
+    /// Tells the others.
+    pub(super) fn answered(mut self, answer: &Answer) {
+        for sharer in self.sharers.drain(..) {
+            // Who has gone need not know.
+            let _ = sharer.send(Turn::Answered(answer.clone()));
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut inner = self.questions.0.lock();
+        if let Some(line) = self.line.take() {
+            inner.line = Some(line);
+        }
+        inner.waiting.append(&mut self.sharers);
+        let next = loop {
+            match inner.waiting.pop() {
+                Some(next) if next.is_closed() => {}
+                next => break next,
+            }
+        };
+        inner.asked = next.is_some();
+        drop(inner);
+        if let Some(next) = next {
+            // One that goes right now passes its turn on in the same way.
+            let _ = next.send(Turn::Asks(Self::new(&self.questions)));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "what fails here is the test")]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn asks(turn: Option<Turn>) -> Asking {
+        match turn {
+            Some(Turn::Asks(asking)) => asking,
+            Some(Turn::Answered(answer)) => panic!("answered: {answer:?}"),
+            None => panic!("it waits"),
+        }
+    }
+
+    fn answer(turn: Option<Turn>) -> Option<Revision> {
+        match turn {
+            Some(Turn::Answered(answer)) => answer.ok(),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn who_comes_after_a_question_was_put_shares_the_next_one() {
+        let questions = Arc::new(Questions::default());
+        let mut first = asks(questions.turn().now_or_never());
+        first.begin();
+        let (mut second, mut third) = (Box::pin(questions.turn()), Box::pin(questions.turn()));
+        assert!((&mut second).now_or_never().is_none());
+        assert!((&mut third).now_or_never().is_none());
+        first.answered(&Ok(5));
+        // Neither may take that answer: one of them asks, and both have its answer.
+        let mut asking = asks((&mut third).now_or_never());
+        asking.begin();
+        assert!((&mut second).now_or_never().is_none());
+        asking.answered(&Ok(7));
+        assert_eq!(answer((&mut second).now_or_never()), Some(7));
+        drop(asks(questions.turn().now_or_never()));
+    }
+
+    #[test]
+    fn the_turn_of_one_who_goes_away_passes_on() {
+        let questions = Arc::new(Questions::default());
+        let mut first = asks(questions.turn().now_or_never());
+        let mut shares = Box::pin(questions.turn());
+        assert!((&mut shares).now_or_never().is_none());
+        first.begin();
+        let mut waits = Box::pin(questions.turn());
+        assert!((&mut waits).now_or_never().is_none());
+        // It goes while it asks; the next one goes before it knows that it should.
+        drop(first);
+        drop(shares);
+        let mut last = asks((&mut waits).now_or_never());
+        last.begin();
+        last.answered(&Ok(9));
+        drop(asks(questions.turn().now_or_never()));
+    }
+}
