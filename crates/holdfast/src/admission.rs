@@ -5,13 +5,21 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 use holdfast_admission::AdmissionChain;
 use holdfast_kinds::admission::{KNOWN, all_plugins};
+use holdfast_kinds::features::{Feature, Features};
+
+/// The plugins that do nothing unless a feature is on.
+const GATED: [(&str, Feature); 3] = [
+    ("MutatingAdmissionPolicy", Feature::MutatingAdmissionPolicy),
+    ("PodTopologyLabels", Feature::PodTopologyLabelsAdmission),
+    ("NodeDeclaredFeatureValidator", Feature::NodeDeclaredFeatures),
+];
 
 /// The plugins that are left where `on` are switched on and `off` are switched off. All names of kube-apiserver are known; what
 /// is not here may be switched off, but not on.
 ///
 /// # Errors
 /// Where a name is not known, switched on and off, or switched on and not here.
-pub(crate) fn chain(on: &[String], off: &[String]) -> Result<AdmissionChain> {
+pub(crate) fn chain(on: &[String], off: &[String], features: Features) -> Result<AdmissionChain> {
     let plugins = all_plugins();
     let is_known = |name: &str| KNOWN.contains(&name) || plugins.iter().any(|plugin| plugin.name() == name);
     for (flag, names) in [("enable", on), ("disable", off)] {
@@ -44,6 +52,10 @@ pub(crate) fn chain(on: &[String], off: &[String]) -> Result<AdmissionChain> {
             known.join(", ")
         );
     }
+    let all = all.only(|name| {
+        let gate = GATED.iter().find(|(plugin, _)| *plugin == name);
+        gate.is_none_or(|(_, feature)| features.has(*feature))
+    });
     let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
     Ok(all.only(|name| named(on, name) || !named(off, name) && !off_by_default.contains(&name)))
 }
@@ -56,7 +68,7 @@ mod tests {
 
     fn chain_of(on: &[&str], off: &[&str]) -> Result<AdmissionChain, String> {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
-        chain(&names(on), &names(off)).map_err(|error| error.to_string())
+        chain(&names(on), &names(off), Features::default()).map_err(|error| error.to_string())
     }
 
     #[test]

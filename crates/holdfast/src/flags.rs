@@ -15,6 +15,7 @@ use crate::copy::CopyFlags;
 use crate::election::ElectionFlags;
 use crate::envtest::EnvtestFlags;
 use crate::remote::ObjectFlags;
+use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
 use crate::storage::StorageFlags;
 
@@ -67,6 +68,10 @@ pub(crate) struct Serve {
     /// The store where it is etcd, and what kube-apiserver's flags say of storage
     #[command(flatten)]
     pub(crate) storage: StorageFlags,
+
+    /// Which features are on and which APIs are served
+    #[command(flatten)]
+    pub(crate) served: ServedFlags,
 
     /// Where the store is damaged, start with what can still be read of it. The damaged files are kept beside it
     #[arg(long)]

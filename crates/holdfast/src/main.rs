@@ -17,6 +17,7 @@ mod pki;
 mod progress;
 mod remote;
 mod serve;
+mod served;
 mod snapshot;
 mod storage;
 mod token_keys;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use holdfast_kinds::Descriptions;
+use holdfast_kinds::features::{Feature, Features};
 use holdfast_resource::Registry;
 use holdfast_resource::openapi::{self, NoDescriptions, Publication};
 use holdfast_resource::schema::TypeTable;
@@ -16,11 +17,16 @@ use tracing::warn;
 pub(crate) struct Documents {
     registry: Arc<ArcSwap<Registry>>,
     types: Arc<TypeTable>,
+    lists_values: bool,
 }
 
 impl Documents {
-    pub(crate) fn new(registry: Arc<ArcSwap<Registry>>, types: Arc<TypeTable>) -> Self {
-        Self { registry, types }
+    pub(crate) fn new(registry: Arc<ArcSwap<Registry>>, types: Arc<TypeTable>, features: Features) -> Self {
+        Self {
+            registry,
+            types,
+            lists_values: features.has(Feature::OpenAPIEnums),
+        }
     }
 
     fn publish<T>(&self, publish: impl FnOnce(&Publication<'_>) -> T) -> T {
@@ -34,7 +40,8 @@ impl Documents {
         // `1.36` of `1.36.2`.
         let version = KUBERNETES.rsplit_once('.').map_or(KUBERNETES, |(version, _)| version);
         let registry = self.registry.load();
-        publish(&Publication::new(&registry, &self.types, &*descriptions, version))
+        let publication = Publication::new(&registry, &self.types, &*descriptions, version);
+        publish(&publication.listing_values(self.lists_values))
     }
 }
 

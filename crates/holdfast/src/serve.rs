@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::{Identity, Selection};
+use holdfast_kinds::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::api::context::{Config, Context, Parts, Shared};
@@ -82,6 +83,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
 
+    let gates = flags.served.gates()?;
     let controllers = Selection::parse(&flags.controllers)?;
     let host = hostname();
     // Who has a store of its own need not ask anybody.
@@ -105,6 +107,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         advertise_address: Some(reached.ip()),
         random: holdfast_kinds::random,
         allow_privileged: flags.allow_privileged,
+        features: gates.features(),
         policy: Arc::default(),
         webhooks: Arc::default(),
         policies: Arc::default(),
@@ -141,7 +144,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         &kinds,
         reached,
         shutdown.clone(),
-        (&milestones, &controllers),
+        (&milestones, &controllers, &gates),
     )?;
     let outcome = start(&service.context).await;
     outcome.context("cannot prepare the store")?;
@@ -428,7 +431,7 @@ fn service(
     kinds: &holdfast_kinds::Config,
     reached: SocketAddr,
     shutdown: Shutdown,
-    (milestones, controllers): (&Milestones, &Selection),
+    (milestones, controllers, gates): (&Milestones, &Selection, &FeatureGates),
 ) -> Result<Arc<Service>> {
     let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
     let keys = TokenKeys::load(
@@ -459,12 +462,15 @@ fn service(
         request_timeout: flags.request_timeout,
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
         max_object_bytes: flags.max_object_bytes,
+        watch_list: kinds.features.has(Feature::WatchList),
+        compress: kinds.features.has(Feature::APIResponseCompression),
     };
     let types = Arc::clone(registry.load().types());
-    let documents = Documents::new(Arc::clone(&registry), Arc::clone(types.table()));
+    let documents = Documents::new(Arc::clone(&registry), Arc::clone(types.table()), kinds.features);
     let metrics = Metrics::new().and_then(|metrics| {
         metrics.count_objects(Arc::clone(&store), Arc::clone(&registry))?;
         metrics.tell_of_build(&BUILD)?;
+        metrics.tell_of_features(gates.iter().map(|gate| (gate.name, gate.stage.name(), gate.on)))?;
         calls.map_or(Ok(()), |calls| metrics.count_etcd(calls))?;
         Ok(Arc::new(metrics))
     });
@@ -487,7 +493,11 @@ fn service(
         },
         field_managers: FieldManagers::new(types),
         issuer: accounts,
-        admission: admission::chain(&flags.enable_admission_plugins, &flags.disable_admission_plugins)?,
+        admission: admission::chain(
+            &flags.enable_admission_plugins,
+            &flags.disable_admission_plugins,
+            kinds.features,
+        )?,
         shutdown,
         background: milestones.background.clone(),
         config,

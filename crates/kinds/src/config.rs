@@ -7,6 +7,7 @@ use holdfast_admission::policies::Policies;
 use holdfast_admission::webhooks::Webhooks;
 use holdfast_authorization::rbac::Policy;
 
+use crate::features::Features;
 use crate::validation::addresses::Block;
 
 /// What the built-in kinds depend on beside the objects: settings of the server, named after kube-apiserver's flags.
@@ -25,6 +26,8 @@ pub struct Config {
     pub random: fn() -> u64,
     /// Whether containers may be privileged: `--allow-privileged`.
     pub allow_privileged: bool,
+    /// The features that are on: `--feature-gates`.
+    pub features: Features,
     /// What roles and bindings come to, which the kinds of RBAC keep up to date.
     pub policy: Arc<Policy>,
     /// What webhooks are called in admission, which their configurations keep up to date.
@@ -43,6 +46,7 @@ impl Default for Config {
             advertise_address: None,
             random,
             allow_privileged: false,
+            features: Features::default(),
             policy: Arc::default(),
             webhooks: Arc::default(),
             policies: Arc::default(),

@@ -18,6 +18,7 @@ use holdfast_value::{Limits, SmolStr, Value, yaml};
 use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
+use crate::features::FeatureGates;
 use crate::{Config, admission, registry_of, tables};
 
 /// A set of kinds and the objects that they can look up. What the steps of a write are, `holdfast_writes` says.
@@ -28,9 +29,22 @@ pub(crate) struct Harness {
 
 impl Harness {
     pub(crate) fn new() -> Self {
+        Self::of(&Config::default())
+    }
+
+    /// The kinds where `--feature-gates` has this value.
+    pub(crate) fn with_gates(gates: &str) -> Self {
+        let features = FeatureGates::set(&[gates.to_owned()]).unwrap().features();
+        Self::of(&Config {
+            features,
+            ..Config::default()
+        })
+    }
+
+    fn of(config: &Config) -> Self {
         static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| TableTypes::new(Arc::new(tables::types().unwrap())));
         Self {
-            world: World::new(registry_of(&Config::default(), &TYPES).unwrap()),
+            world: World::new(registry_of(config, &TYPES).unwrap()),
             objects: Vec::new(),
         }
     }

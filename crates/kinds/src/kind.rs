@@ -12,6 +12,7 @@ use holdfast_resource::{
 };
 use holdfast_value::{SmolStr, Value};
 
+use crate::features::Features;
 use crate::metadata_checks;
 use crate::workload::{TemplateWarnings, WithPodTemplate};
 
@@ -225,11 +226,13 @@ impl<S: Strategy + 'static> Kind<S> {
         self,
         path: &'static [&'static str],
         warnings: TemplateWarnings,
+        features: Features,
     ) -> Kind<WithPodTemplate<S>> {
         let strategy = WithPodTemplate {
             kind: self.strategy,
             path,
             warnings,
+            features,
         };
         Kind {
             strategy: Arc::new(strategy),

@@ -28,6 +28,7 @@ mod defaults;
 mod descriptions;
 mod discovery;
 mod events;
+pub mod features;
 mod flowcontrol;
 #[cfg(test)]
 mod harness;
@@ -51,6 +52,8 @@ use std::sync::Arc;
 
 use holdfast_resource::{KindTypes, Registry, Resource, TableTypes};
 
+use features::Feature;
+use holdfast_value::SmolStr;
 use kind::Kind;
 
 pub use config::{Config, random};
@@ -76,6 +79,10 @@ fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tab
     for mut resource in tables::resources(&|group, plural| kind_of(group, plural, config), types)? {
         served.extend(resource.versions.iter().map(|version| Arc::clone(&version.kind_type)));
         keep_in_served_version(&mut resource);
+        if !config.features.has(Feature::StorageVersionHash) {
+            let versions = resource.versions.iter_mut();
+            versions.for_each(|version| version.storage_version_hash = SmolStr::default());
+        }
         registry = registry.resource(Arc::new(resource));
     }
     let types = KindTypes::new(types, served.into_iter()).with_unserved(tables::unserved());

@@ -10,6 +10,7 @@ use holdfast_value::Value;
 use crate::core::pod_spec::{
     Template, default_template, drop_disabled, template_warnings, validate_template_of_replicas,
 };
+use crate::features::Features;
 use crate::validation::Errors;
 
 /// How a workload's selector and template are checked.
@@ -79,7 +80,7 @@ pub(crate) fn selects_everything(selector: &Field<'_, '_>) -> bool {
 }
 
 /// Drops what nobody may set yet from the template of Pods at `path`, unless that of `old` has it: `DropDisabledTemplateFields`.
-fn drop_disabled_in_template(object: &mut Value, old: Option<&Value>, path: &[&str]) {
+fn drop_disabled_in_template(features: Features, object: &mut Value, old: Option<&Value>, path: &[&str]) {
     let spec_of = |template: &Value| template.get("spec").cloned();
     let old = old.and_then(|old| old.at(path)).and_then(spec_of);
     if let Some(spec) = object
@@ -87,7 +88,7 @@ fn drop_disabled_in_template(object: &mut Value, old: Option<&Value>, path: &[&s
         .and_then(Value::as_map_mut)
         .and_then(|template| template.get_mut("spec"))
     {
-        drop_disabled(spec, old.as_ref());
+        drop_disabled(features, spec, old.as_ref());
     }
 }
 
@@ -164,6 +165,7 @@ pub(crate) struct WithPodTemplate<S: ?Sized> {
     /// Where the template stands.
     pub(crate) path: &'static [&'static str],
     pub(crate) warnings: TemplateWarnings,
+    pub(crate) features: Features,
 }
 
 impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
@@ -173,12 +175,12 @@ impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
     }
 
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, None, self.path);
+        drop_disabled_in_template(self.features, object, None, self.path);
         self.kind.prepare_for_create(context, object)
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(object, Some(old), self.path);
+        drop_disabled_in_template(self.features, object, Some(old), self.path);
         self.kind.prepare_for_update(context, object, old)
     }
 

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::core::persistentvolumeclaim::ClaimRules;
 use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::defaults::{change_items, set_missing, set_missing_at};
+use crate::features::{Feature, Features};
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{at_most_count, collisions_only_grow, validate_selector, workload_warnings};
 
@@ -31,7 +32,7 @@ const MUTABLE: [&str; 7] = [
 
 impl Strategy for StatefulSet {
     fn default_fields(&self, _version: &str, object: &mut Value) {
-        default_strategy(object);
+        default_strategy(self.config.features, object);
         if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
             let lacks_kind = |claim: &Value| claim.get("kind").is_none() || claim.get("apiVersion").is_none();
             change_items(spec, "volumeClaimTemplates", lacks_kind, |claim| {
@@ -42,12 +43,12 @@ impl Strategy for StatefulSet {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled(object, None);
+        self.drop_disabled(object, None);
         Ok(())
     }
 
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled(object, Some(old));
+        self.drop_disabled(object, Some(old));
         Ok(())
     }
 
@@ -76,7 +77,7 @@ impl Strategy for StatefulSet {
 }
 
 /// How Pods are replaced. A rolling update is made up along with the type alone.
-fn default_strategy(object: &mut Value) {
+fn default_strategy(features: Features, object: &mut Value) {
     const STRATEGY: [&str; 2] = ["spec", "updateStrategy"];
     let lacks_type = |strategy: &Value| strategy.str_at(&["type"]).unwrap_or_default().is_empty();
     if object.at(&STRATEGY).is_some_and(lacks_type) {
@@ -85,13 +86,8 @@ fn default_strategy(object: &mut Value) {
     }
     let rolling = ["spec", "updateStrategy", "rollingUpdate"];
     set_missing_at(object, &rolling, "partition", || 0.into());
-}
-
-/// Drops what nobody may set yet, unless `old` has it: `dropStatefulSetDisabledFields` and that of templates.
-fn drop_disabled(object: &mut Value, old: Option<&Value>) {
-    const UNAVAILABLE: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
-    if old.is_none_or(|old| old.at(&UNAVAILABLE).is_none()) {
-        object.remove_at(&UNAVAILABLE);
+    if features.has(Feature::MaxUnavailableStatefulSet) {
+        set_missing_at(object, &rolling, "maxUnavailable", || 1.into());
     }
 }
 
@@ -107,6 +103,15 @@ fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> boo
 }
 
 impl StatefulSet {
+    /// Drops what nobody may set yet, unless `old` has it: `dropStatefulSetDisabledFields` and that of templates.
+    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
+        const UNAVAILABLE: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
+        let is_on = self.config.features.has(Feature::MaxUnavailableStatefulSet);
+        if !is_on && old.is_none_or(|old| old.at(&UNAVAILABLE).is_none()) {
+            object.remove_at(&UNAVAILABLE);
+        }
+    }
+
     fn rules(&self, is_new: bool) -> SpecRules {
         let allow_privileged = self.config.allow_privileged;
         SpecRules {

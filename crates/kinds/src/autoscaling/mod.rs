@@ -9,19 +9,21 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
-pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
-        "horizontalpodautoscalers" => kind(horizontalpodautoscaler::HorizontalPodAutoscaler)
-            .converts()
-            .cells(horizontalpodautoscaler::CELLS)
-            .read_by(horizontalpodautoscaler::from_rest)
-            .rows(RowRules {
-                of_stored_version: true,
-                ..RowRules::default()
-            })
-            .empty_status()
-            .metadata_checks(of_core(0, 1))
-            .done(),
+        "horizontalpodautoscalers" => kind(horizontalpodautoscaler::HorizontalPodAutoscaler {
+            features: config.features,
+        })
+        .converts()
+        .cells(horizontalpodautoscaler::CELLS)
+        .read_by(horizontalpodautoscaler::from_rest)
+        .rows(RowRules {
+            of_stored_version: true,
+            ..RowRules::default()
+        })
+        .empty_status()
+        .metadata_checks(of_core(0, 1))
+        .done(),
         _ => return None,
     })
 }

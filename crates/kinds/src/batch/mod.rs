@@ -13,11 +13,12 @@ use crate::workload::TemplateWarnings;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
+    let features = config.features;
     let config = config.clone();
     Some(match plural {
         "cronjobs" => kind(cronjob::CronJob { config })
             .cells(cronjob::CELLS)
-            .pod_template(&cronjob::TEMPLATE, TemplateWarnings::Own)
+            .pod_template(&cronjob::TEMPLATE, TemplateWarnings::Own, features)
             .empty_status()
             .metadata_checks(with_status(of_core(0, 1), 0, 0))
             .done(),
@@ -29,7 +30,11 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 ..DeletionRules::default()
             })
             .selector_words(SelectorWords::NamesKind)
-            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+            .pod_template(
+                &["spec", "template"],
+                TemplateWarnings::OfWorkload { names_pods: true },
+                features,
+            )
             .empty_status()
             .done(),
         _ => return None,

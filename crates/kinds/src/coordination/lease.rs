@@ -3,24 +3,34 @@
 use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::features::{Feature, Features};
+
 /// What only Leases do.
-pub(crate) struct Lease;
+pub(crate) struct Lease {
+    /// The features that are on.
+    pub(crate) features: Features,
+}
 
 impl Strategy for Lease {
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_gated(object);
+        self.drop_gated(object);
         Ok(())
     }
 
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
-        drop_gated(object);
+        self.drop_gated(object);
         Ok(())
     }
 }
 
-/// Coordinated leader election is off unless asked for.
-fn drop_gated(lease: &mut Value) {
-    for part in ["strategy", "preferredHolder"] {
-        lease.remove_at(&["spec", part]);
+impl Lease {
+    /// Drops what comes with coordinated leader election, unless that is on.
+    fn drop_gated(&self, lease: &mut Value) {
+        if self.features.has(Feature::CoordinatedLeaderElection) {
+            return;
+        }
+        for part in ["strategy", "preferredHolder"] {
+            lease.remove_at(&["spec", part]);
+        }
     }
 }

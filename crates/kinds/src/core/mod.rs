@@ -54,6 +54,7 @@ const fn proxy_parameters(description: &'static str) -> [ConnectParameter; 1] {
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
+    let features = config.features;
     let config = || config.clone();
     Some(match plural {
         "bindings" => kind::generic().action("", pod::Binding).done(),
@@ -90,7 +91,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .cells(node::CELLS)
             .keeps_reset_fields_at_creation()
             .done(),
-        "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim)
+        "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim { features })
             .kept_by(persistentvolumeclaim::to_rest)
             .cells(persistentvolumeclaim::CELLS)
             .counted_by_plural()
@@ -117,12 +118,16 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .takes_of_quotas(quota::Pods)
             .done(),
         "podtemplates" => kind(podtemplate::PodTemplate { config: config() })
-            .pod_template(&["template"], TemplateWarnings::Own)
+            .pod_template(&["template"], TemplateWarnings::Own, features)
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() })
             .counted_by_plural()
-            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+            .pod_template(
+                &["spec", "template"],
+                TemplateWarnings::OfWorkload { names_pods: true },
+                features,
+            )
             .empty_status()
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),

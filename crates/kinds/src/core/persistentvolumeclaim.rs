@@ -11,6 +11,7 @@ use holdfast_value::{Value, json};
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::{is_zero, set_missing_at};
+use crate::features::{Feature, Features};
 use crate::validation::resources::{fractional_bytes, is_native, quantity};
 use crate::validation::{Errors, immutable, optional_text, same};
 
@@ -26,13 +27,17 @@ pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
 }
 
 /// What only PersistentVolumeClaims do.
-pub(crate) struct PersistentVolumeClaim;
+pub(crate) struct PersistentVolumeClaim {
+    /// The features that are on.
+    pub(crate) features: Features,
+}
 
 impl Strategy for PersistentVolumeClaim {
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
         object.set_at(&["status"], status);
+        self.drop_disabled(object, None);
         drop_unfit_source(object);
         normalize_source(object);
         Ok(())
@@ -40,6 +45,7 @@ impl Strategy for PersistentVolumeClaim {
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_none() {
+            self.drop_disabled(object, Some(old));
             if source(old, "dataSource").is_none() && source(old, "dataSourceRef").is_none() {
                 drop_unfit_source(object);
             }
@@ -73,6 +79,19 @@ impl Strategy for PersistentVolumeClaim {
             }
         }
         warnings
+    }
+}
+
+impl PersistentVolumeClaim {
+    /// Drops a source in another namespace where there may be none, unless `old` has a source: `DropDisabledFields`.
+    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
+        let elsewhere = source(object, "dataSourceRef").and_then(|source| source.str_at(&["namespace"]));
+        if elsewhere.is_none_or(str::is_empty) || self.features.has(Feature::CrossNamespaceVolumeDataSource) {
+            return;
+        }
+        if old.is_none_or(|old| source(old, "dataSourceRef").is_none()) {
+            object.remove_at(&["spec", "dataSourceRef"]);
+        }
     }
 }
 
@@ -429,10 +448,13 @@ mod tests {
             ))),
             ["spec: Invalid value: {}: must match dataSourceRef"]
         );
+        let elsewhere = claim(&format!(
+            "{ONE}, dataSource: {{{snapshot}}}, dataSourceRef: {{{snapshot}, namespace: a.b}}"
+        ));
+        assert_eq!(harness.errors(&elsewhere), Vec::<String>::new());
+        let gated = Harness::with_gates("CrossNamespaceVolumeDataSource=true");
         assert_eq!(
-            harness.errors(&claim(&format!(
-                "{ONE}, dataSource: {{{snapshot}}}, dataSourceRef: {{{snapshot}, namespace: a.b}}"
-            ))),
+            gated.errors(&elsewhere),
             [
                 r#"spec.dataSourceRef.namespace: Invalid value: "a.b": must not contain dots"#,
                 "spec: Invalid value: {}: may not be specified when dataSourceRef.namespace is specified",

@@ -15,6 +15,7 @@ use super::names::{
 use super::request_policy::validate_request_policy;
 use crate::core::pod_spec::validate_node_selector;
 use crate::defaults::change_items;
+use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::{Errors, one_of, optional_text, report, required_text, same};
 
@@ -41,7 +42,7 @@ const NOT_PLACED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be 
      the ResourceSlice spec";
 
 /// Drops from the devices of `spec` what feature gates hold back, unless those of `old` have it.
-pub(super) fn drop_disabled(spec: &mut Value, old: Option<&Value>) {
+pub(super) fn drop_disabled(features: Features, spec: &mut Value, old: Option<&Value>) {
     let attributes = |device: &Value| device.get("attributes").and_then(Value::as_map).cloned();
     let has_lists = |device: &Value| {
         let lists = |attribute: &Value| LISTS.iter().any(|list| attribute.get(list).is_some());
@@ -54,10 +55,10 @@ pub(super) fn drop_disabled(spec: &mut Value, old: Option<&Value>) {
             .and_then(Value::as_list);
         devices.is_some_and(|devices| devices.iter().any(has))
     };
-    if !uses(&has_lists) {
+    if !features.has(Feature::DRAListTypeAttributes) && !uses(&has_lists) {
         change_items(spec, "devices", has_lists, drop_lists);
     }
-    if !uses(&has_mappings) {
+    if !features.has(Feature::DRANodeAllocatableResources) && !uses(&has_mappings) {
         change_items(spec, "devices", has_mappings, |device| {
             device.remove_at(&[MAPPINGS]);
         });

@@ -27,7 +27,7 @@ use crate::quota;
 const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
-pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "deviceclasses" => kind(deviceclass::DeviceClass).done(),
         "resourceclaims" => kind(resourceclaim::ResourceClaim)
@@ -39,10 +39,12 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
             .read_by(at_rest::template)
             .done(),
-        "resourceslices" => kind(resourceslice::ResourceSlice)
-            .selector_words(SelectorWords::NamesVersion)
-            .metadata_checks(of_core(0, 1))
-            .done(),
+        "resourceslices" => kind(resourceslice::ResourceSlice {
+            features: config.features,
+        })
+        .selector_words(SelectorWords::NamesVersion)
+        .metadata_checks(of_core(0, 1))
+        .done(),
         _ => return None,
     })
 }

@@ -9,10 +9,14 @@ use holdfast_value::Value;
 use super::device::{default_taints, drop_disabled, validate_device, validate_shared_counters};
 use super::names::{name_of, validate_driver, validate_pool, validate_set};
 use crate::core::pod_spec::validate_node_selector;
+use crate::features::Features;
 use crate::validation::{Errors, immutable, immutable_text, report};
 
 /// What only ResourceSlices do.
-pub(crate) struct ResourceSlice;
+pub(crate) struct ResourceSlice {
+    /// The features that are on.
+    pub(crate) features: Features,
+}
 
 /// The most devices of a slice; fewer where they have taints or consume counters.
 const DEVICES: usize = 128;
@@ -21,12 +25,12 @@ const WHERE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `per
 
 impl Strategy for ResourceSlice {
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        prepare(context, object, None);
+        self.prepare(context, object, None);
         Ok(())
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        prepare(context, object, Some(old));
+        self.prepare(context, object, Some(old));
         Ok(())
     }
 
@@ -48,10 +52,12 @@ impl Strategy for ResourceSlice {
     }
 }
 
-fn prepare(context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
-    if let Some(spec) = object.at_mut(&["spec"]) {
-        drop_disabled(spec, old);
-        default_taints(spec, context.now);
+impl ResourceSlice {
+    fn prepare(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
+        if let Some(spec) = object.at_mut(&["spec"]) {
+            drop_disabled(self.features, spec, old);
+            default_taints(spec, context.now);
+        }
     }
 }
 

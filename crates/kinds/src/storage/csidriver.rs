@@ -6,10 +6,14 @@ use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing_at};
+use crate::features::{Feature, Features};
 use crate::validation::{Errors, immutable};
 
 /// What only CSIDrivers do.
-pub(crate) struct CsiDriver;
+pub(crate) struct CsiDriver {
+    /// The features that are on.
+    pub(crate) features: Features,
+}
 
 const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
 /// What a feature gate holds back.
@@ -29,6 +33,9 @@ impl Strategy for CsiDriver {
         for (flag, default) in flags {
             set_missing_at(object, &["spec"], flag, || default.into());
         }
+        if self.features.has(Feature::VolumeLimitScaling) {
+            set_missing_at(object, &["spec"], "preventPodSchedulingIfMissing", || false.into());
+        }
         set_missing_at(object, &["spec"], "fsGroupPolicy", || "ReadWriteOnceWithFSType".into());
         if object.get("spec").is_some() && is_zero(object.at(&["spec", "volumeLifecycleModes"])) {
             object.set_at(&["spec", "volumeLifecycleModes"], vec!["Persistent".into()].into());
@@ -36,14 +43,12 @@ impl Strategy for CsiDriver {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        object.remove_at(&PREVENT);
+        self.drop_disabled(object, None);
         Ok(())
     }
 
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        if old.at(&PREVENT).is_none() {
-            object.remove_at(&PREVENT);
-        }
+        self.drop_disabled(object, Some(old));
         Ok(())
     }
 
@@ -117,6 +122,16 @@ fn validate_secrets(spec: &Field<'_, '_>, errors: &mut Errors) {
     let in_secrets = spec.child("serviceAccountTokenInSecrets");
     if in_secrets.is_set() && spec.child("tokenRequests").is_empty() {
         errors.push(in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified"));
+    }
+}
+
+impl CsiDriver {
+    /// Drops what a gate holds back, unless `old` has it.
+    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
+        let is_on = self.features.has(Feature::VolumeLimitScaling);
+        if !is_on && old.is_none_or(|old| old.at(&PREVENT).is_none()) {
+            object.remove_at(&PREVENT);
+        }
     }
 }
 

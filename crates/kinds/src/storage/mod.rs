@@ -12,9 +12,13 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::{of_core, with_status};
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
-pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
-        "csidrivers" => kind(csidriver::CsiDriver).metadata_checks(of_core(0, 1)).done(),
+        "csidrivers" => kind(csidriver::CsiDriver {
+            features: config.features,
+        })
+        .metadata_checks(of_core(0, 1))
+        .done(),
         "csinodes" => kind(csinode::CsiNode)
             .metadata_checks(with_status(of_core(1, 0), 1, 0))
             .done(),

@@ -19,6 +19,8 @@ pub struct Publication<'a> {
     descriptions: &'a dyn Descriptions,
     /// The version in the documents: `1.36`.
     version: &'a str,
+    /// Whether documents list the values that fields may have.
+    lists_values: bool,
 }
 
 /// What a v3 document tells of.
@@ -51,7 +53,14 @@ impl<'a> Publication<'a> {
             types,
             descriptions,
             version,
+            lists_values: true,
         }
+    }
+
+    /// The same, where documents list the values that fields may have only if `lists_values` says so.
+    #[must_use]
+    pub fn listing_values(self, lists_values: bool) -> Self {
+        Self { lists_values, ..self }
     }
 
     /// The names of the v3 documents, as they stand in the index and in paths below `/openapi/v3/`.
@@ -211,6 +220,7 @@ impl<'a> Publication<'a> {
             table: self.types,
             descriptions: self.descriptions,
             form,
+            lists_values: self.lists_values,
         };
         let core = GroupVersion::new("", "v1");
         let entries = types.into_iter().map(|id| {

@@ -15,6 +15,8 @@ pub(super) struct SchemaWriter<'a> {
     pub(super) table: &'a TypeTable,
     pub(super) descriptions: &'a dyn Descriptions,
     pub(super) form: Form,
+    /// Whether the values that fields may have are listed.
+    pub(super) lists_values: bool,
 }
 
 impl SchemaWriter<'_> {
@@ -88,7 +90,8 @@ impl SchemaWriter<'_> {
     fn field(&self, of: &Type, field: &Field) -> Value {
         let mut schema = match (&field.shape, self.form) {
             (Shape::Ref(_), Form::V3) => Map::new(),
-            (shape, _) => self.shape(shape, &field.enum_values),
+            (shape, _) if self.lists_values => self.shape(shape, &field.enum_values),
+            (shape, _) => self.shape(shape, &[]),
         };
         if let Some(description) = self.descriptions.of_field(&of.name, &field.name) {
             schema.insert("description", description);

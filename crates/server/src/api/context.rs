@@ -120,6 +120,10 @@ pub struct Config {
     pub min_watch_timeout: Duration,
     /// The most bytes of an object as it is stored.
     pub max_object_bytes: usize,
+    /// Whether watches may begin with the objects that are there.
+    pub watch_list: bool,
+    /// Whether large answers are compressed for clients that take that.
+    pub compress: bool,
 }
 
 /// The most bytes of an object as it is stored, unless a flag says otherwise: what etcd takes.
@@ -131,6 +135,8 @@ impl Default for Config {
             request_timeout: Duration::from_secs(60),
             min_watch_timeout: Duration::from_secs(1800),
             max_object_bytes: MAX_OBJECT_BYTES,
+            watch_list: true,
+            compress: true,
         }
     }
 }

@@ -73,7 +73,8 @@ pub async fn serve_resource(
         Err(error) if defined && error.is_unknown_resource() => Ok(response::page_not_found()),
         request => {
             let request = request?;
-            let compress = request.verb != Verb::Watch && compression::is_wanted(&request.headers);
+            let compress =
+                request.verb != Verb::Watch && context.config.compress && compression::is_wanted(&request.headers);
             let response = super::handle(context, request).await?;
             Ok(if compress {
                 compression::compressed(response).await

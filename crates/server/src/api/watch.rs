@@ -33,7 +33,7 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/vnd.k
 /// 400 for selectors and versions that cannot be read, 406 for forms that are no streams, 504 for initial events of a
 /// version that is yet to come.
 pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
-    let mut options = ListOptions::parse(&request.query)?;
+    let mut options = ListOptions::parse(&request.query, context.config.watch_list)?;
     options.watch = true;
     let selection = selection(&request, &options)?;
     let wanted = revision(&options.resource_version)?;

@@ -185,11 +185,11 @@ impl GetOptions {
 }
 
 impl ListOptions {
-    /// Reads the options of a list or a watch.
+    /// Reads the options of a list or a watch; `watch_list` says whether watches may begin with the objects that are there.
     ///
     /// # Errors
     /// 400 for a number that cannot be read, 422 for options that do not go together.
-    pub fn parse(query: &Query) -> Result<Self, ApiError> {
+    pub fn parse(query: &Query, watch_list: bool) -> Result<Self, ApiError> {
         let text = |name| query.get(name).unwrap_or_default().to_owned();
         let flag = |name| query.get(name).map(reads_as_true);
         let mut options = Self {
@@ -210,11 +210,11 @@ impl ListOptions {
             "NotOlderThan" => Some(ResourceVersionMatch::NotOlderThan),
             _ => None,
         };
-        if options.watch && rule.is_empty() {
+        if options.watch && rule.is_empty() && watch_list {
             options.begin_with_initial_events();
         }
         let errors = if options.watch {
-            options.check_watch(rule)
+            options.check_watch(rule, watch_list)
         } else {
             options.check_list(rule)
         };
@@ -257,7 +257,7 @@ impl ListOptions {
         errors
     }
 
-    fn check_watch(&self, rule: &str) -> Vec<FieldError> {
+    fn check_watch(&self, rule: &str, watch_list: bool) -> Vec<FieldError> {
         let field = FieldPath::new("resourceVersionMatch");
         let not_older = self.resource_version_match == Some(ResourceVersionMatch::NotOlderThan);
         let mut errors = Vec::new();
@@ -265,6 +265,11 @@ impl ListOptions {
         if self.send_initial_events.is_some() && !not_older {
             forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
         }
+        if self.send_initial_events.is_some() && !watch_list {
+            let detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+            errors.push(FieldError::forbidden(&FieldPath::new("sendInitialEvents"), detail));
+        }
+        let mut forbid = |detail: &str| errors.push(FieldError::forbidden(&field, detail));
         if !rule.is_empty() {
             if self.send_initial_events.is_none() {
                 forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
@@ -334,7 +339,7 @@ mod tests {
     use super::*;
 
     fn list(query: &str) -> Result<ListOptions, String> {
-        ListOptions::parse(&Query::parse(query)).map_err(|error| error.to_string())
+        ListOptions::parse(&Query::parse(query), true).map_err(|error| error.to_string())
     }
 
     #[test]

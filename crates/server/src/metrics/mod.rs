@@ -5,6 +5,7 @@
 
 mod conversions;
 mod etcd;
+mod features;
 mod policies;
 mod process;
 mod requests;
@@ -180,6 +181,18 @@ impl Metrics {
         let text = TextEncoder::new().encode_to_string(&self.registry.gather());
         let text = text.map_err(|error| ApiError::internal(error.to_string()))?;
         Ok(page(text))
+    }
+
+    /// Tells of feature gates: the name, the stage and whether each is on.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn tell_of_features(
+        &self,
+        gates: impl Iterator<Item = (&'static str, &'static str, bool)>,
+    ) -> prometheus::Result<()> {
+        let features = features::EnabledFeatures::new(gates.collect())?;
+        self.registry.register(Box::new(features))
     }
 
     /// Tells of the build.

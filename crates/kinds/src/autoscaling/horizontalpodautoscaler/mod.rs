@@ -8,13 +8,17 @@ mod validation;
 
 pub(super) use cells::CELLS;
 
-use holdfast_resource::{ConversionError, Converts, Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::{is_zero, set_missing, set_missing_at};
+use crate::features::{Feature, Features};
 
 /// What only HorizontalPodAutoscalers do.
-pub(crate) struct HorizontalPodAutoscaler;
+pub(crate) struct HorizontalPodAutoscaler {
+    /// The features that are on.
+    pub(crate) features: Features,
+}
 
 /// The use of CPU that is aimed at where no metric is given, in percent of what is requested.
 const CPU_TARGET: i64 = 80;
@@ -44,14 +48,43 @@ impl Strategy for HorizontalPodAutoscaler {
         }
     }
 
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        self.drop_disabled(object, None);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        if context.subresource.is_none() {
+            self.drop_disabled(object, Some(old));
+        }
+        Ok(())
+    }
+
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validation::validate_autoscaler(&Field::root(object), None)
+        validation::validate_autoscaler(&Field::root(object), None, self.features)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         match context.subresource {
             Some("status") => validation::validate_status(&Field::root(object)),
-            _ => validation::validate_autoscaler(&Field::root(object), Some(&Field::root(old))),
+            _ => validation::validate_autoscaler(&Field::root(object), Some(&Field::root(old)), self.features),
+        }
+    }
+}
+
+impl HorizontalPodAutoscaler {
+    /// Drops how far off a metric may be where nobody may say so, unless `old` does: `dropDisabledFields`.
+    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
+        const DIRECTIONS: [&str; 2] = ["scaleDown", "scaleUp"];
+        let is_set = |of: &Value| {
+            let tolerance = |direction| of.at(&["spec", "behavior", direction, "tolerance"]);
+            DIRECTIONS.iter().any(|direction| tolerance(direction).is_some())
+        };
+        if self.features.has(Feature::HPAConfigurableTolerance) || old.is_some_and(is_set) {
+            return;
+        }
+        for direction in DIRECTIONS {
+            object.remove_at(&["spec", "behavior", direction, "tolerance"]);
         }
     }
 }
@@ -115,7 +148,13 @@ mod tests {
     use holdfast_resource::Converts as _;
 
     use super::HorizontalPodAutoscaler;
+    use crate::features::Features;
     use crate::harness::{Harness, at};
+
+    fn autoscaler() -> HorizontalPodAutoscaler {
+        let features = Features::default();
+        HorizontalPodAutoscaler { features }
+    }
 
     fn of(version: &str, spec: &str) -> String {
         format!(
@@ -143,14 +182,14 @@ mod tests {
             "spec:",
             "status: {currentCPUUtilizationPercentage: 42, currentReplicas: 1, desiredReplicas: 2}, spec:",
         );
-        let noted = HorizontalPodAutoscaler.round_trip(Harness::new().read(&used));
+        let noted = autoscaler().round_trip(Harness::new().read(&used));
         let annotation = at(&noted, "metadata.annotations");
         assert!(
             annotation.contains("current-metrics") && annotation.contains("42"),
             "{annotation}"
         );
         assert_eq!(at(&noted, "status.currentCPUUtilizationPercentage"), "42");
-        assert_eq!(HorizontalPodAutoscaler.round_trip(noted.clone()), noted);
+        assert_eq!(autoscaler().round_trip(noted.clone()), noted);
     }
 
     #[test]

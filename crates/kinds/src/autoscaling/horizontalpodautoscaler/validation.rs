@@ -3,6 +3,7 @@
 use holdfast_resource::metadata::formats::{dns_label, path_segment};
 use holdfast_resource::{Field, GroupVersion};
 
+use crate::features::{Feature, Features};
 use crate::validation::resources::{is_negative, quantity, validate_container_name};
 use crate::validation::{Errors, numbers, required_text, set_one_of};
 
@@ -40,13 +41,19 @@ impl Kept {
 }
 
 /// Checks an autoscaler, which takes the place of `old` if there is one.
-pub(super) fn validate_autoscaler(autoscaler: &Field<'_, '_>, old: Option<&Field<'_, '_>>) -> Errors {
+pub(super) fn validate_autoscaler(
+    autoscaler: &Field<'_, '_>,
+    old: Option<&Field<'_, '_>>,
+    features: Features,
+) -> Errors {
     let mut errors = Errors::new();
     let kept = Kept::of(old);
     let spec = autoscaler.child("spec");
     let (least, most) = (spec.child("minReplicas"), spec.child("maxReplicas"));
-    if least.number().is_some_and(|number| number < 1) {
-        errors.push(least.invalid("must be greater than or equal to 1"));
+    let had_none = old.is_some_and(|old| old.child("spec").child("minReplicas").number() == Some(0));
+    let bound = i64::from(!features.has(Feature::HPAScaleToZero) && !had_none);
+    if least.number().is_some_and(|number| number < bound) {
+        errors.push(least.invalid(format!("must be greater than or equal to {bound}")));
     }
     let number = most.number().unwrap_or_default();
     if number == 0 {

@@ -77,7 +77,7 @@ impl Strategy for Pod {
         }
         object.set_at(&["status"], status.into());
         if let Some(spec) = object.at_mut(&["spec"]) {
-            drop_disabled(spec, None);
+            drop_disabled(self.config.features, spec, None);
         }
         update::match_label_keys(object);
         for warning in app_armor_fields(object) {
@@ -88,7 +88,7 @@ impl Strategy for Pod {
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if let Some(spec) = object.at_mut(&["spec"]) {
-            drop_disabled(spec, old.get("spec"));
+            drop_disabled(self.config.features, spec, old.get("spec"));
         }
         match context.subresource {
             None => {
@@ -99,7 +99,7 @@ impl Strategy for Pod {
                 }
             }
             Some("status") => {
-                status::drop_disabled(object);
+                status::drop_disabled(self.config.features, object);
                 if is_zero(object.at(&["status", "qosClass"]))
                     && let Some(class) = old.at(&["status", "qosClass"])
                 {

@@ -8,6 +8,7 @@ use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::change_items;
+use crate::features::{Feature, Features};
 use crate::validation::addresses::{address, address_warning, lenient_address};
 use crate::validation::{Errors, report};
 
@@ -18,7 +19,10 @@ const STATUSES: [&str; 3] = [
 ];
 
 /// Drops what the reference drops while its feature gates are off, and keeps both ways of telling addresses alike.
-pub(super) fn drop_disabled(pod: &mut Value) {
+pub(super) fn drop_disabled(features: Features, pod: &mut Value) {
+    if features.has(Feature::ImageVolumeWithDigest) {
+        return;
+    }
     let Some(status) = pod.at_mut(&["status"]) else {
         return;
     };

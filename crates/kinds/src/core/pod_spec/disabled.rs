@@ -1,26 +1,32 @@
-//! Fields of pod specifications that nobody may set yet: the reference drops them while their feature gates are off, which
-//! they are unless somebody switches them on. Objects that have them already keep them.
+//! Fields of pod specifications that nobody may set yet: the reference drops them while their feature gates are off. Objects
+//! that have them already keep them.
 
 use holdfast_value::Value;
 
 use crate::defaults::change_items;
+use crate::features::{Feature, Features};
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// Drops the fields of a pod specification whose features are off, unless `old` uses them: `DropDisabledPodFields`.
-pub(crate) fn drop_disabled(spec: &mut Value, old: Option<&Value>) {
-    let used = |by: &dyn Fn(&Value) -> bool| old.is_some_and(by);
-    if !used(&|old| any_container(old, has_stop_signal)) {
+pub(crate) fn drop_disabled(features: Features, spec: &mut Value, old: Option<&Value>) {
+    let used = |feature, by: &dyn Fn(&Value) -> bool| features.has(feature) || old.is_some_and(by);
+    if !used(Feature::ContainerStopSignals, &|old| {
+        any_container(old, has_stop_signal)
+    }) {
         for list in CONTAINERS {
             change_items(spec, list, has_stop_signal, drop_stop_signal);
         }
     }
-    for source in ["clusterTrustBundle", "podCertificate"] {
-        if !used(&|old| projects(old, source)) {
+    for (feature, source) in [
+        (Feature::ClusterTrustBundleProjection, "clusterTrustBundle"),
+        (Feature::PodCertificateRequest, "podCertificate"),
+    ] {
+        if !used(feature, &|old| projects(old, source)) {
             drop_projection(spec, source);
         }
     }
-    if !used(&|old| old.get("schedulingGroup").is_some()) {
+    if !used(Feature::GenericWorkload, &|old| old.get("schedulingGroup").is_some()) {
         spec.remove_at(&["schedulingGroup"]);
     }
 }

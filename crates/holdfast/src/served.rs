@@ -1,0 +1,25 @@
+//! Which features are on and which APIs are served, as flags of kube-apiserver say it.
+
+use anyhow::Result;
+use clap::Args;
+use holdfast_kinds::features::FeatureGates;
+
+/// Flags about what is served.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ServedFlags {
+    /// Features to switch on and off, as Name=true,Name=false: the gates of kube-apiserver 1.36, and AllAlpha and AllBeta for all
+    /// of a stage
+    #[arg(long, value_name = "GATES")]
+    pub(crate) feature_gates: Vec<String>,
+}
+
+impl ServedFlags {
+    /// The feature gates as the flags set them. The log tells of those that need not be set.
+    pub(crate) fn gates(&self) -> Result<FeatureGates> {
+        let gates = FeatureGates::set(&self.feature_gates)?;
+        for warning in gates.warnings() {
+            tracing::warn!("{warning}");
+        }
+        Ok(gates)
+    }
+}

@@ -1,0 +1,493 @@
+//! Feature gates: what of kube-apiserver 1.36 is on, by its defaults and by `--feature-gates`
+//! (<https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/>).
+//!
+//! All gates of the reference are known, with stage and default. Those that change something here are a [`Feature`] each; kinds
+//! get a set of these when they are made, so that nobody looks anything up while requests are served.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Names the gates that change something here.
+macro_rules! features {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// A gate that changes something here, by the reference's name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Feature {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Feature {
+            /// All of them.
+            pub const ALL: &'static [Feature] = &[$(Feature::$name),+];
+
+            /// The name of the gate.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Feature::$name => stringify!($name),)+
+                }
+            }
+        }
+    };
+}
+
+features! {
+    /// Large answers are compressed.
+    APIResponseCompression,
+    /// Bundles of trust anchors are served.
+    ClusterTrustBundle,
+    /// Pods may mount bundles of trust anchors.
+    ClusterTrustBundleProjection,
+    /// Containers may name the signal that ends them.
+    ContainerStopSignals,
+    /// Leases name a strategy and a preferred holder.
+    CoordinatedLeaderElection,
+    /// The source of a claim may stand in another namespace.
+    CrossNamespaceVolumeDataSource,
+    /// Attributes of devices may be lists.
+    DRAListTypeAttributes,
+    /// Devices may count towards what a node can give.
+    DRANodeAllocatableResources,
+    /// Groups of Pods may share claims.
+    DRAWorkloadResourceClaims,
+    /// Groups of Pods and workloads are served, and Pods belong to groups.
+    GenericWorkload,
+    /// Autoscalers may say how far off a metric may be.
+    HPAConfigurableTolerance,
+    /// Autoscalers may go down to no Pods at all.
+    HPAScaleToZero,
+    /// The status of a volume tells which image it is.
+    ImageVolumeWithDigest,
+    /// StatefulSets may say how many Pods may be away during an update.
+    MaxUnavailableStatefulSet,
+    /// Policies change what is written.
+    MutatingAdmissionPolicy,
+    /// The features that nodes declare are looked at when Pods change.
+    NodeDeclaredFeatures,
+    /// OpenAPI documents list the values of fields.
+    OpenAPIEnums,
+    /// Requests for certificates of Pods are served, and Pods may mount what comes of them.
+    PodCertificateRequest,
+    /// Pods get the labels of the topology of their nodes.
+    PodTopologyLabelsAdmission,
+    /// Discovery tells a hash of the version that objects are stored in.
+    StorageVersionHash,
+    /// Migrations of stored objects are served.
+    StorageVersionMigrator,
+    /// Groups of Pods may have constraints of topology.
+    TopologyAwareWorkloadScheduling,
+    /// Drivers may keep Pods from nodes that lack them.
+    VolumeLimitScaling,
+    /// Watches may begin with the objects that are there.
+    WatchList,
+    /// Groups of Pods have a priority of their own.
+    WorkloadAwarePreemption,
+}
+
+/// The features that are on, of those that change something here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features(u64);
+
+impl Features {
+    /// Whether the feature is on.
+    pub fn has(self, feature: Feature) -> bool {
+        self.0 & Self::bit(feature) != 0
+    }
+
+    fn bit(feature: Feature) -> u64 {
+        1 << (feature as u64)
+    }
+}
+
+impl Default for Features {
+    /// Those that are on by default.
+    fn default() -> Self {
+        FeatureGates::default().features()
+    }
+}
+
+/// How mature a feature is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Off by default.
+    Alpha,
+    /// On or off by default.
+    Beta,
+    /// On, and soon without a gate.
+    Stable,
+    /// About to go.
+    Deprecated,
+}
+
+impl Stage {
+    /// The name of the stage as the reference's metrics have it; empty for what is stable.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Stable => "",
+            Self::Deprecated => "DEPRECATED",
+        }
+    }
+}
+
+/// A gate of the reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: &'static str,
+    /// How mature the feature is.
+    pub stage: Stage,
+    /// Whether the feature is on.
+    pub on: bool,
+    locked: bool,
+    needs: Vec<&'static str>,
+}
+
+impl Gate {
+    /// The gate that a line of the table tells of.
+    fn of(line: &'static str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let (name, stage, on) = (words.next()?, words.next()?, words.next()?);
+        let stage = match stage {
+            "alpha" => Stage::Alpha,
+            "beta" => Stage::Beta,
+            "ga" => Stage::Stable,
+            "deprecated" => Stage::Deprecated,
+            _ => return None,
+        };
+        let mut rest = words.next();
+        let locked = rest == Some("locked");
+        if locked {
+            rest = words.next();
+        }
+        let needs = rest.and_then(|_| words.next()).map(|list| list.split(',').collect());
+        Some(Self {
+            name,
+            stage,
+            on: on == "on",
+            locked,
+            needs: needs.unwrap_or_default(),
+        })
+    }
+}
+
+/// Why gates cannot be set so, in the words of the reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FeatureError(String);
+
+/// All gates of the reference and whether each is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    gates: Vec<Gate>,
+    warnings: Vec<String>,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        let lines = include_str!("tables/features.txt").lines();
+        Self {
+            gates: lines
+                .filter(|line| !line.starts_with('#'))
+                .filter_map(Gate::of)
+                .collect(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+const ALL_ALPHA: &str = "AllAlpha";
+const ALL_BETA: &str = "AllBeta";
+
+impl FeatureGates {
+    /// The gates where `--feature-gates` was given these values, each a list of `Name=true` or `kube:Name=true`.
+    ///
+    /// # Errors
+    /// Where a gate is unknown, locked or needs others that are off, or a value is no truth value.
+    pub fn set(flags: &[String]) -> Result<Self, FeatureError> {
+        let given = read(flags)?;
+        let mut gates = Self::default();
+        if let Some(unknown) = given.keys().find(|name| gates.gate(name).is_none()) {
+            return Err(FeatureError(format!("unrecognized feature gate: {unknown}")));
+        }
+        let mut errors = Vec::new();
+        for (all, stage) in [(ALL_ALPHA, Stage::Alpha), (ALL_BETA, Stage::Beta)] {
+            if let Some(on) = given.get(all) {
+                let of_stage = gates.gates.iter_mut().filter(|gate| gate.stage == stage);
+                of_stage
+                    .filter(|gate| ![ALL_ALPHA, ALL_BETA].contains(&gate.name))
+                    .for_each(|gate| gate.on = *on);
+            }
+        }
+        for gate in &mut gates.gates {
+            let Some(on) = given.get(gate.name) else { continue };
+            if gate.locked && gate.on != *on {
+                errors.push(format!(
+                    "cannot set feature gate {} to {on}, feature is locked to {}",
+                    gate.name, gate.on
+                ));
+                continue;
+            }
+            gate.on = *on;
+            let sort = match gate.stage {
+                Stage::Stable => "GA",
+                Stage::Deprecated => "deprecated",
+                Stage::Alpha | Stage::Beta => continue,
+            };
+            gates.warnings.push(format!(
+                "setting {sort} feature gate {}={on}. It will be removed in a future release.",
+                gate.name
+            ));
+        }
+        if errors.is_empty() {
+            errors = gates.unmet();
+        }
+        match errors.as_slice() {
+            [] => Ok(gates),
+            [one] => Err(FeatureError(one.clone())),
+            several => Err(FeatureError(format!("[{}]", several.join(", ")))),
+        }
+    }
+
+    /// What the log says of gates that need not or should not be set.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// All gates, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Gate> {
+        self.gates.iter()
+    }
+
+    /// The features that are on, of those that change something here.
+    pub fn features(&self) -> Features {
+        let on = Feature::ALL
+            .iter()
+            .filter(|feature| self.gate(feature.name()).is_some_and(|gate| gate.on));
+        Features(on.fold(0, |bits, feature| bits | Features::bit(*feature)))
+    }
+
+    fn gate(&self, name: &str) -> Option<&Gate> {
+        self.gates.iter().find(|gate| gate.name == name)
+    }
+
+    /// The gates that are on while others that they need are off.
+    fn unmet(&self) -> Vec<String> {
+        let is_off = |name: &&&str| self.gate(name).is_some_and(|gate| !gate.on);
+        let unmet = self.gates.iter().filter(|gate| gate.on).filter_map(|gate| {
+            let off: Vec<&str> = gate.needs.iter().filter(is_off).copied().collect();
+            let told = || {
+                format!(
+                    "{} is enabled, but depends on features that are disabled: [{}]",
+                    gate.name,
+                    off.join(" ")
+                )
+            };
+            (!off.is_empty()).then(told)
+        });
+        unmet.collect()
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.on)
+    }
+}
+
+/// The component that gates are of where a flag names none.
+const KUBE: &str = "kube";
+
+/// The gates that the values of flags name, each with its last value.
+fn read(flags: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
+    let mut given = BTreeMap::new();
+    let (mut named, mut unnamed) = (false, false);
+    for pair in flags
+        .iter()
+        .flat_map(|flag| flag.split(','))
+        .filter(|pair| !pair.is_empty())
+    {
+        let (component, pair) = match pair.split_once(':') {
+            Some((component, pair)) => (component.trim(), pair.trim()),
+            None => ("", pair.trim()),
+        };
+        named |= component == KUBE;
+        unnamed |= component.is_empty();
+        if !["", KUBE].contains(&component) {
+            return Err(FeatureError(format!("component not registered: {component}")));
+        }
+        if named && unnamed {
+            let text = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use";
+            return Err(FeatureError(text.to_owned()));
+        }
+        if pair.is_empty() {
+            continue;
+        }
+        let (name, value) = match pair.split_once('=') {
+            Some((name, value)) => (name.trim(), value.trim()),
+            None => return Err(FeatureError(format!("missing bool value for {pair}"))),
+        };
+        let on = truth(value).map_err(|why| FeatureError(format!("invalid value of {name}={value}, err: {why}")))?;
+        given.insert(name.to_owned(), on);
+    }
+    Ok(given)
+}
+
+/// A truth value as Go reads it.
+///
+/// # Errors
+/// In Go's words, where `text` is none.
+pub fn truth(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn set(flags: &[&str]) -> Result<FeatureGates, String> {
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        FeatureGates::set(&flags).map_err(|error| error.to_string())
+    }
+
+    fn is_on(gates: &FeatureGates, name: &str) -> bool {
+        gates.gate(name).unwrap().on
+    }
+
+    #[test]
+    fn every_line_of_the_table_is_a_gate_and_every_feature_has_one() {
+        let lines = include_str!("tables/features.txt").lines();
+        let gates = FeatureGates::default();
+        assert_eq!(gates.gates.len(), lines.filter(|line| !line.starts_with('#')).count());
+        assert!(gates.gates.is_sorted_by_key(|gate| gate.name));
+        for feature in Feature::ALL {
+            assert!(gates.gate(feature.name()).is_some(), "{feature:?}");
+        }
+        for needed in gates.gates.iter().flat_map(|gate| &gate.needs) {
+            assert!(gates.gate(needed).is_some(), "{needed}");
+        }
+        assert_eq!(gates.unmet(), Vec::<String>::new());
+        assert!(Feature::ALL.len() <= 64);
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_reference() {
+        let features = Features::default();
+        assert!(features.has(Feature::WatchList) && features.has(Feature::MutatingAdmissionPolicy));
+        assert!(!features.has(Feature::ContainerStopSignals) && !features.has(Feature::MaxUnavailableStatefulSet));
+    }
+
+    #[test]
+    fn gates_are_set_by_name_by_stage_and_by_several_flags() {
+        let gates = set(&["ContainerStopSignals=true,WatchList=0", "MaxUnavailableStatefulSet=T"]).unwrap();
+        let features = gates.features();
+        assert!(features.has(Feature::ContainerStopSignals) && features.has(Feature::MaxUnavailableStatefulSet));
+        assert!(!features.has(Feature::WatchList));
+        let gates = set(&[
+            "kube:GenericWorkload=false,kube:AllAlpha=true",
+            "kube:GangScheduling=false",
+        ]);
+        assert_eq!(
+            gates.unwrap_err(),
+            "[DRAWorkloadResourceClaims is enabled, but depends on features that are disabled: [GenericWorkload], \
+             TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload], \
+             WorkloadAwarePreemption is enabled, but depends on features that are disabled: [GangScheduling], \
+             WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]]"
+        );
+        let gates = set(&["AllAlpha=true,ContainerStopSignals=false,AllBeta=true"]).unwrap();
+        assert!(is_on(&gates, "GenericWorkload") && !is_on(&gates, "ContainerStopSignals"));
+        assert!(is_on(&gates, "AllAlpha") && is_on(&gates, "SELinuxMount"));
+        assert!(!is_on(&gates, "WindowsHostNetwork"));
+    }
+
+    #[test]
+    fn refusals_are_in_the_words_of_the_reference() {
+        for (flag, error) in [
+            ("Nope=true", "unrecognized feature gate: Nope"),
+            ("WatchList", "missing bool value for WatchList"),
+            (
+                "WatchList=maybe",
+                "invalid value of WatchList=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax",
+            ),
+            (
+                "APIServerTracing=false",
+                "cannot set feature gate APIServerTracing to false, feature is locked to true",
+            ),
+            (
+                "ClusterTrustBundleProjection=true",
+                "ClusterTrustBundleProjection is enabled, but depends on features that are disabled: [ClusterTrustBundle]",
+            ),
+            ("wardle:A=true", "component not registered: wardle"),
+            (
+                "kube:WatchList=true,WatchList=true",
+                "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",
+            ),
+        ] {
+            assert_eq!(set(&[flag]).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn gates_that_will_go_are_warned_of() {
+        let gates = set(&["APIServerTracing=true,WindowsHostNetwork=false,WatchList=true"]).unwrap();
+        assert_eq!(
+            gates.warnings(),
+            [
+                "setting GA feature gate APIServerTracing=true. It will be removed in a future release.",
+                "setting deprecated feature gate WindowsHostNetwork=false. It will be removed in a future release."
+            ]
+        );
+    }
+
+    #[test]
+    fn kinds_keep_the_fields_of_features_that_are_on() {
+        use crate::harness::{Harness, at};
+        for (gates, object, path, kept) in [
+            (
+                "MaxUnavailableStatefulSet=true",
+                "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {serviceName: s, selector: \
+                 {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}, \
+                 updateStrategy: {type: RollingUpdate, rollingUpdate: {}}}}",
+                "spec.updateStrategy.rollingUpdate.maxUnavailable",
+                "1",
+            ),
+            (
+                "CoordinatedLeaderElection=true",
+                "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: b}, spec: {strategy: \
+                 OldestEmulationVersion}}",
+                "spec.strategy",
+                "\"OldestEmulationVersion\"",
+            ),
+            (
+                "VolumeLimitScaling=true",
+                "{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: a}, spec: {}}",
+                "spec.preventPodSchedulingIfMissing",
+                "false",
+            ),
+            (
+                "GenericWorkload=true",
+                "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulingGroup: {podGroupName: g}, containers: \
+                 [{name: c, image: i}]}}",
+                "spec.schedulingGroup.podGroupName",
+                "\"g\"",
+            ),
+        ] {
+            assert_eq!(at(&Harness::with_gates(gates).create(object), path), kept, "{gates}");
+            assert_eq!(at(&Harness::new().create(object), path), "nothing", "{gates}");
+        }
+        let scaler = "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {minReplicas: 0, \
+                      maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: d}, metrics: [{type: External, \
+                      external: {metric: {name: m}, target: {type: Value, value: 1}}}]}}";
+        let refused = ["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"];
+        assert_eq!(Harness::new().errors(scaler), refused);
+        assert_eq!(
+            Harness::with_gates("HPAScaleToZero=true").errors(scaler),
+            Vec::<String>::new()
+        );
+    }
+}
