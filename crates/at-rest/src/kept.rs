@@ -5,7 +5,7 @@ use bytes::Bytes;
 use holdfast_proto::{Envelope, MAGIC, Messages, write_envelope};
 use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_resource::{Encoding, Registry, Resource, Storage};
-use holdfast_store::{Codec, CodecError, Value as Served};
+use holdfast_store::{Codec, CodecError, Life, Value as Served};
 use holdfast_value::{Growth, Limits, SmolStr, Value, json};
 
 use crate::Fault;
@@ -192,13 +192,22 @@ impl Codec for Kept {
         self.from_rest(key, stored).map_err(|fault| CodecError::new(key, fault))
     }
 
-    fn expires(&self, key: &[u8]) -> bool {
-        key.starts_with(EVENTS)
+    fn life(&self, key: &[u8]) -> Life {
+        if key.starts_with(EVENTS) {
+            return Life::Event;
+        }
+        match SERVERS.iter().any(|prefix| key.starts_with(prefix)) {
+            true => Life::Seconds(SERVER_SECONDS),
+            false => Life::Lasting,
+        }
     }
 }
 
 /// Where events lie, which the reference keeps for a while only.
 const EVENTS: &[u8] = b"/registry/events/";
+/// Where servers say that they live, and for how long each time.
+const SERVERS: [&[u8]; 2] = [b"/registry/masterleases/", b"/registry/peerserverleases/"];
+const SERVER_SECONDS: u16 = 15;
 
 /// Whether `key` is `/registry/GROUP/…`: what definitions add is kept there.
 fn is_of_group(key: &[u8]) -> bool {

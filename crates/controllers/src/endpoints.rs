@@ -171,9 +171,11 @@ impl KubernetesEndpoints {
         let addresses = self.leases.addresses();
         // This one has just renewed its own, so none means that something is wrong.
         if addresses.is_empty() && !self.ends() {
-            return Err("no API server IP addresses were listed in storage, refusing to erase all endpoints for the \
+            return Err(
+                "no API server IP addresses were listed in storage, refusing to erase all endpoints for the \
                  kubernetes Service"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         let mut next = stored.clone().unwrap_or_else(empty);
         let marked = skip_mirror(&mut next);
@@ -265,7 +267,8 @@ impl KubernetesEndpoints {
             return self.put(&self.slices, true, &wanted).await;
         }
         let alike = |path: &[&str]| {
-            let list = |object: &Value| object.at(path).filter(|part| !part.is_empty()).cloned();
+            let is_there = |part: &&Value| part.as_list().is_none_or(|list| !list.is_empty());
+            let list = |object: &Value| object.at(path).filter(is_there).cloned();
             list(&stored) == list(&wanted)
         };
         if alike(&["endpoints"]) && alike(&["ports"]) && alike(&["metadata", "labels"]) {
@@ -291,7 +294,10 @@ impl KubernetesEndpoints {
 
 fn told<T>(outcome: Result<T, String>) {
     if let Err(error) = outcome {
-        tracing::warn!(error, "the endpoints of the service kubernetes cannot be kept; tried again later");
+        tracing::warn!(
+            error,
+            "the endpoints of the service kubernetes cannot be kept; tried again later"
+        );
     }
 }
 
@@ -342,7 +348,10 @@ fn subset(endpoints: &Value) -> Option<&Value> {
 fn addresses_of(endpoints: &Value) -> Vec<String> {
     let addresses = subset(endpoints).and_then(|subset| subset.at(&["addresses"])?.as_list());
     let ip = |address: &Value| address.str_at(&["ip"]).map(str::to_owned);
-    addresses.into_iter().flat_map(|list| list.iter().filter_map(ip)).collect()
+    addresses
+        .into_iter()
+        .flat_map(|list| list.iter().filter_map(ip))
+        .collect()
 }
 
 fn ports_of(endpoints: &Value) -> Value {
@@ -400,7 +409,11 @@ fn slice_of(endpoints: &Value) -> Value {
         endpoint.set_at(&["conditions", "ready"], true.into());
         endpoint
     };
-    let shown: Vec<Value> = addresses.iter().filter(|address| is_v6(address) == of_v6).map(endpoint).collect();
+    let shown: Vec<Value> = addresses
+        .iter()
+        .filter(|address| is_v6(address) == of_v6)
+        .map(endpoint)
+        .collect();
     let mut slice = Value::empty_map();
     slice.set_at(&["apiVersion"], "discovery.k8s.io/v1".into());
     slice.set_at(&["kind"], "EndpointSlice".into());
@@ -450,10 +463,16 @@ mod tests {
     fn a_slice_has_addresses_of_one_family() {
         let slice = slice_of(&with(&["10.0.0.1", "fd00::1"]));
         assert_eq!(slice.str_at(&["addressType"]), Some("IPv4"));
-        assert_eq!(slice.at(&["endpoints"]).and_then(Value::as_list).map(|list| list.len()), Some(1));
+        assert_eq!(
+            slice.at(&["endpoints"]).and_then(Value::as_list).map(|list| list.len()),
+            Some(1)
+        );
         let slice = slice_of(&with(&["fd00::1", "fd00::2"]));
         assert_eq!(slice.str_at(&["addressType"]), Some("IPv6"));
-        assert_eq!(slice.at(&["endpoints"]).and_then(Value::as_list).map(|list| list.len()), Some(2));
+        assert_eq!(
+            slice.at(&["endpoints"]).and_then(Value::as_list).map(|list| list.len()),
+            Some(2)
+        );
     }
 
     #[test]

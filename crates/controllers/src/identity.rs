@@ -23,7 +23,7 @@ const HOST: &str = "kubernetes.io/hostname";
 const PEER: &str = "kubernetes.io/peer-advertise-address";
 const NAMESPACE: &str = "kube-system";
 /// Who owns the fields of the lease.
-const MANAGER: &str = "kube-apiserver";
+pub(crate) const MANAGER: &str = "kube-apiserver";
 
 /// How long a server lives by its lease.
 const DURATION: i64 = 3600;
@@ -143,13 +143,13 @@ fn told(outcome: Result<(), RequestError>) {
 }
 
 /// The moments at which work is due: now and after each period, until the server ends.
-struct Turns {
+pub(crate) struct Turns {
     ticks: Interval,
     shutdown: Shutdown,
 }
 
 impl Turns {
-    fn new(client: &Client, period: Duration) -> Self {
+    pub(crate) fn new(client: &Client, period: Duration) -> Self {
         let mut ticks = interval(period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
@@ -159,7 +159,7 @@ impl Turns {
     }
 
     /// Whether there is a next one.
-    async fn next(&mut self) -> bool {
+    pub(crate) async fn next(&mut self) -> bool {
         tokio::select! {
             _ = self.ticks.tick() => true,
             () = self.shutdown.closing() => false,

@@ -15,6 +15,7 @@ mod aggregation;
 mod dangling;
 mod definitions;
 mod election;
+mod endpoints;
 mod garbage;
 mod identity;
 mod namespace;
@@ -34,6 +35,7 @@ use tokio::task::JoinHandle;
 use crate::election::{Leadership, LeaseObject};
 
 pub use election::Election;
+pub use endpoints::{Address, KubernetesEndpoints, Reconciler, ServerLeases};
 pub use identity::Identity;
 
 /// The health check of the controllers of definitions, as kube-apiserver has it.

@@ -36,7 +36,7 @@ const SWITCHES: [&str; 16] = [
 ];
 
 /// Flags of kube-apiserver that have a value.
-const VALUES: [&str; 45] = [
+const VALUES: [&str; 44] = [
     "allow-metric-labels",
     "allow-metric-labels-manifest",
     "coordinated-leadership-lease-duration",
@@ -48,7 +48,6 @@ const VALUES: [&str; 45] = [
     "default-unreachable-toleration-seconds",
     "disabled-metrics",
     "emulated-version",
-    "endpoint-reconciler-type",
     "external-hostname",
     "goaway-chance",
     "kubelet-certificate-authority",

@@ -103,7 +103,11 @@ impl Leases {
             let object = next(there.and_then(|entry| readable(entry)));
             let expected = there.map_or(0, |entry| entry.mod_revision());
             let value = holdfast_store::Value::plain(json::to_string(&object));
-            match self.store.commit(Transaction::new().guard(key, expected).put(key, value)).await {
+            match self
+                .store
+                .commit(Transaction::new().guard(key, expected).put(key, value))
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(CommitError::GuardFailed { .. }) => {}
                 Err(error) => return Err(error.to_string()),
@@ -172,7 +176,10 @@ fn lease(there: Option<Value>, reached: SocketAddr) -> Value {
     subset.set_at(&["addresses"], vec![address].into());
     lease.set_at(&["subsets"], vec![subset].into());
     let generation = lease.at(&["metadata", "generation"]).and_then(Value::as_i64);
-    lease.set_at(&["metadata", "generation"], Value::Int(generation.unwrap_or(0).saturating_add(1)));
+    lease.set_at(
+        &["metadata", "generation"],
+        Value::Int(generation.unwrap_or(0).saturating_add(1)),
+    );
     lease
 }
 
@@ -183,7 +190,10 @@ fn identity_lease(there: Option<Value>, reached: SocketAddr, identity: &str) -> 
     port.set_at(&["name"], "https".into());
     port.set_at(&["port"], Value::Int(reached.port().into()));
     port.set_at(&["protocol"], "TCP".into());
-    if let Some(subset) = lease.at(&["subsets"]).and_then(|subsets| subsets.as_list()?.first().cloned()) {
+    if let Some(subset) = lease
+        .at(&["subsets"])
+        .and_then(|subsets| subsets.as_list()?.first().cloned())
+    {
         let mut subset = subset;
         subset.set_at(&["ports"], vec![port].into());
         lease.set_at(&["subsets"], vec![subset].into());

@@ -13,6 +13,7 @@ use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
 use crate::copy::CopyFlags;
 use crate::election::ElectionFlags;
+use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::remote::ObjectFlags;
 use crate::served::ServedFlags;
@@ -72,6 +73,10 @@ pub(crate) struct Serve {
     /// Which features are on and which APIs are served
     #[command(flatten)]
     pub(crate) served: ServedFlags,
+
+    /// The endpoints of the service kubernetes
+    #[command(flatten)]
+    pub(crate) endpoints: EndpointFlags,
 
     /// Where the store is damaged, start with what can still be read of it. The damaged files are kept beside it
     #[arg(long)]

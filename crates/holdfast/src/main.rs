@@ -7,6 +7,7 @@ mod blame;
 mod compatible;
 mod copy;
 mod election;
+mod endpoints;
 mod envtest;
 mod files;
 mod flags;

@@ -19,8 +19,8 @@ use holdfast_server::identity::{
     Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::{EtcdCalls, Metrics};
-use holdfast_server::objects::expiry;
 use holdfast_server::objects::{Objects, Store};
+use holdfast_server::objects::{claims, expiry};
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
@@ -85,6 +85,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
 
     let gates = flags.served.gates()?;
     let controllers = Selection::parse(&flags.controllers)?;
+    flags.endpoints.check()?;
     let host = hostname();
     // Who has a store of its own need not ask anybody.
     let election = match flags.storage.etcd_servers.is_empty() {
@@ -105,6 +106,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         node_ports: flags.service_node_port_range.clone(),
         secure_port: reached.port(),
         advertise_address: Some(reached.ip()),
+        first_endpoints: flags.storage.etcd_servers.is_empty() && flags.endpoints.are_kept(),
         random: holdfast_kinds::random,
         allow_privileged: flags.allow_privileged,
         features: gates.features(),
@@ -152,8 +154,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         // Nobody has seen the store empty.
         store.begin_history();
     }
-    // etcd sees to it by itself.
-    if !store.is_shared() {
+    if store.is_shared() {
+        claims::repair(&store, &service.context.registry(), &milestones.background, &shutdown);
+    } else {
         expiry::expire_events(&store, &milestones.background, &shutdown, flags.storage.event_ttl);
     }
     milestones.prepared.finish();
@@ -183,12 +186,14 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let surroundings = holdfast_controllers::ControllerContext {
         root_ca: certificates.root()?,
     };
+    let mut endpoints = None;
     if !flags.storage.etcd_servers.is_empty() {
         let identity = Identity {
             host,
             uid: RandomIdentifiers.uid(),
             address: reached.to_string(),
         };
+        endpoints = flags.endpoints.run(&service, &store, reached, &identity);
         identity.run(&service);
     }
     let released = controllers.run(&service, &surroundings, election);
@@ -207,6 +212,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     trigger.not_ready();
     if let Some(path) = &flags.ready_file {
         let _ = std::fs::remove_file(path);
+    }
+    if let Some(endpoints) = endpoints {
+        let _ = tokio::time::timeout(RELEASE_LIMIT, endpoints.end()).await;
     }
     tokio::select! {
         () = tokio::time::sleep(flags.shutdown_delay_duration) => {}
@@ -410,7 +418,7 @@ const HOOKS: [&str; 31] = [
 /// The check by which clients learn whether the store can be written to before they are sent here.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
 
-/// How long the end of the server waits until its lease is given away.
+/// How long the end of the server waits until its leases are given away.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What checks of health learn while the server starts.
@@ -461,6 +469,7 @@ fn service(
     let config = Config {
         request_timeout: flags.request_timeout,
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
+        deletion_workers: flags.storage.delete_collection_workers.max(1),
         max_object_bytes: flags.max_object_bytes,
         watch_list: kinds.features.has(Feature::WatchList),
         compress: kinds.features.has(Feature::APIResponseCompression),

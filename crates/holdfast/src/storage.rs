@@ -97,9 +97,9 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "SIZE")]
     pub(crate) default_watch_cache_size: Option<u32>,
 
-    /// Taken for kube-apiserver's sake: the objects of a collection are deleted one after the other
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) delete_collection_workers: Option<u32>,
+    /// How many objects of a collection are deleted at a time in etcd
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) delete_collection_workers: usize,
 
     /// Taken for kube-apiserver's sake: --controllers says whether garbage is collected
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
@@ -177,7 +177,6 @@ impl StorageFlags {
             (self.watch_cache.is_some(), "--watch-cache"),
             (!self.watch_cache_sizes.is_empty(), "--watch-cache-sizes"),
             (self.default_watch_cache_size.is_some(), "--default-watch-cache-size"),
-            (self.delete_collection_workers.is_some(), "--delete-collection-workers"),
             (self.enable_garbage_collector.is_some(), "--enable-garbage-collector"),
         ];
         given

@@ -22,6 +22,8 @@ pub struct Config {
     /// The address that those inside of the cluster reach the server at; `None` where it is reached from its own machine
     /// alone: `--advertise-address`.
     pub advertise_address: Option<IpAddr>,
+    /// Whether the server makes what stands behind the service `kubernetes` at its start, as one that has a store to itself.
+    pub first_endpoints: bool,
     /// Where the search for free addresses and ports begins: any number, none likelier than another.
     pub random: fn() -> u64,
     /// Whether containers may be privileged: `--allow-privileged`.
@@ -44,6 +46,7 @@ impl Default for Config {
             node_ports: 30000..=32767,
             secure_port: 6443,
             advertise_address: None,
+            first_endpoints: true,
             random,
             allow_privileged: false,
             features: Features::default(),

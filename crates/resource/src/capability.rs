@@ -177,6 +177,10 @@ pub trait Claims: Send + Sync {
         read: &dyn Fn(&str) -> Option<Value>,
         now: SystemTime,
     ) -> Vec<Claim>;
+
+    /// What mends the claims that are not those of `objects`, which are all of the kind. `below` gives what is stored under
+    /// keys that begin so, at the same moment. What has to be made anew is removed first, and made when it is missing.
+    fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim>;
 }
 
 /// A write of a key that goes with that of an object.

@@ -22,8 +22,19 @@ pub trait Codec: Send + Sync + 'static {
     /// [`CodecError::placeholder`] stands for it.
     fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Value, CodecError>;
 
-    /// Whether what is kept under `key` goes by itself after a while.
-    fn expires(&self, key: &[u8]) -> bool;
+    /// How long what is kept under `key` stays.
+    fn life(&self, key: &[u8]) -> Life;
+}
+
+/// How long what is kept stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Until it is removed.
+    Lasting,
+    /// As long as the engine is told that events do.
+    Event,
+    /// So many seconds after it was written last.
+    Seconds(u16),
 }
 
 /// Why a value has no other form.
@@ -85,8 +96,11 @@ impl Codec for AsServed {
         })
     }
 
-    fn expires(&self, key: &[u8]) -> bool {
-        key.starts_with(b"/registry/events/")
+    fn life(&self, key: &[u8]) -> Life {
+        match key.starts_with(b"/registry/events/") {
+            true => Life::Event,
+            false => Life::Lasting,
+        }
     }
 }
 

@@ -48,7 +48,7 @@ mod transaction;
 mod watch;
 
 pub use clock::{Clock, SystemClock};
-pub use codec::{AsServed, Codec, CodecError};
+pub use codec::{AsServed, Codec, CodecError, Life};
 pub use embedded::{Embedded, Image, ImageEntry, Summary as ImageSummary, image_of_snapshot};
 pub use engine::{Engine, Pending};
 pub use entry::{Entry, Indexer, Value};

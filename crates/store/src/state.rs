@@ -388,6 +388,14 @@ impl<X: Indexer> State<X> {
             .clone()
     }
 
+    /// How many events there were of a table, of those that this process has seen.
+    pub(crate) fn events_of(&self, table: &[u8]) -> u64 {
+        let tables = self.tables.read();
+        let Some(channel) = tables.get(table) else { return 0 };
+        let ring = channel.ring.read();
+        ring.first + ring.events.len() as u64
+    }
+
     fn root_at(&self, revision: Revision) -> Result<Arc<Root<X>>, HistoryError> {
         let current = self.root.load_full();
         if revision > current.revision {

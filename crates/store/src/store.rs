@@ -164,6 +164,11 @@ impl<X: Indexer> Store<X> {
         self.state.begin_history();
     }
 
+    /// How many events there were of the table whose keys begin with `prefix`, of those that this process has seen.
+    pub fn events_of(&self, prefix: &[u8]) -> u64 {
+        self.state.events_of(prefix)
+    }
+
     /// All events after revision `after` of keys that begin with `prefix`, once each, in order.
     ///
     /// # Errors

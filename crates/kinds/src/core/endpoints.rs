@@ -15,6 +15,8 @@ use crate::validation::{Errors, report, same};
 pub(crate) struct Endpoints {
     /// Where those inside of the cluster reach the server.
     pub(crate) server: Option<SocketAddr>,
+    /// Whether it is to stand there from the start.
+    pub(crate) first: bool,
 }
 
 impl Strategy for Endpoints {
@@ -66,7 +68,7 @@ impl InitialObjects for Endpoints {
             object.set_at(&["subsets"], vec![subset].into());
             object
         };
-        self.server.map(behind).into_iter().collect()
+        self.server.filter(|_| self.first).map(behind).into_iter().collect()
     }
 
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
@@ -193,8 +195,8 @@ mod tests {
     fn the_server_stands_behind_its_service() {
         let of = |server| {
             (
-                Endpoints { server }.initial_objects(),
-                EndpointSlice { server }.initial_objects(),
+                Endpoints { server, first: true }.initial_objects(),
+                EndpointSlice { server, first: true }.initial_objects(),
             )
         };
         assert_eq!(of(None), (Vec::new(), Vec::new()), "nobody reaches it from elsewhere");
@@ -217,8 +219,16 @@ mod tests {
     #[test]
     fn a_server_that_moved_is_found_where_it_is() {
         let (before, after) = (server("10.1.2.3:6443"), server("10.1.2.4:6443"));
-        let stored = Endpoints { server: before }.initial_objects().remove(0);
-        let now = Endpoints { server: after };
+        let stored = Endpoints {
+            server: before,
+            first: true,
+        }
+        .initial_objects()
+        .remove(0);
+        let now = Endpoints {
+            server: after,
+            first: true,
+        };
         let wanted = now.initial_objects().remove(0);
         let mended = now.reconcile(&stored, &wanted).unwrap();
         assert_eq!(at(&mended, "subsets.0.addresses.0.ip"), r#""10.1.2.4""#);

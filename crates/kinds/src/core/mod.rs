@@ -67,11 +67,14 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "configmaps" => kind(configmap::ConfigMap).counted_by_plural().done(),
         "endpoints" => {
             let server = config().server();
-            kind(endpoints::Endpoints { server })
-                .initial_objects()
-                .cells(endpoints::CELLS)
-                .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-                .done()
+            kind(endpoints::Endpoints {
+                server,
+                first: config().first_endpoints,
+            })
+            .initial_objects()
+            .cells(endpoints::CELLS)
+            .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+            .done()
         }
         "events" => event::events(false),
         "limitranges" => kind(limitrange::LimitRange)

@@ -20,6 +20,8 @@ use crate::validation::{Errors, report, same};
 pub(crate) struct EndpointSlice {
     /// Where those inside of the cluster reach the server.
     pub(crate) server: Option<SocketAddr>,
+    /// Whether it is to stand there from the start.
+    pub(crate) first: bool,
 }
 
 const ENDPOINTS: usize = 1000;
@@ -89,7 +91,7 @@ impl InitialObjects for EndpointSlice {
             object.set_at(&["ports"], vec![port_of_server(server)].into());
             object
         };
-        self.server.map(behind).into_iter().collect()
+        self.server.filter(|_| self.first).map(behind).into_iter().collect()
     }
 
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {

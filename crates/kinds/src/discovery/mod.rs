@@ -11,12 +11,15 @@ use crate::metadata_checks::of_core;
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let server = config.server();
     Some(match plural {
-        "endpointslices" => kind(endpointslice::EndpointSlice { server })
-            .initial_objects()
-            .cells(endpointslice::CELLS)
-            .read_by(at_rest::endpointslice)
-            .metadata_checks(of_core(1, 0))
-            .done(),
+        "endpointslices" => kind(endpointslice::EndpointSlice {
+            server,
+            first: config.first_endpoints,
+        })
+        .initial_objects()
+        .cells(endpointslice::CELLS)
+        .read_by(at_rest::endpointslice)
+        .metadata_checks(of_core(1, 0))
+        .done(),
         _ => return None,
     })
 }

@@ -118,6 +118,8 @@ pub struct Config {
     pub request_timeout: Duration,
     /// A watch that states no timeout ends after this time or up to twice as long, so that not all end at once.
     pub min_watch_timeout: Duration,
+    /// How many objects of a collection are deleted at a time where other servers write to the same store.
+    pub deletion_workers: usize,
     /// The most bytes of an object as it is stored.
     pub max_object_bytes: usize,
     /// Whether watches may begin with the objects that are there.
@@ -134,6 +136,7 @@ impl Default for Config {
         Self {
             request_timeout: Duration::from_secs(60),
             min_watch_timeout: Duration::from_secs(1800),
+            deletion_workers: 1,
             max_object_bytes: MAX_OBJECT_BYTES,
             watch_list: true,
             compress: true,

@@ -61,6 +61,11 @@ pub(super) async fn delete_collection(
     let mut page = list::page(&context.read, &request, &list_options, &selection).await?;
     let entries = page.entries().await?;
     check_can_be_shown(context, &request, &entries).await?;
+    // Watchers see the deletions in the order of the list, which another engine keeps only for one after the other.
+    let together = match context.shared.store.is_shared() {
+        true => context.config.deletion_workers,
+        false => DELETED_TOGETHER,
+    };
     let mut deletions = stream::iter(entries)
         .map(|entry| {
             let mut target = target(&request, &options);
@@ -68,7 +73,7 @@ pub(super) async fn delete_collection(
             target.of_collection = true;
             write::delete(&context.write, target, options.clone())
         })
-        .buffered(DELETED_TOGETHER);
+        .buffered(together);
     let mut warnings = Vec::new();
     while let Some(outcome) = deletions.next().await {
         match outcome {
@@ -111,7 +116,8 @@ async fn check_can_be_shown(
     Ok(())
 }
 
-/// How many objects of a collection are deleted at a time: they share the wait for the disk.
+/// How many objects of a collection are deleted at a time in a store of one's own: they share the wait for the disk, and come
+/// in order all the same.
 const DELETED_TOGETHER: usize = 16;
 
 /// What the client is warned of that does not say what is to be done with dependents.

@@ -1,4 +1,4 @@
-//! How many objects there are of each resource, counted when somebody asks.
+//! How many objects there are of each resource, how large they are and how often they changed, counted when somebody asks.
 
 use std::sync::Arc;
 
@@ -6,58 +6,123 @@ use arc_swap::ArcSwap;
 use holdfast_resource::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{IntGaugeVec, Opts};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
-use crate::objects::Store;
+use crate::objects::{Snapshot, Store};
 
-/// How many objects there are of each resource.
+/// Of how many objects of a resource the size is taken for that of all.
+const SAMPLE: usize = 100;
+/// The digits of a revision that a number of Prometheus holds exactly.
+const DIGITS: u64 = 1_000_000_000_000_000;
+
+/// What there is of each resource.
 pub(super) struct StoredObjects {
     store: Arc<Store>,
     resources: Arc<ArcSwap<Registry>>,
     /// By resource and group in one text, as releases before 1.34 had it.
     by_name: IntGaugeVec,
     by_group: IntGaugeVec,
+    bytes: IntGaugeVec,
+    revisions: IntGaugeVec,
+    initializations: IntCounterVec,
+    received: IntCounterVec,
+    dispatched: IntCounterVec,
 }
 
 impl StoredObjects {
     pub(super) fn new(store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<Self> {
+        const RESOURCE: [&str; 2] = ["group", "resource"];
         let help = "Number of stored objects";
+        let gauge = |name, help| IntGaugeVec::new(Opts::new(name, help), &RESOURCE);
+        let counter = |name, help| IntCounterVec::new(Opts::new(name, help), &RESOURCE);
         Ok(Self {
             store,
             resources,
             by_name: IntGaugeVec::new(Opts::new("apiserver_storage_objects", help), &["resource"])?,
-            by_group: IntGaugeVec::new(Opts::new("apiserver_resource_objects", help), &["group", "resource"])?,
+            by_group: gauge("apiserver_resource_objects", help)?,
+            bytes: gauge(
+                "apiserver_resource_size_estimate_bytes",
+                "Size of stored objects, about",
+            )?,
+            revisions: gauge(
+                "apiserver_watch_cache_resource_version",
+                "The revision of the state in memory, its last 15 digits",
+            )?,
+            initializations: counter(
+                "apiserver_watch_cache_initializations_total",
+                "How often the state in memory was read",
+            )?,
+            received: counter(
+                "apiserver_watch_cache_events_received_total",
+                "Events that came to the state in memory",
+            )?,
+            dispatched: counter(
+                "apiserver_watch_cache_events_dispatched_total",
+                "Events that watchers were given to see",
+            )?,
         })
+    }
+
+    fn gauges(&self) -> [&IntGaugeVec; 4] {
+        [&self.by_name, &self.by_group, &self.bytes, &self.revisions]
+    }
+
+    fn counters(&self) -> [&IntCounterVec; 3] {
+        [&self.initializations, &self.received, &self.dispatched]
     }
 }
 
 impl Collector for StoredObjects {
     fn desc(&self) -> Vec<&Desc> {
-        self.by_name.desc().into_iter().chain(self.by_group.desc()).collect()
+        let gauges = self.gauges().into_iter().flat_map(Collector::desc);
+        gauges
+            .chain(self.counters().into_iter().flat_map(Collector::desc))
+            .collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let snapshot = self.store.snapshot();
         // Resources that are gone are not told of.
-        self.by_name.reset();
-        self.by_group.reset();
+        self.gauges().into_iter().for_each(IntGaugeVec::reset);
+        self.counters().into_iter().for_each(IntCounterVec::reset);
+        let set = |gauge: &IntGaugeVec, labels: &[&str], value: u64| {
+            if let Ok(gauge) = gauge.get_metric_with_label_values(labels) {
+                gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+            }
+        };
+        let count = |counter: &IntCounterVec, labels: &[&str], value: u64| {
+            if let Ok(counter) = counter.get_metric_with_label_values(labels) {
+                counter.inc_by(value);
+            }
+        };
         for resource in self.resources.load().resources() {
             let Some(storage) = &resource.storage else { continue };
-            let count = snapshot.count(storage.namespace_prefix("").as_bytes());
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            let name = resource.group_resource().to_string();
-            if let Ok(gauge) = self.by_name.get_metric_with_label_values(&[&name]) {
-                gauge.set(count);
-            }
+            let prefix = storage.namespace_prefix("");
+            let objects = snapshot.count(prefix.as_bytes());
             let labels = [resource.group.as_str(), resource.plural.as_str()];
-            if let Ok(gauge) = self.by_group.get_metric_with_label_values(&labels) {
-                gauge.set(count);
+            set(&self.by_name, &[&resource.group_resource().to_string()], objects as u64);
+            set(&self.by_group, &labels, objects as u64);
+            set(&self.bytes, &labels, size(&snapshot, prefix.as_bytes(), objects));
+            set(&self.revisions, &labels, snapshot.revision() % DIGITS);
+            count(&self.initializations, &labels, 1);
+            let events = self.store.events_of(prefix.as_bytes());
+            if events > 0 {
+                count(&self.received, &labels, events);
+                count(&self.dispatched, &labels, events);
             }
         }
-        self.by_name
-            .collect()
-            .into_iter()
-            .chain(self.by_group.collect())
-            .collect()
+        let gauges = self.gauges().into_iter().flat_map(Collector::collect);
+        let counters = self.counters().into_iter().flat_map(Collector::collect);
+        gauges.chain(counters).collect()
     }
+}
+
+/// The size of so many objects, by that of the first of them.
+fn size(snapshot: &Snapshot, prefix: &[u8], objects: usize) -> u64 {
+    let sizes = snapshot
+        .range(prefix)
+        .take(SAMPLE)
+        .map(|entry| entry.bytes().len() as u64);
+    let (sampled, bytes) = sizes.fold((0, 0), |(sampled, bytes), size| (sampled + 1, bytes + size));
+    bytes * objects as u64 / u64::max(sampled, 1)
 }

@@ -1,17 +1,84 @@
-//! What objects hold that no other may hold, written together with them where several servers share a store.
+//! What objects hold that no other may hold, written together with them where several servers share a store, and mended now and
+//! then: other servers write it before or after the objects, and a store that one server had to itself has none of it.
 
-use holdfast_resource::{Claim, Registry};
-use holdfast_store::{Op, Transaction};
-use holdfast_value::{Limits, json};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Objects, Snapshot, readable};
+use holdfast_resource::{Claim, Claims, Registry};
+use holdfast_store::{CommitError, Op, Transaction};
+use holdfast_value::{Limits, Value, json};
+
+use super::{Objects, Snapshot, Store, readable};
+use crate::runtime::background::Background;
+use crate::runtime::shutdown::Shutdown;
 use crate::runtime::{Clock as _, SystemClock};
+
+/// How often claims are mended.
+const OFTEN: Duration = Duration::from_secs(180);
+/// How often they are looked at in a row: what is made anew is removed first.
+const ROUNDS: usize = 3;
+/// The health check of the task.
+const CHECK: &str = "poststarthook/start-service-ip-repair-controllers";
+
+/// Mends the claims of all kinds that have any, now and then, until the server ends.
+pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, shutdown: &Shutdown) {
+    for resource in registry.resources() {
+        let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) else {
+            continue;
+        };
+        let (store, kind, prefix) = (Arc::clone(store), Arc::clone(kind), storage.namespace_prefix(""));
+        let work = async move {
+            loop {
+                if let Err(error) = mend(&store, &*kind, &prefix).await {
+                    tracing::warn!(error, "claims of objects cannot be mended; tried again later");
+                }
+                tokio::time::sleep(OFTEN).await;
+            }
+        };
+        background.spawn(CHECK, "repair of claims", shutdown, work);
+    }
+}
+
+async fn mend(store: &Store, kind: &dyn Claims, prefix: &str) -> Result<(), String> {
+    for round in 0..ROUNDS {
+        let snapshot = store.latest().await.map_err(|error| error.to_string())?;
+        let below = |prefix: &str| {
+            let entries = snapshot.range(prefix.as_bytes());
+            entries.filter_map(|entry| readable(entry)).collect::<Vec<Value>>()
+        };
+        let claims = kind.repair(&below(prefix), &below, SystemClock.now());
+        if claims.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(claims = claims.len(), prefix, round, "mends what objects hold");
+        for claim in claims {
+            let transaction = written(Transaction::new(), claim, &snapshot);
+            match store.commit(transaction).await {
+                // Somebody else writes it.
+                Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The transaction with a claim.
+fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) -> Transaction<Objects> {
+    let Claim { key, object, is_new } = claim;
+    let there = state.get(key.as_bytes()).filter(|_| !is_new);
+    let transaction = transaction.guard(key.as_str(), there.map_or(0, |entry| entry.mod_revision()));
+    match object {
+        Some(object) => transaction.put(key.as_str(), value_of(object)),
+        None => transaction.delete(key.as_str()),
+    }
+}
 
 /// The transaction with the claims of the objects that it writes. Where another server was faster, a guard fails, and the write
 /// is done anew from what is there by then.
 pub(super) fn complete(
     registry: &Registry,
-    mut transaction: Transaction<Objects>,
+    transaction: Transaction<Objects>,
     state: &Snapshot,
 ) -> Transaction<Objects> {
     let read = |key: &str| readable(state.get(key.as_bytes())?);
@@ -31,15 +98,9 @@ pub(super) fn complete(
         };
         claims.extend(kind.beside(old.as_ref(), new.as_ref(), &read, SystemClock.now()));
     }
-    for Claim { key, object, is_new } in claims {
-        let there = state.get(key.as_bytes()).filter(|_| !is_new);
-        transaction = transaction.guard(key.as_str(), there.map_or(0, |entry| entry.mod_revision()));
-        transaction = match object {
-            Some(object) => transaction.put(key.as_str(), value_of(object)),
-            None => transaction.delete(key.as_str()),
-        };
-    }
-    transaction
+    claims
+        .into_iter()
+        .fold(transaction, |transaction, claim| written(transaction, claim, state))
 }
 
 /// The value of an object whose resource version is an empty text.

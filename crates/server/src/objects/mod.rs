@@ -6,7 +6,7 @@
 //! kube-apiserver. Only `metadata.resourceVersion` is missing from what is stored: it is known when the write is done, so
 //! the store puts it in its place then.
 
-mod claims;
+pub mod claims;
 pub mod definitions;
 mod encoded_events;
 pub mod expiry;

@@ -10,6 +10,7 @@ use super::Shared;
 use super::client::CallError;
 use super::metrics::Operation;
 use super::proto::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, Response, TxnRequest, TxnResponse};
+use crate::codec::Life;
 use crate::entry::Indexer;
 use crate::error::{CommitError, ReadError};
 use crate::key::{Key, Revision};
@@ -17,6 +18,9 @@ use crate::transaction::{Committed, Guard, Op, Transaction};
 
 /// How long etcd may take to say what became of a write. It says by itself after some seconds that it has no quorum.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long etcd may take to grant a lease that one key hangs on.
+const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<X: Indexer> Shared<X> {
     pub(super) async fn commit(self: Arc<Self>, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
@@ -79,9 +83,13 @@ impl<X: Indexer> Shared<X> {
 
     /// The lease that a new value of `key` hangs on; 0 where it stays.
     async fn lease(&self, key: &Key) -> Result<i64, CommitError> {
-        match self.feed.codec.expires(key) {
-            true => self.leases.next(&self.client).await.map_err(refused),
-            false => Ok(0),
+        match self.feed.codec.life(key) {
+            Life::Event => self.leases.next(&self.client).await.map_err(refused),
+            Life::Seconds(seconds) => {
+                let granted = self.client.grant(seconds.into(), GRANT_PATIENCE).await;
+                granted.map(|granted| granted.id).map_err(refused)
+            }
+            Life::Lasting => Ok(0),
         }
     }
 

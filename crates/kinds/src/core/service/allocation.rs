@@ -28,6 +28,8 @@ pub(super) struct Allocations {
 struct Taken {
     addresses: HashMap<IpAddr, Hold>,
     ports: HashMap<u16, Hold>,
+    /// Ports that the map of all servers marks, though no Service is known to have them.
+    marked: HashSet<u16>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -151,10 +153,19 @@ impl Allocations {
         for port in old_ports.iter().filter(|port| !ports.contains(port)) {
             taken.ports.remove(port);
         }
+        // Whose they are, or were, is known now.
+        for port in old_ports.iter().chain(&ports) {
+            taken.marked.remove(port);
+        }
         taken
             .addresses
             .extend(addresses.into_iter().map(|address| (address, Hold::Stored)));
         taken.ports.extend(ports.into_iter().map(|port| (port, Hold::Stored)));
+    }
+
+    /// A port turned out to be marked as taken in the map of all servers. Who asked for it hears so at the next attempt.
+    pub(super) fn is_marked(&self, port: u16) {
+        self.taken().marked.insert(port);
     }
 
     fn holds_port(&self, number: i64) -> bool {
@@ -213,7 +224,8 @@ impl Allocations {
             ));
         };
         let mut taken = self.taken();
-        if taken.ports.contains_key(&port) {
+        // A mark may have gone since: the next one who asks finds out.
+        if taken.ports.contains_key(&port) || taken.marked.remove(&port) {
             return Err(TAKEN_PORT.to_owned());
         }
         taken.ports.insert(port, Hold::Reserved);
@@ -228,8 +240,11 @@ impl Allocations {
         let mut ports = around(middle, size, random)
             .chain(around(0, middle, random))
             .filter_map(|offset| self.ports.start().checked_add(u16::try_from(offset).ok()?));
-        let free = ports.find(|port| !taken.ports.contains_key(port));
+        let free = ports.find(|port| !taken.ports.contains_key(port) && !taken.marked.contains(port));
         drop(ports);
+        if free.is_none() {
+            taken.marked.clear();
+        }
         taken.ports.insert(free?, Hold::Reserved);
         free
     }

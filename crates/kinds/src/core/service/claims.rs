@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -11,11 +12,18 @@ use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Claim, Claims, GroupResource, Lookup};
 use holdfast_value::{Value, json};
 
-use super::Service;
 use super::allocation::{Reservation, held};
+use super::{Service, repair};
 
 /// The key of the ports of the nodes.
 const PORTS: &str = "/registry/ranges/servicenodeports";
+/// What the keys of IPAddresses begin with.
+const ADDRESSES: &str = "/registry/ipaddresses/";
+
+/// The labels of an IPAddress that a Service has, and who makes them.
+pub(super) const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
+pub(super) const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+pub(super) const MANAGER: &str = "ipallocator.k8s.io";
 
 impl Claims for Service {
     fn beside(
@@ -43,6 +51,20 @@ impl Claims for Service {
         }
         claims
     }
+
+    fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim> {
+        let mut claims = repair::addresses(objects, &below(ADDRESSES), &self.config.service_cidr, now);
+        let there = below(PORTS).pop();
+        let stored = Bits::of(there.as_ref());
+        let mut leaks = self.leaks.lock().unwrap_or_else(PoisonError::into_inner);
+        let right = repair::ports(objects, &stored, &mut leaks, |port| self.offset(port));
+        let claim = self.map_of_ports(right.clone());
+        let range = |object: &Value| object.str_at(&["range"]).map(str::to_owned);
+        if right != stored || there.as_ref().and_then(range) != Some(self.range()) {
+            claims.push(claim);
+        }
+        claims
+    }
 }
 
 /// Whether what is reserved is the address that was asked for, and an IPAddress says that it is not this Service's. One that was
@@ -62,8 +84,8 @@ pub(super) fn is_of_another(reserved: &Reservation, asked: &str, service: &Value
     there.is_some_and(|there| !is_of(&there, service))
 }
 
-fn key_of(address: IpAddr) -> String {
-    format!("/registry/ipaddresses/{address}")
+pub(super) fn key_of(address: IpAddr) -> String {
+    format!("{ADDRESSES}{address}")
 }
 
 /// What makes an address one of this Service; `None` where it is one already.
@@ -89,7 +111,7 @@ fn give_back(address: IpAddr, service: &Value, read: &dyn Fn(&str) -> Option<Val
 }
 
 /// Whether an IPAddress is held by this Service.
-fn is_of(address: &Value, service: &Value) -> bool {
+pub(super) fn is_of(address: &Value, service: &Value) -> bool {
     let parent = |field: &str| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
     let own = |field: &str| service.str_at(&["metadata", field]).unwrap_or_default();
     parent("resource") == "services" && parent("namespace") == own("namespace") && parent("name") == own("name")
@@ -97,16 +119,20 @@ fn is_of(address: &Value, service: &Value) -> bool {
 
 /// The IPAddress of an address, as kube-apiserver makes it. Its identity is that of the Service's own, told apart by the
 /// address.
-fn object(address: IpAddr, service: &Value, now: SystemTime) -> String {
+pub(super) fn object(address: IpAddr, service: &Value, now: SystemTime) -> String {
     let text = |field: &str| json::to_string(&service.at(&["metadata", field]).cloned().unwrap_or_default());
     let now = Timestamp::from(now).text(Precision::Seconds);
-    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let family = family_of(address);
     let uid = uid_of(address, service.str_at(&["metadata", "uid"]).unwrap_or_default());
     format!(
-        r#"{{"kind":"IPAddress","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"{address}","uid":"{uid}","resourceVersion":"","creationTimestamp":"{now}","labels":{{"ipaddress.kubernetes.io/ip-family":"{family}","ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"managedFields":[{{"manager":"kube-apiserver","operation":"Update","apiVersion":"networking.k8s.io/v1","time":"{now}","fieldsType":"FieldsV1","fieldsV1":{{"f:metadata":{{"f:labels":{{".":{{}},"f:ipaddress.kubernetes.io/ip-family":{{}},"f:ipaddress.kubernetes.io/managed-by":{{}}}}}},"f:spec":{{"f:parentRef":{{".":{{}},"f:name":{{}},"f:namespace":{{}},"f:resource":{{}}}}}}}}}}]}},"spec":{{"parentRef":{{"resource":"services","namespace":{},"name":{}}}}}}}"#,
+        r#"{{"kind":"IPAddress","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"{address}","uid":"{uid}","resourceVersion":"","creationTimestamp":"{now}","labels":{{"{FAMILY}":"{family}","{MANAGED_BY}":"{MANAGER}"}},"managedFields":[{{"manager":"kube-apiserver","operation":"Update","apiVersion":"networking.k8s.io/v1","time":"{now}","fieldsType":"FieldsV1","fieldsV1":{{"f:metadata":{{"f:labels":{{".":{{}},"f:{FAMILY}":{{}},"f:{MANAGED_BY}":{{}}}}}},"f:spec":{{"f:parentRef":{{".":{{}},"f:name":{{}},"f:namespace":{{}},"f:resource":{{}}}}}}}}}}]}},"spec":{{"parentRef":{{"resource":"services","namespace":{},"name":{}}}}}}}"#,
         text("namespace"),
         text("name"),
     )
+}
+
+pub(super) fn family_of(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// A uid that no other object has: the Service's, whose random digits are mixed with those of the address.
@@ -137,57 +163,86 @@ fn uid_of(address: IpAddr, service: &str) -> String {
 impl Service {
     /// The ports of the nodes once `had` are given back and `has` are taken.
     fn ports(&self, had: &BTreeSet<u16>, has: &BTreeSet<u16>, read: &dyn Fn(&str) -> Option<Value>) -> Claim {
-        let range = &self.config.node_ports;
-        let there = read(PORTS);
-        let data = there
-            .as_ref()
-            .and_then(|there| there.str_at(&["data"]))
-            .unwrap_or_default();
-        let mut bits = Bits::read(&STANDARD.decode(data).unwrap_or_default());
-        let offset = |port: &u16| {
-            port.checked_sub(*range.start())
-                .filter(|_| range.contains(port))
-                .map(usize::from)
-        };
-        had.difference(has)
-            .filter_map(offset)
-            .for_each(|at| bits.set(at, false));
+        let mut bits = Bits::of(read(PORTS).as_ref());
+        for at in had.difference(has).filter_map(|port| self.offset(*port)) {
+            bits.set(at, false);
+        }
         let mut is_lost = false;
-        for at in has.difference(had).filter_map(offset) {
-            is_lost |= bits.has(at);
+        for port in has.difference(had) {
+            let Some(at) = self.offset(*port) else { continue };
+            if bits.has(at) {
+                is_lost = true;
+                self.allocations.is_marked(*port);
+            }
             bits.set(at, true);
         }
-        let data = STANDARD.encode(bits.bytes());
-        let data = if data.is_empty() {
-            String::new()
-        } else {
-            format!(",\"data\":\"{data}\"")
+        Claim {
+            // Another has one of them, as this server has yet to hear: what is there is not absent, and the write starts over.
+            is_new: is_lost,
+            ..self.map_of_ports(bits)
+        }
+    }
+
+    /// The place of a port in the map.
+    fn offset(&self, port: u16) -> Option<usize> {
+        let range = &self.config.node_ports;
+        port.checked_sub(*range.start())
+            .filter(|_| range.contains(&port))
+            .map(usize::from)
+    }
+
+    fn range(&self) -> String {
+        let range = &self.config.node_ports;
+        format!("{}-{}", range.start(), range.end())
+    }
+
+    fn map_of_ports(&self, bits: Bits) -> Claim {
+        let data = match STANDARD.encode(bits.bytes()) {
+            data if data.is_empty() => data,
+            data => format!(",\"data\":\"{data}\""),
         };
-        let (first, last) = (range.start(), range.end());
+        let range = self.range();
         Claim {
             key: PORTS.to_owned(),
             object: Some(format!(
-                r#"{{"kind":"RangeAllocation","apiVersion":"v1","metadata":{{"resourceVersion":""}},"range":"{first}-{last}"{data}}}"#
+                r#"{{"kind":"RangeAllocation","apiVersion":"v1","metadata":{{"resourceVersion":""}},"range":"{range}"{data}}}"#
             )),
-            // Another has one of them, as this server has yet to hear: what is there is not absent, and the write starts over.
-            is_new: is_lost,
+            is_new: false,
         }
     }
 }
 
 /// A set of numbers as Go's `big.Int` writes one: the highest byte first, without zeros before it.
-struct Bits(Vec<u8>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bits(Vec<u8>);
+
+impl PartialEq for Bits {
+    fn eq(&self, other: &Self) -> bool {
+        self.clone().bytes() == other.clone().bytes()
+    }
+}
 
 impl Bits {
+    /// Those of a stored map; none where there is no map.
+    fn of(map: Option<&Value>) -> Self {
+        let data = map.and_then(|map| map.str_at(&["data"])).unwrap_or_default();
+        Self::read(&STANDARD.decode(data).unwrap_or_default())
+    }
+
+    /// The numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.0.len() * 8).filter(|at| self.has(*at))
+    }
+
     fn read(bytes: &[u8]) -> Self {
         Self(bytes.iter().rev().copied().collect())
     }
 
-    fn has(&self, at: usize) -> bool {
+    pub(super) fn has(&self, at: usize) -> bool {
         self.0.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0)
     }
 
-    fn set(&mut self, at: usize, on: bool) {
+    pub(super) fn set(&mut self, at: usize, on: bool) {
         if self.0.len() <= at / 8 {
             self.0.resize(at / 8 + 1, 0);
         }

@@ -5,10 +5,11 @@ mod cells;
 mod claims;
 mod families;
 mod proxy;
+mod repair;
 mod validation;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Old, Refusal, Strategy, WriteContext};
 use holdfast_value::{List, Value};
@@ -27,6 +28,8 @@ use crate::validation::{Errors, same};
 pub(crate) struct Service {
     allocations: Arc<Allocations>,
     config: Config,
+    /// Ports that are marked as taken and that no Service has.
+    leaks: Mutex<repair::Leaks>,
 }
 
 impl Service {
@@ -34,6 +37,7 @@ impl Service {
         Self {
             allocations: Arc::new(Allocations::new(config)),
             config: config.clone(),
+            leaks: Mutex::default(),
         }
     }
 }

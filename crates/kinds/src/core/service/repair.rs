@@ -127,7 +127,12 @@ fn age(object: &Value, now: SystemTime) -> Duration {
 
 /// What the map of ports should be: those of `services`, and those that nobody has as long as it may be that somebody takes
 /// them right now. `offset` gives the place of a port in it.
-pub(super) fn ports(services: &[Value], stored: &Bits, leaks: &mut Leaks, offset: impl Fn(u16) -> Option<usize>) -> Bits {
+pub(super) fn ports(
+    services: &[Value],
+    stored: &Bits,
+    leaks: &mut Leaks,
+    offset: impl Fn(u16) -> Option<usize>,
+) -> Bits {
     let mut right = Bits::default();
     for at in services.iter().flat_map(|service| held(service).1).filter_map(offset) {
         right.set(at, true);
@@ -142,7 +147,6 @@ pub(super) fn ports(services: &[Value], stored: &Bits, leaks: &mut Leaks, offset
             right.set(at, true);
         } else {
             leaks.remove(&at);
-            tracing::warn!(place = at, "a node port that no Service has is freed");
         }
     }
     right
@@ -178,7 +182,10 @@ mod tests {
     fn mends(services: &[Value], there: &[Value], seconds: i64) -> Vec<(String, bool)> {
         let block = Block::read("10.0.0.0/16").unwrap();
         let claims = addresses(services, there, &block, at(seconds));
-        claims.into_iter().map(|claim| (claim.key.replace("/registry/ipaddresses/", ""), claim.object.is_some())).collect()
+        claims
+            .into_iter()
+            .map(|claim| (claim.key.replace("/registry/ipaddresses/", ""), claim.object.is_some()))
+            .collect()
     }
 
     fn made(ip: &str) -> Vec<(String, bool)> {
@@ -195,13 +202,19 @@ mod tests {
         assert_eq!(mends(std::slice::from_ref(&web), &[], 0), made("10.0.0.5"));
         assert_eq!(mends(std::slice::from_ref(&web), &[address("10.0.0.5", &web)], 99), []);
         // Beyond the block, and of no address.
-        assert_eq!(mends(&[service("far", "ClusterIP", "10.9.0.5")], &[], 0), made("10.9.0.5")[1..]);
+        assert_eq!(
+            mends(&[service("far", "ClusterIP", "10.9.0.5")], &[], 0),
+            made("10.9.0.5")[1..]
+        );
         assert_eq!(mends(&[service("headless", "ClusterIP", "None")], &[], 0), []);
     }
 
     #[test]
     fn an_object_with_a_wrong_reference_or_label_is_made_anew() {
-        let (web, gone) = (service("web", "ClusterIP", "10.0.0.5"), service("gone", "ClusterIP", "10.0.0.5"));
+        let (web, gone) = (
+            service("web", "ClusterIP", "10.0.0.5"),
+            service("gone", "ClusterIP", "10.0.0.5"),
+        );
         let services = std::slice::from_ref(&web);
         assert_eq!(mends(services, &[address("10.0.0.5", &gone)], 0), removed("10.0.0.5"));
         let mut foreign = address("10.0.0.5", &web);

@@ -1,0 +1,25 @@
+//! What holds of any bytes that lie in etcd, whoever wrote them.
+
+use holdfast_at_rest::Kept;
+
+/// Reads `stored` as what lies under `key`: that says what it is or what is wrong with it, and what was read stays what it is
+/// once it is written again. Whether it could be read.
+pub(crate) fn entry(kept: &Kept, key: &[u8], stored: &[u8]) -> bool {
+    let Ok(served) = kept.from_rest(key, stored) else {
+        return false;
+    };
+    for old in [None, Some(&served.bytes()[..])] {
+        let Ok(written) = kept.to_rest(key, &served, old) else {
+            continue;
+        };
+        let again = kept.from_rest(key, &written).map_err(|fault| fault.to_string());
+        assert_eq!(
+            again.as_ref(),
+            Ok(&served),
+            "{}: {}",
+            key.escape_ascii(),
+            stored.escape_ascii()
+        );
+    }
+    true
+}

@@ -1,0 +1,27 @@
+#![no_main]
+
+#[path = "../../crates/at-rest/tests/invariants/mod.rs"]
+mod invariants;
+
+use std::sync::{Arc, LazyLock};
+
+use holdfast_at_rest::{Kept, OlderKind};
+use holdfast_kinds::{Config, tables};
+
+static KEPT: LazyLock<Kept> = LazyLock::new(|| {
+    let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+        api_version,
+        kind,
+        like,
+    });
+    let types = Arc::new(tables::types_at_rest().unwrap());
+    Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
+});
+
+// The first line is the key.
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
+    if let (Some(key), Some(stored)) = (parts.next(), parts.next()) {
+        invariants::entry(&KEPT, key, stored);
+    }
+});
