@@ -7,8 +7,12 @@ mod client;
 pub mod hook;
 mod objects;
 pub mod operators;
+mod process;
+mod reference;
 mod server;
 
 pub use client::{Connection, Http2, Target};
 pub use objects::{Client, MERGE};
+pub use process::Process;
+pub use reference::Reference;
 pub use server::{ADMIN_TOKEN, Binary, Server, USER_TOKEN, root};

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
+use crate::process::Process;
+
 /// The token of the user `admin` of group `system:masters`.
 pub const ADMIN_TOKEN: &str = "admintoken";
 
@@ -16,7 +18,7 @@ pub const ADMIN_TOKEN: &str = "admintoken";
 pub const USER_TOKEN: &str = "usertoken";
 
 /// The users that the traces name, in kube-apiserver's format.
-const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n";
+pub(crate) const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n";
 
 /// The file, beside the data directory, that a server writes when it is ready and takes away at its end.
 const READY: &str = "ready";
@@ -185,11 +187,7 @@ impl Server {
 
     /// The last lines of its log.
     pub fn log_tail(&self) -> String {
-        let Ok(file) = std::fs::File::open(self.folder.path().join("log")) else {
-            return String::new();
-        };
-        let lines: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
+        tail(&self.folder.path().join("log"))
     }
 
     /// The binary that runs.
@@ -212,17 +210,7 @@ impl Server {
     /// # Errors
     /// Where the process is gone.
     pub fn cpu(&self) -> Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // Field 2 is the name in parentheses and may hold blanks; utime and stime are fields 14 and 15.
-        let behind_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-        let ticks: u64 = behind_name
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse::<u64>().ok())
-            .sum();
-        // The kernel counts in hundredths of a second for user space, whatever its own tick.
-        Ok(Duration::from_millis(ticks * 10))
+        self.process().cpu()
     }
 
     /// Resident memory in bytes.
@@ -230,14 +218,12 @@ impl Server {
     /// # Errors
     /// Where the process is gone.
     pub fn memory(&self) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let kilobytes = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .and_then(|rest| rest.split_whitespace().next())
-            .and_then(|number| number.parse::<u64>().ok())
-            .context("VmRSS")?;
-        Ok(kilobytes * 1024)
+        self.process().memory()
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Process {
+        Process(self.child.id())
     }
 
     /// Asks it to end as a supervisor would (SIGTERM).
@@ -280,7 +266,23 @@ impl Drop for Server {
     }
 }
 
-fn free_address() -> Result<SocketAddr> {
+impl From<&Server> for Process {
+    fn from(server: &Server) -> Self {
+        server.process()
+    }
+}
+
+/// The last lines of a file; none where it cannot be read.
+pub(crate) fn tail(path: &Path) -> String {
+    let Ok(file) = std::fs::File::open(path) else {
+        return String::new();
+    };
+    let lines: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+/// A port of loopback that nothing listens on.
+pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind(("127.0.0.1", 0))
         .context("a free port")?
         .local_addr()?)

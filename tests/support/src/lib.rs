@@ -2,12 +2,16 @@
 //! What tests need beside the repository: recorded data of the reference, programs, clients in other languages.
 //!
 //! A test says what it needs by [`needs`]. Where that is absent the test is ignored, and the test runner says so.
-//! `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd` makes absence a failure.
+//! `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd,kube_apiserver` makes absence a failure.
 
 pub mod etcd;
+mod go;
+pub mod kube_apiserver;
 mod link;
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 pub use link::Link;
 pub use test_support_macros::needs;
@@ -32,4 +36,16 @@ pub fn shared(part: &str) -> PathBuf {
 /// The root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs a program to its end and gives what it wrote.
+fn run(mut command: Command) -> io::Result<String> {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(io::Error::other(said.trim_end().to_owned()))
+        }
+    }
 }

@@ -12,6 +12,7 @@ use proc_macro::TokenStream;
 /// | `shared` | `$HOLDFAST_SHARED` is a folder, or `shared` beside the repository |
 /// | `clients` | `HOLDFAST_REQUIRE` names them: they are installed from their registries |
 /// | `etcd` | `$HOLDFAST_ETCD` is a file, or there is a program of that name on the path or in `target/etcd` |
+/// | `kube_apiserver` | `$HOLDFAST_KUBE_APISERVER` is a file |
 /// | any other | a program of that name is on the path |
 ///
 /// A need that `HOLDFAST_REQUIRE` names (a list with commas) is never ignored: the test runs, and fails by its absence.
@@ -29,8 +30,9 @@ pub fn needs(needs: TokenStream, item: TokenStream) -> TokenStream {
         false => format!("#[ignore = {:?}]", format!("needs {}", missing.join(", "))),
     };
     // The constant makes Cargo build the test anew where a variable changes.
-    let tracked = r#"const _: [Option<&str>; 3] = [
+    let tracked = r#"const _: [Option<&str>; 4] = [
         option_env!("HOLDFAST_REQUIRE"), option_env!("HOLDFAST_SHARED"), option_env!("HOLDFAST_ETCD"),
+        option_env!("HOLDFAST_KUBE_APISERVER"),
     ];"#;
     match format!("{tracked} {ignore}").parse::<TokenStream>() {
         Ok(mut tokens) => {
@@ -46,6 +48,7 @@ fn is_present(need: &str) -> bool {
         "shared" => shared().is_some_and(|folder| folder.is_dir()),
         "clients" => false,
         "etcd" => etcd(),
+        "kube_apiserver" => std::env::var_os("HOLDFAST_KUBE_APISERVER").is_some_and(|named| Path::new(&named).is_file()),
         program => on_the_path(program),
     }
 }

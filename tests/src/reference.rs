@@ -1,0 +1,130 @@
+//! A kube-apiserver on an etcd of the test, beside servers of our own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use http::Method;
+use tempfile::TempDir;
+
+use crate::client::Target;
+use crate::process::Process;
+use crate::server::{ADMIN_TOKEN, TOKENS, free_address, tail};
+
+/// How long it may take until it is ready, on a machine that builds beside the tests.
+const START_LIMIT: Duration = Duration::from_secs(180);
+
+/// A running kube-apiserver. It is ended when this is dropped.
+pub struct Reference {
+    child: Child,
+    address: SocketAddr,
+    /// Its certificate, its key for tokens, the file of tokens, its log.
+    folder: TempDir,
+}
+
+impl Reference {
+    /// Starts the program on the etcd of these addresses, with further flags, and waits until it is ready.
+    ///
+    /// # Errors
+    /// Where it ends or does not become ready; the end of its log is part of the error.
+    pub async fn start(program: &Path, etcd: &str, more: &[&str]) -> Result<Self> {
+        let folder = TempDir::new().context("a folder for kube-apiserver")?;
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("tokens.csv"), TOKENS)?;
+        std::fs::write(at("sa.key"), rcgen::KeyPair::generate()?.serialize_pem())?;
+        let address = free_address()?;
+        let key = at("sa.key").display().to_string();
+        let child = Command::new(program)
+            .arg(format!("--etcd-servers={etcd}"))
+            .arg(format!("--secure-port={}", address.port()))
+            .arg(format!("--cert-dir={}", at("certificates").display()))
+            .arg(format!("--token-auth-file={}", at("tokens.csv").display()))
+            .arg(format!("--service-account-signing-key-file={key}"))
+            .arg(format!("--service-account-key-file={key}"))
+            .args(["--service-account-issuer=https://kubernetes.default.svc", "--bind-address=127.0.0.1"])
+            .args(["--authorization-mode=RBAC", "--allow-privileged=true"])
+            // Nothing gives namespaces their accounts.
+            .arg("--disable-admission-plugins=ServiceAccount")
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(at("log"))?)
+            .spawn()
+            .with_context(|| program.display().to_string())?;
+        let mut reference = Self { child, address, folder };
+        reference.wait_until_ready().await?;
+        Ok(reference)
+    }
+
+    /// How to reach it, as a user of `system:masters`.
+    ///
+    /// # Errors
+    /// Where it has no certificate yet.
+    pub fn target(&self) -> Result<Target> {
+        let url = format!("https://{}", self.address);
+        let certificate = self.folder.path().join("certificates/apiserver.crt");
+        Target::at(&url, Some(&certificate), Some(ADMIN_TOKEN))
+    }
+
+    /// The key by which it signs tokens of service accounts.
+    pub fn key(&self) -> PathBuf {
+        self.folder.path().join("sa.key")
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Process {
+        Process(self.child.id())
+    }
+
+    /// Ends it, as a supervisor would.
+    pub fn end(&mut self) {
+        // One that is gone needs no signal.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let end = Instant::now() + Duration::from_secs(20);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > end {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The last lines of its log.
+    pub fn log_tail(&self) -> String {
+        tail(&self.folder.path().join("log"))
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let end = Instant::now() + START_LIMIT;
+        while !self.is_ready().await {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("kube-apiserver ended with {status}:\n{}", self.log_tail());
+            }
+            ensure!(Instant::now() < end, "kube-apiserver is not ready:\n{}", self.log_tail());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    async fn is_ready(&self) -> bool {
+        let Ok(target) = self.target() else {
+            return false;
+        };
+        let Ok(mut connection) = target.connect().await else {
+            return false;
+        };
+        connection
+            .ask(Method::GET, "/readyz", "", Bytes::new())
+            .await
+            .is_ok_and(|(status, _)| status.is_success())
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
