@@ -34,17 +34,21 @@ impl Reference {
         let folder = TempDir::new().context("a folder for kube-apiserver")?;
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("tokens.csv"), TOKENS)?;
-        std::fs::write(at("sa.key"), rcgen::KeyPair::generate()?.serialize_pem())?;
+        let key = rcgen::KeyPair::generate()?;
+        std::fs::write(at("sa.key"), key.serialize_pem())?;
+        std::fs::write(at("sa.pub"), key.public_key_pem())?;
         let address = free_address()?;
-        let key = at("sa.key").display().to_string();
         let child = Command::new(program)
             .arg(format!("--etcd-servers={etcd}"))
             .arg(format!("--secure-port={}", address.port()))
             .arg(format!("--cert-dir={}", at("certificates").display()))
             .arg(format!("--token-auth-file={}", at("tokens.csv").display()))
-            .arg(format!("--service-account-signing-key-file={key}"))
-            .arg(format!("--service-account-key-file={key}"))
-            .args(["--service-account-issuer=https://kubernetes.default.svc", "--bind-address=127.0.0.1"])
+            .arg(format!("--service-account-signing-key-file={}", at("sa.key").display()))
+            .arg(format!("--service-account-key-file={}", at("sa.pub").display()))
+            .args([
+                "--service-account-issuer=https://kubernetes.default.svc",
+                "--bind-address=127.0.0.1",
+            ])
             .args(["--authorization-mode=RBAC", "--allow-privileged=true"])
             // Nothing gives namespaces their accounts.
             .arg("--disable-admission-plugins=ServiceAccount")
@@ -74,6 +78,11 @@ impl Reference {
         self.folder.path().join("sa.key")
     }
 
+    /// The public half of that key.
+    pub fn public_key(&self) -> PathBuf {
+        self.folder.path().join("sa.pub")
+    }
+
     /// Its process.
     pub fn process(&self) -> Process {
         Process(self.child.id())
@@ -81,7 +90,10 @@ impl Reference {
 
     /// Ends it, as a supervisor would.
     pub fn end(&mut self) {
-        // One that is gone needs no signal.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // One that is gone by now needs no signal.
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let end = Instant::now() + Duration::from_secs(20);
         while matches!(self.child.try_wait(), Ok(None)) {
@@ -103,7 +115,11 @@ impl Reference {
             if let Some(status) = self.child.try_wait()? {
                 bail!("kube-apiserver ended with {status}:\n{}", self.log_tail());
             }
-            ensure!(Instant::now() < end, "kube-apiserver is not ready:\n{}", self.log_tail());
+            ensure!(
+                Instant::now() < end,
+                "kube-apiserver is not ready:\n{}",
+                self.log_tail()
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(())

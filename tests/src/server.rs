@@ -24,7 +24,7 @@ pub(crate) const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\n
 const READY: &str = "ready";
 
 /// How long a server may take until it is ready.
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running server. It is ended when this is dropped.
 pub struct Server {

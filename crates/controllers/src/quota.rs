@@ -48,6 +48,15 @@ pub(crate) async fn run(client: Client) {
 /// A quota: its namespace and its name.
 type Key = (SmolStr, SmolStr);
 
+/// A count to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Count {
+    quota: Key,
+    /// Whether nothing but new objects made it necessary. It finds what was not charged, and lowers nothing: a kube-apiserver
+    /// on the same store charges a quota before the object is there.
+    only_new: bool,
+}
+
 struct Quotas {
     client: Client,
     quotas: Arc<Resource>,
@@ -57,7 +66,7 @@ struct Quotas {
 
 impl Quotas {
     /// Has a quota counted whose limits are not in force yet.
-    fn look_at(&mut self, object: &Object, queue: &mut Queue<Key>) {
+    fn look_at(&mut self, object: &Object, queue: &mut Queue<Count>) {
         let key = self.key(object);
         let known = self.namespaces.get(&key.0).is_some_and(|of| of.contains_key(&key.1));
         let quota = object.tree();
@@ -66,7 +75,10 @@ impl Quotas {
         }
         let of_namespace = self.namespaces.entry(key.0.clone()).or_default();
         of_namespace.insert(key.1.clone(), Instant::now() + UNCHARGED);
-        queue.push(key);
+        queue.push(Count {
+            quota: key,
+            only_new: false,
+        });
     }
 
     fn forget(&mut self, object: &Object) {
@@ -84,7 +96,7 @@ impl Quotas {
     }
 
     /// Has the quotas of a namespace counted for which the change of an object makes a difference.
-    fn recount(&self, change: &Change, queue: &mut Queue<Key>) {
+    fn recount(&self, change: &Change, queue: &mut Queue<Count>) {
         let object = change.current();
         let Some(resource) = self.client.resource_of(&object) else {
             return;
@@ -106,7 +118,10 @@ impl Quotas {
         let now = Instant::now();
         for (name, uncharged) in quotas {
             if !is_new || now < *uncharged {
-                queue.push((namespace.into(), name.clone()));
+                queue.push(Count {
+                    quota: (namespace.into(), name.clone()),
+                    only_new: is_new,
+                });
             }
         }
     }
@@ -120,7 +135,7 @@ impl Quotas {
 }
 
 impl Reconcile for Quotas {
-    type Item = Key;
+    type Item = Count;
     type Outcome = ();
 
     const NAME: &'static str = NAME;
@@ -133,11 +148,11 @@ impl Reconcile for Quotas {
         Ok((client.list(&self.quotas, ""), changes))
     }
 
-    fn seen(&mut self, quota: &Object, queue: &mut Queue<Key>) {
+    fn seen(&mut self, quota: &Object, queue: &mut Queue<Count>) {
         self.look_at(quota, queue);
     }
 
-    fn changed(&mut self, change: &Change, queue: &mut Queue<Key>) {
+    fn changed(&mut self, change: &Change, queue: &mut Queue<Count>) {
         let object = change.current();
         if object.is_of(&self.quotas) {
             if change.is_removal() {
@@ -151,18 +166,19 @@ impl Reconcile for Quotas {
         }
     }
 
-    fn work(&mut self, (namespace, name): &Key, _queue: &mut Queue<Key>) -> Option<Work<()>> {
+    fn work(&mut self, count: &Count, _queue: &mut Queue<Count>) -> Option<Work<()>> {
         let (client, quotas) = (self.client.clone(), Arc::clone(&self.quotas));
-        let (namespace, name) = (namespace.clone(), name.clone());
+        let count = count.clone();
         Some(Box::pin(async move {
             tokio::time::sleep(SETTLE).await;
-            settle(&client, &quotas, &namespace, &name).await
+            settle(&client, &quotas, &count).await
         }))
     }
 }
 
 /// Puts the limits of a quota in force and what is used of them beside them, where that is not so already.
-async fn settle(client: &Client, quotas: &Resource, namespace: &str, name: &str) -> Result<(), RequestError> {
+async fn settle(client: &Client, quotas: &Resource, wanted: &Count) -> Result<(), RequestError> {
+    let (namespace, name) = &wanted.quota;
     let Some(path) = path_of(quotas, namespace, name) else {
         return Ok(());
     };
@@ -176,7 +192,10 @@ async fn settle(client: &Client, quotas: &Resource, namespace: &str, name: &str)
         let mut quota = quota.tree();
         let (hard, known) = quota::status(&quota);
         let limits = quota::limits(&quota);
-        let used = count(client, &quota, &limits, &known, namespace).await;
+        let mut used = count(client, &quota, &limits, &known, namespace).await;
+        if wanted.only_new {
+            keep_charges(&mut used, &known);
+        }
         if hard == limits && known == used {
             return Ok(());
         }
@@ -193,6 +212,15 @@ async fn settle(client: &Client, quotas: &Resource, namespace: &str, name: &str)
             Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
             Err(error) if !error.is_not_found() => return Err(error),
             _ => return Ok(()),
+        }
+    }
+}
+
+/// Lowers nothing of what is `known` to be used.
+fn keep_charges(used: &mut Amounts, known: &Amounts) {
+    for (name, amount) in used {
+        if let Some(charged) = known.get(name).filter(|charged| *charged > amount) {
+            *amount = *charged;
         }
     }
 }
@@ -256,5 +284,22 @@ async fn measure(client: &Client, counted: &Counted<'_>, quota: &Value, objects:
             return sum;
         }
         tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amounts(of: &[(&str, i64)]) -> Amounts {
+        let amount = |(name, units): &(&str, i64)| ((*name).to_owned(), Quantity::of_units(*units));
+        of.iter().map(amount).collect()
+    }
+
+    #[test]
+    fn what_is_charged_ahead_of_its_object_stays_charged() {
+        let mut used = amounts(&[("pods", 3), ("services", 4), ("secrets", 1)]);
+        keep_charges(&mut used, &amounts(&[("pods", 5), ("services", 2)]));
+        assert_eq!(used, amounts(&[("pods", 5), ("services", 4), ("secrets", 1)]));
     }
 }

@@ -150,7 +150,7 @@ mod tests {
             .filter_map(|resource| resource.capabilities.initial_objects.as_ref())
             .flat_map(|kind| kind.initial_objects())
             .collect();
-        assert_eq!(objects.len(), 4 + 8 + 13 + 2 + 1 + 1 + 1 + 21);
+        assert_eq!(objects.len(), 4 + 8 + 11 + 2 + 1 + 1 + 1 + 21);
         for object in objects {
             let text = holdfast_value::json::to_string(&object);
             assert_eq!(harness::Harness::new().errors(&text), Vec::<String>::new(), "{text}");

@@ -9,6 +9,7 @@ mod definitions;
 mod instructions;
 mod pods;
 mod scale;
+mod stores;
 mod table;
 mod workload;
 
@@ -19,6 +20,7 @@ use conformance::{Binary, Server, Target};
 
 use self::workload::{DEPLOYMENTS, Figure, Phase, Workload};
 use crate::habits::say;
+use crate::stores::StoreKind;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -46,6 +48,16 @@ pub(crate) struct Arguments {
     /// Keep the counts of this run.
     #[arg(long, requires = "instructions")]
     bless: bool,
+    /// With etcd: measure the embedded store, etcd, and, where HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the same
+    /// etcd, beside each other.
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "instructions", "million"])]
+    store: StoreKind,
+    /// With `--store etcd`: how many objects there are when servers start.
+    #[arg(long, value_delimiter = ',', default_values_t = [100_000])]
+    sizes: Vec<usize>,
+    /// Use a debug build; its figures say nothing.
+    #[arg(long)]
+    debug: bool,
 }
 
 /// A row of the table: what was measured, here and on the reference, and what was aimed at.
@@ -60,11 +72,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.instructions {
         return instructions::run(arguments.bless);
     }
-    let binary = Binary::release()?;
+    let binary = Binary::of(arguments.debug)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()?;
+    if arguments.store == StoreKind::Etcd {
+        let table = runtime.block_on(stores::table(&binary, arguments))?;
+        say(&table);
+        return if arguments.write {
+            table::write_stores(&table)
+        } else {
+            Ok(())
+        };
+    }
     let rows = runtime.block_on(async {
         let mut rows = Vec::new();
         if !arguments.scale_only && !arguments.custom_only {

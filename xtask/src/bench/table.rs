@@ -17,6 +17,9 @@ const FRONT: &str = "README.md";
 const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --write` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
+/// Where the table of the stores stands.
+const BEGIN_STORES: &str = "<!-- figures of stores: written by `cargo xtask bench --store etcd --write` -->\n";
+
 /// The rows that README shows: how they begin.
 const FIRST: [&str; 12] = [
     "start to ready",
@@ -42,11 +45,19 @@ pub(super) fn text(rows: &[Row]) -> String {
 /// # Errors
 /// Where a document cannot be read or written, or has no place for the table.
 pub(super) fn write(rows: &[Row]) -> Result<()> {
-    put(WHOLE, &text(rows))?;
+    put(WHOLE, BEGIN, &text(rows))?;
     let first = rows
         .iter()
         .filter(|row| FIRST.iter().any(|title| row.what.starts_with(title)));
-    put(FRONT, &table(first))
+    put(FRONT, BEGIN, &table(first))
+}
+
+/// Writes the table of the stores.
+///
+/// # Errors
+/// As for [`write`].
+pub(super) fn write_stores(table: &str) -> Result<()> {
+    put(WHOLE, BEGIN_STORES, table)
 }
 
 fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
@@ -62,18 +73,18 @@ fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     text
 }
 
-fn put(document: &str, table: &str) -> Result<()> {
+fn put(document: &str, begin: &str, table: &str) -> Result<()> {
     let path = root().join(document);
     let before = fs::read_to_string(&path).with_context(|| document.to_owned())?;
-    let after = replaced(&before, table).with_context(|| format!("{document} has no place for the table"))?;
+    let after = replaced(&before, begin, table).with_context(|| format!("{document} has no place for the table"))?;
     fs::write(&path, after).with_context(|| document.to_owned())
 }
 
 /// The document with another table between the marks; `None` where they are missing.
-fn replaced(document: &str, table: &str) -> Option<String> {
-    let (head, rest) = document.split_once(BEGIN)?;
+fn replaced(document: &str, begin: &str, table: &str) -> Option<String> {
+    let (head, rest) = document.split_once(begin)?;
     let (_, tail) = rest.split_once(END)?;
-    Some(format!("{head}{BEGIN}{table}{END}{tail}"))
+    Some(format!("{head}{begin}{table}{END}{tail}"))
 }
 
 #[cfg(test)]
@@ -83,17 +94,17 @@ mod tests {
     #[test]
     fn the_table_takes_its_place_again() {
         let document = format!("a\n{BEGIN}old\n{END}z\n");
-        let once = replaced(&document, "new\n").unwrap();
+        let once = replaced(&document, BEGIN, "new\n").unwrap();
         assert_eq!(once, format!("a\n{BEGIN}new\n{END}z\n"));
-        assert_eq!(replaced(&once, "new\n").unwrap(), once);
-        assert_eq!(replaced("a\n", "new\n"), None);
+        assert_eq!(replaced(&once, BEGIN, "new\n").unwrap(), once);
+        assert_eq!(replaced("a\n", BEGIN, "new\n"), None);
     }
 
     #[test]
     fn both_documents_have_a_place() {
-        for document in [WHOLE, FRONT] {
+        for (document, begin) in [(WHOLE, BEGIN), (FRONT, BEGIN), (WHOLE, BEGIN_STORES)] {
             let text = fs::read_to_string(root().join(document)).unwrap();
-            assert!(replaced(&text, "").is_some(), "{document}");
+            assert!(replaced(&text, begin, "").is_some(), "{document}: {begin}");
         }
     }
 }

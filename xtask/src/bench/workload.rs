@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use conformance::{Connection, Server, Target};
+use conformance::{Connection, Process, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
 
@@ -37,6 +37,7 @@ pub(super) const DEPLOYMENTS: Objects = Objects {
 };
 
 const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
 
 /// A sort of operation on single objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,8 +48,12 @@ pub(super) enum Phase {
     Reapply,
     /// An apply that changes one field.
     Change,
+    /// A merge patch of one field.
+    Patch,
     /// GET.
     Get,
+    /// DELETE.
+    Delete,
 }
 
 impl Phase {
@@ -57,7 +62,9 @@ impl Phase {
             Phase::Create => "create by apply",
             Phase::Reapply => "unchanged re-apply",
             Phase::Change => "apply that changes one field",
+            Phase::Patch => "merge patch",
             Phase::Get => "get",
+            Phase::Delete => "delete",
         }
     }
 }
@@ -97,12 +104,18 @@ impl Workload {
     }
 
     /// Runs a phase on the first `count` objects.
-    pub(super) async fn run(&self, phase: Phase, count: usize, server: &Server) -> Result<Figure> {
+    pub(super) async fn run(&self, phase: Phase, count: usize, server: impl Into<Process>) -> Result<Figure> {
         self.run_range(phase, 0..count, server).await
     }
 
     /// Runs a phase on the objects of these numbers.
-    pub(super) async fn run_range(&self, phase: Phase, numbers: Range<usize>, server: &Server) -> Result<Figure> {
+    pub(super) async fn run_range(
+        &self,
+        phase: Phase,
+        numbers: Range<usize>,
+        server: impl Into<Process>,
+    ) -> Result<Figure> {
+        let server = server.into();
         let total = numbers.len();
         let mut connections = Vec::new();
         for _ in 0..self.connections {
@@ -141,7 +154,8 @@ impl Workload {
     }
 
     /// Lists all objects of the namespace.
-    pub(super) async fn list(&self, times: usize, server: &Server) -> Result<ListFigure> {
+    pub(super) async fn list(&self, times: usize, server: impl Into<Process>) -> Result<ListFigure> {
+        let server = server.into();
         let mut connection = self.target.connect().await?;
         let collection = self.objects.collection;
         let mut bytes = connection.send(Method::GET, collection, "", Bytes::new()).await?.len();
@@ -158,8 +172,13 @@ impl Workload {
 
     /// How long it takes from sending a write until a watcher has its event, sorted.
     pub(super) async fn watch_delays(&self, times: usize) -> Result<Vec<Duration>> {
+        self.delays_until_seen_at(&self.target, times).await
+    }
+
+    /// The same for a watcher of another server.
+    pub(super) async fn delays_until_seen_at(&self, other: &Target, times: usize) -> Result<Vec<Duration>> {
         let mut writer = self.target.connect().await?;
-        let mut watcher = self.target.connect().await?;
+        let mut watcher = other.connect().await?;
         let collection = self.objects.collection;
         let url = format!("{collection}?watch=true&fieldSelector=metadata.name%3Dbench-0&resourceVersion=0");
         let mut events = watcher.open(Method::GET, &url, "", Bytes::new()).await?.into_body();
@@ -202,6 +221,15 @@ async fn drain(
             Phase::Get => {
                 let path = objects.path(number);
                 connection.send(Method::GET, &path, "", Bytes::new()).await?
+            }
+            Phase::Delete => {
+                let path = objects.path(number);
+                connection.send(Method::DELETE, &path, "", Bytes::new()).await?
+            }
+            Phase::Patch => {
+                let path = objects.path(number);
+                let body = Bytes::from_static(br#"{"spec": {"replicas": 5}}"#);
+                connection.send(Method::PATCH, &path, MERGE, body).await?
             }
             Phase::Create | Phase::Reapply | Phase::Change => {
                 let body = (objects.object)(number, replicas);

@@ -11,7 +11,7 @@ use test_support::etcd::Etcd;
 use super::random::Random;
 
 /// The sorts of faults.
-const FAULTS: [Fault; 8] = [
+const ALL: [Fault; 10] = [
     Fault::None,
     Fault::LeaderKilled,
     Fault::MemberKilled,
@@ -20,9 +20,11 @@ const FAULTS: [Fault; 8] = [
     Fault::Stalled,
     Fault::Delayed,
     Fault::Compacted,
+    Fault::CompactedUnseen,
+    Fault::NoSpace,
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
     None,
     /// The leader is gone where it stands, and comes back.
@@ -39,11 +41,15 @@ pub(super) enum Fault {
     Delayed,
     /// All history is compacted.
     Compacted,
+    /// So it is while one server hears nothing, and before it heard what happened meanwhile.
+    CompactedUnseen,
+    /// The members say that their disks are full, and take no writes.
+    NoSpace,
 }
 
 impl Fault {
     pub(super) fn choose(random: &mut Random) -> Self {
-        random.one_of(&FAULTS).copied().unwrap_or(Self::None)
+        random.one_of(&ALL).copied().unwrap_or(Self::None)
     }
 
     /// Brings it about. What it gives is what [`Fault::mend`] wants to know: the member that it befell.
@@ -59,9 +65,10 @@ impl Fault {
             }
             Self::LeaderPaused => etcd.pause(leader)?,
             Self::Cut => links.iter().for_each(Link::cut),
-            Self::Stalled => links.iter().for_each(Link::stall),
+            Self::Stalled | Self::CompactedUnseen => links.iter().for_each(Link::stall),
             Self::Delayed => links.iter().for_each(|link| link.delay(Duration::from_millis(40))),
             Self::Compacted => compact(etcd)?,
+            Self::NoSpace => alarm(etcd, "ACTIVATE")?,
         }
         Ok(leader)
     }
@@ -72,6 +79,13 @@ impl Fault {
             Self::LeaderKilled | Self::MemberKilled => etcd.revive(member)?,
             Self::LeaderPaused => etcd.resume(member)?,
             Self::Cut | Self::Stalled | Self::Delayed => links.iter().for_each(Link::mend),
+            Self::CompactedUnseen => {
+                compact(etcd)?;
+                // What waited in the link is lost: the server has to ask again for what is not there any more.
+                links.iter().for_each(Link::cut);
+                links.iter().for_each(Link::mend);
+            }
+            Self::NoSpace => alarm(etcd, "DEACTIVATE")?,
             Self::None | Self::Compacted => {}
         }
         Ok(())
@@ -85,6 +99,16 @@ fn compact(etcd: &Etcd) -> Result<()> {
     let revision = read.pointer("/header/revision").and_then(Value::as_str);
     let revision: i64 = revision.context("etcd has no revision")?.parse()?;
     etcd.ask(0, "/v3/kv/compaction", &format!(r#"{{"revision": {revision}}}"#))?;
+    Ok(())
+}
+
+/// Raises or ends the alarm that a member raises when its disk is full.
+fn alarm(etcd: &Etcd, action: &str) -> Result<()> {
+    let status: Value = serde_json::from_str(&etcd.ask(0, "/v3/maintenance/status", "{}")?)?;
+    let member = status.pointer("/header/member_id").and_then(Value::as_str);
+    let member = member.context("etcd does not say who it is")?;
+    let request = format!(r#"{{"action": "{action}", "memberID": "{member}", "alarm": "NOSPACE"}}"#);
+    etcd.ask(0, "/v3/maintenance/alarm", &request)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! A run is made of rounds. In each the server is used and abused for some seconds, then killed, now and then asked to end, and
 //! started again. After each restart every acknowledged write is there or was overwritten by a later one, revisions have not gone
 //! back, and each watcher, which goes on from where it was, was told of every acknowledged write, once and in order, and knows what is
-//! there. Throughout, readers see nothing that was overwritten before they asked, `/livez` answers, and memory stays below a
+//! there. What racers won belongs to one of them. Throughout, readers see nothing that was overwritten before they asked, `/livez` answers, and memory stays below a
 //! bound. Choices follow from the seed; the moments do not.
 //!
 //! With `--store etcd` a cluster of three keeps the objects, a second server serves them too and is never ended, writers, readers
@@ -13,11 +13,13 @@ mod faults;
 mod hostile;
 mod ledger;
 mod objects;
+mod racers;
 mod random;
 mod readers;
 mod watchers;
 mod writers;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,7 @@ use self::faults::{Beside, Fault};
 use self::hostile::Attempts;
 use self::ledger::{Contents, Ledger};
 use self::objects::{COLLECTION, MARKER};
+use self::racers::{Racer, Races};
 use self::random::Random;
 use self::readers::Reader;
 use self::watchers::Watcher;
@@ -64,6 +67,7 @@ pub(crate) struct Arguments {
 const WRITERS: u64 = 8;
 const WATCHERS: usize = 4;
 const READERS: u64 = 3;
+const RACERS: u64 = 4;
 const HOSTILE: u64 = 6;
 /// How many members an etcd has.
 const MEMBERS: usize = 3;
@@ -97,11 +101,14 @@ struct Soak {
     most_memory: u64,
     round: u64,
     ledger: Arc<Mutex<Ledger>>,
+    races: Arc<Mutex<Races>>,
     watchers: Vec<Watcher>,
     attempts: Arc<Mutex<Attempts>>,
     seen: Seen,
     /// The last that befell the store.
     fault: Fault,
+    /// How often each befell it.
+    faults: BTreeMap<Fault, u64>,
 }
 
 /// The worst that was seen.
@@ -141,6 +148,7 @@ impl Soak {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "soak"}});
         for (path, object) in [
             ("/api/v1/namespaces", namespace),
+            racers::quota(),
             (
                 "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
                 hostile::definition(),
@@ -167,27 +175,32 @@ impl Soak {
             most_memory: arguments.most_memory << 20,
             round: 0,
             ledger: Arc::default(),
+            races: Arc::default(),
             watchers: watchers?,
             attempts: Arc::default(),
             seen: Seen::default(),
             fault: Fault::None,
+            faults: BTreeMap::new(),
         })
     }
 
     fn state(&self) -> String {
-        let (attempts, ledger) = (self.attempts.lock(), self.ledger.lock());
+        let (attempts, ledger, races) = (self.attempts.lock(), self.ledger.lock(), self.races.lock());
         format!(
-            "seed {}, {} rounds: {} acknowledged writes, {} reads, {} events, {} hostile attempts, the last {:?}; at most {} \
-             MiB, /livez within {:?}; the last fault: {:?}",
+            "seed {}, {} rounds: {} acknowledged writes, {} reads, {} events, {} races won and {} lost, {} hostile attempts, the last \
+             {:?}; at most {} MiB, /livez within {:?}; faults: {:?}, the last {:?}",
             self.seed,
             self.round,
             ledger.total,
             ledger.reads,
             self.watchers.iter().map(|watcher| watcher.events).sum::<u64>(),
+            races.won,
+            races.lost,
             attempts.done,
             attempts.under_way.values(),
             self.seen.memory >> 20,
             self.seen.slowest,
+            self.faults,
             self.fault,
         )
     }
@@ -199,9 +212,16 @@ impl Soak {
     }
 
     async fn round(&mut self) -> Result<()> {
-        self.round += 1;
-        let mut random = Random::of(self.seed, self.round, 0);
+        let mut random = Random::of(self.seed, self.round + 1, 0);
         let lasting = Duration::from_millis(3_000 + random.below(9_000));
+        let fault = Fault::choose(&mut random);
+        self.round_of(fault, lasting, random).await
+    }
+
+    /// A round with this fault, if there is an etcd for it to befall.
+    async fn round_of(&mut self, fault: Fault, lasting: Duration, mut random: Random) -> Result<()> {
+        self.round += 1;
+        self.fault = fault;
         let target = Target::of(&self.server)?;
         let targets = self.targets()?;
         let (stopping, stop) = watch::channel(false);
@@ -251,6 +271,15 @@ impl Soak {
             };
             clients.spawn(reader.run());
         }
+        for (number, target) in (0..RACERS).zip(targets.iter().cycle()) {
+            let racer = Racer {
+                target: target.clone(),
+                races: Arc::clone(&self.races),
+                random: Random::of(self.seed, self.round, 400 + number),
+                stop: stop.clone(),
+            };
+            clients.spawn(racer.run());
+        }
         clients
     }
 
@@ -266,7 +295,7 @@ impl Soak {
             return self.look(target, lasting, clients).await;
         }
         let before = self.look(target, lasting / 3, clients).await?;
-        self.fault = Fault::choose(random);
+        *self.faults.entry(self.fault).or_default() += 1;
         let befallen = match (self.backing.etcd(), &self.beside) {
             (Some(etcd), Some(beside)) => self.fault.begin(etcd, &beside.links, random)?,
             _ => 0,
@@ -346,6 +375,7 @@ impl Soak {
         let (revision, items) = objects::list(&list)?;
         let there: Contents = items.iter().flat_map(objects::contents).collect();
         let written = self.ledger.lock().audit(&there, revision)?;
+        racers::audit(&target, &self.races).await?;
         let targets = self.targets()?;
         for (watcher, target) in self.watchers.iter_mut().zip(targets.iter().cycle()) {
             watcher.catch_up(target, marker).await?;
@@ -365,4 +395,35 @@ async fn joined(watchers: Vec<JoinHandle<Result<Watcher>>>) -> Result<Vec<Watche
         joined.push(watcher.await??);
     }
     Ok(joined)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+mod tests {
+    use test_support::needs;
+
+    use super::*;
+
+    #[needs(etcd)]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_fault_of_etcd_loses_or_doubles_a_write_a_read_or_an_event() {
+        let arguments = Arguments {
+            minutes: 0,
+            seed: 7,
+            most_memory: 1024,
+            debug: true,
+            store: StoreKind::Etcd,
+        };
+        let binary = Binary::debug().unwrap();
+        let mut soak = Soak::begin(&arguments, &binary).await.unwrap();
+        let faults = [Fault::LeaderKilled, Fault::Cut, Fault::CompactedUnseen, Fault::NoSpace];
+        for (number, fault) in (1..).zip(faults) {
+            let round = soak.round_of(fault, Duration::from_millis(900), Random::of(7, number, 0));
+            if let Err(error) = round.await {
+                panic!("{error:?}\n{}", soak.state());
+            }
+        }
+        let seen = soak.ledger.lock().total;
+        assert!(seen > 100, "{}", soak.state());
+    }
 }

@@ -80,16 +80,13 @@ const LEASES: &str = "{resourceRules: [{verbs: [get, create, update], apiGroups:
 const OF_NODES: &str = "{resourceRules: [{verbs: ['*'], apiGroups: [''], resources: [nodes, nodes/status], clusterScope: true, \
                         namespaces: ['*']}, {verbs: ['*'], apiGroups: [coordination.k8s.io], resources: [leases], \
                         namespaces: ['*']}]}";
-const ENDPOINTS: &str =
-    "{resourceRules: [{verbs: [get, create, update], apiGroups: [''], resources: [endpoints], namespaces: ['*']}]}";
 const HEALTH: &str = "{nonResourceRules: [{verbs: [get], nonResourceURLs: [/healthz, /readyz, /livez]}]}";
 const EVERYBODY: &[Subject] = &[Group("system:unauthenticated"), Group("system:authenticated")];
 
 #[rustfmt::skip]
-const SCHEMAS: [Schema; 13] = [
+const SCHEMAS: [Schema; 11] = [
     Schema { name: EXEMPT, level: EXEMPT, precedence: 1, method: "", subjects: &[Group("system:masters")], rules: EVERYTHING },
     Schema { name: "catch-all", level: "catch-all", precedence: 10_000, method: BY_USER, subjects: EVERYBODY, rules: EVERYTHING },
-    Schema { name: "endpoint-controller", level: "workload-high", precedence: 150, method: BY_USER, subjects: &[User("system:kube-controller-manager"), Account("endpoint-controller"), Account("endpointslicemirroring-controller")], rules: ENDPOINTS },
     Schema { name: "global-default", level: "global-default", precedence: 9900, method: BY_USER, subjects: EVERYBODY, rules: EVERYTHING },
     Schema { name: "kube-controller-manager", level: "workload-high", precedence: 800, method: BY_NAMESPACE, subjects: &[User("system:kube-controller-manager")], rules: EVERYTHING },
     Schema { name: "kube-scheduler", level: "workload-high", precedence: 800, method: BY_NAMESPACE, subjects: &[User("system:kube-scheduler")], rules: EVERYTHING },
@@ -99,7 +96,6 @@ const SCHEMAS: [Schema; 13] = [
     Schema { name: "system-leader-election", level: "leader-election", precedence: 100, method: BY_USER, subjects: &[User("system:kube-controller-manager"), User("system:kube-scheduler"), Account("*")], rules: LEASES },
     Schema { name: "system-node-high", level: "node-high", precedence: 400, method: BY_USER, subjects: &[Group("system:nodes")], rules: OF_NODES },
     Schema { name: "system-nodes", level: "system", precedence: 500, method: BY_USER, subjects: &[Group("system:nodes")], rules: EVERYTHING },
-    Schema { name: "workload-leader-election", level: "leader-election", precedence: 200, method: BY_USER, subjects: &[Account("*")], rules: LEASES },
 ];
 
 /// Those that nobody may change.

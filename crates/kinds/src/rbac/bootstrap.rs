@@ -369,6 +369,45 @@ mod tests {
         assert_eq!(names.len(), all.len());
     }
 
+    #[test_support::needs(shared)]
+    #[test]
+    fn rules_are_those_that_the_reference_starts_with() {
+        // Other programs of the recorded server's maker change these.
+        const OTHERS: [&str; 2] = ["endpointslice-controller", "endpointslicemirroring-controller"];
+        let known = [roles(true), roles(false)].concat();
+        let initial = std::fs::read_to_string(test_support::shared("corpus/storage/initial.jsonl")).unwrap();
+        let mut compared = 0;
+        for line in initial.lines() {
+            let entry = holdfast_value::json::parse(line.as_bytes(), &holdfast_value::Limits::default()).unwrap();
+            let key = entry.str_at(&["key"]).unwrap();
+            if !key.starts_with("/registry/clusterroles/") && !key.starts_with("/registry/roles/") {
+                continue;
+            }
+            let of = |object: &Value, field: &str| object.str_at(&["metadata", field]).map(str::to_owned);
+            let recorded = entry.at(&["object"]).unwrap();
+            let name = of(recorded, "name").unwrap();
+            let same = |role: &&Value| {
+                ["name", "namespace"]
+                    .iter()
+                    .all(|field| of(role, field) == of(recorded, field))
+            };
+            let role = known.iter().find(same);
+            let Some(role) = role.filter(|_| !OTHERS.iter().any(|other| name.ends_with(other))) else {
+                continue;
+            };
+            // A controller fills in what a role gathers.
+            if role.at(&["aggregationRule"]).is_none() {
+                assert_eq!(
+                    Some(role.at(&["rules"])),
+                    Some(entry.at(&["object", "rules"])),
+                    "{name}"
+                );
+            }
+            compared += 1;
+        }
+        assert!(compared > 60, "{compared}");
+    }
+
     #[test]
     fn every_binding_is_of_a_role_that_is_there() {
         for of_cluster in [true, false] {

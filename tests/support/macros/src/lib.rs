@@ -48,7 +48,9 @@ fn is_present(need: &str) -> bool {
         "shared" => shared().is_some_and(|folder| folder.is_dir()),
         "clients" => false,
         "etcd" => etcd(),
-        "kube_apiserver" => std::env::var_os("HOLDFAST_KUBE_APISERVER").is_some_and(|named| Path::new(&named).is_file()),
+        "kube_apiserver" => {
+            std::env::var_os("HOLDFAST_KUBE_APISERVER").is_some_and(|named| Path::new(&named).is_file())
+        }
         program => on_the_path(program),
     }
 }

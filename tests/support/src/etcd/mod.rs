@@ -31,6 +31,8 @@ pub struct Settings {
     pub flags: Vec<String>,
     /// Whether clients speak TLS; the certificate is among the flags.
     pub tls: bool,
+    /// Whether data are on a disk and are there after a loss of power, as a cluster would have it; otherwise they are in memory.
+    pub durable: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             members: 1,
             flags: Vec::new(),
             tls: false,
+            durable: false,
         }
     }
 }
@@ -91,7 +94,11 @@ impl Etcd {
             let mut etcd = Self {
                 members: (0..settings.members).map(Member::new).collect::<io::Result<_>>()?,
                 settings: settings.clone(),
-                folder: in_memory()?,
+                folder: if settings.durable {
+                    TempDir::new()?
+                } else {
+                    in_memory()?
+                },
             };
             let begun = (0..etcd.members.len()).try_for_each(|member| etcd.spawn(member));
             match begun.and_then(|()| etcd.wait_until_served()) {
@@ -184,6 +191,11 @@ impl Etcd {
         ask(self.members[member].client, "POST", path, body)
     }
 
+    /// The number of a member's process, if it runs.
+    pub fn process(&self, member: usize) -> Option<u32> {
+        self.members[member].process.as_ref().map(Child::id)
+    }
+
     /// The last lines of a member's log.
     pub fn log_tail(&self, member: usize) -> String {
         let log = std::fs::read(self.log_of(member)).unwrap_or_default();
@@ -232,7 +244,8 @@ impl Etcd {
             .arg(format!("--initial-advertise-peer-urls=http://{peer}"))
             .arg(format!("--listen-metrics-urls=http://{monitor}"))
             .arg(format!("--initial-cluster={}", cluster.join(",")))
-            .args(["--initial-cluster-token=tests", "--unsafe-no-fsync", "--log-level=warn"])
+            .args(["--initial-cluster-token=tests", "--log-level=warn"])
+            .args((!self.settings.durable).then_some("--unsafe-no-fsync"))
             // Faster than by default, and patient enough for a machine that builds beside the tests.
             .args(["--heartbeat-interval=50", "--election-timeout=500"])
             .args(&self.settings.flags)

@@ -1,0 +1,266 @@
+//! Races through the servers for what can be had once: a name, an address, a port, what a quota has left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use conformance::{Connection, Target};
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::objects::{name, text};
+use super::random::Random;
+
+const JSON: &str = "application/json";
+const SERVICES: &str = "/api/v1/namespaces/soak/services";
+const SECRETS: &str = "/api/v1/namespaces/soak/secrets";
+const QUOTAS: &str = "/api/v1/namespaces/soak/resourcequotas";
+const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+
+/// How many Secrets the quota lets in, and how many names are tried.
+const HARD: u64 = 6;
+const NAMES: u64 = 10;
+
+/// The quota of the namespace.
+pub(super) fn quota() -> (&'static str, Value) {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "soak"},
+        "spec": {"hard": {"count/secrets": HARD.to_string()}}});
+    (QUOTAS, quota)
+}
+
+/// What racers were told.
+#[derive(Debug, Default)]
+pub(super) struct Races {
+    /// The uid that each acknowledged creation gave, by what was created.
+    made: BTreeMap<String, BTreeSet<String>>,
+    /// The uids that a deletion was acknowledged or may have happened of.
+    deleted: BTreeSet<String>,
+    /// How often something was won, and how often another had it.
+    pub(super) won: u64,
+    pub(super) lost: u64,
+}
+
+impl Races {
+    fn won(&mut self, path: &str, object: &Value) {
+        self.won += 1;
+        let uid = uid(object).to_owned();
+        self.made.entry(path.to_owned()).or_default().insert(uid);
+    }
+
+    /// What was won and given back by nobody is there, with its own uid.
+    fn audit(&mut self, there: &BTreeMap<String, String>) -> Result<()> {
+        for (path, uids) in std::mem::take(&mut self.made) {
+            let kept: Vec<&String> = uids.difference(&self.deleted).collect();
+            ensure!(kept.len() <= 1, "{path} was won by {kept:?}");
+            for uid in kept {
+                let found = there.get(&path);
+                ensure!(
+                    found == Some(uid),
+                    "{path} of {uid} was acknowledged; there is {found:?}"
+                );
+                // It is won until somebody deletes it.
+                self.made.entry(path.clone()).or_default().insert(uid.clone());
+            }
+        }
+        self.deleted.clear();
+        Ok(())
+    }
+}
+
+pub(super) struct Racer {
+    pub(super) target: Target,
+    pub(super) races: Arc<Mutex<Races>>,
+    pub(super) random: Random,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+impl Racer {
+    /// Takes and gives back until it is to end or the connection breaks.
+    pub(super) async fn run(mut self) -> Result<()> {
+        let Ok(mut connection) = self.target.connect().await else {
+            return Ok(());
+        };
+        let mut stop = self.stop.clone();
+        loop {
+            let number = self.random.below(NAMES);
+            let (collection, object) = match self.random.below(2) {
+                0 => (SECRETS, secret(number)),
+                _ => (SERVICES, service(number)),
+            };
+            let path = format!("{collection}/{}", name(&object));
+            let attempt = async {
+                match self.random.below(3) {
+                    0 => give_back(&mut connection, &path, &self.races).await,
+                    _ => take(&mut connection, collection, &path, &object, &self.races).await,
+                }
+            };
+            let goes_on = tokio::select! {
+                goes_on = attempt => goes_on?,
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn secret(number: u64) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("race-{number}")}})
+}
+
+/// A Service that asks for an address by name, so that two of them race for it, and for any port.
+fn service(number: u64) -> Value {
+    let spec =
+        json!({"type": "NodePort", "ports": [{"port": 80}], "clusterIP": format!("10.0.0.{}", 100 + number / 2)});
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("race-{number}")}, "spec": spec})
+}
+
+/// Whether the connection lives.
+async fn take(
+    connection: &mut Connection,
+    collection: &str,
+    path: &str,
+    object: &Value,
+    races: &Mutex<Races>,
+) -> Result<bool> {
+    let Ok((status, answer)) = connection.ask(Method::POST, collection, JSON, text(object)).await else {
+        return Ok(false);
+    };
+    match status {
+        StatusCode::CREATED => races.lock().won(path, &serde_json::from_slice(&answer)?),
+        // It is there, the quota is used up, the address is another's, the server has no room.
+        StatusCode::CONFLICT | StatusCode::FORBIDDEN | StatusCode::UNPROCESSABLE_ENTITY => races.lock().lost += 1,
+        StatusCode::TOO_MANY_REQUESTS => {}
+        // What became of it is not known.
+        other => ensure!(
+            other.is_server_error(),
+            "POST {path}: {other}: {}",
+            String::from_utf8_lossy(&answer)
+        ),
+    }
+    Ok(true)
+}
+
+/// Whether the connection lives.
+async fn give_back(connection: &mut Connection, path: &str, races: &Mutex<Races>) -> Result<bool> {
+    let Ok((status, found)) = connection.ask(Method::GET, path, "", Bytes::new()).await else {
+        return Ok(false);
+    };
+    if status != StatusCode::OK {
+        return Ok(true);
+    }
+    let found: Value = serde_json::from_slice(&found)?;
+    // Whatever is answered, it may be gone from here on.
+    races.lock().deleted.insert(uid(&found).to_owned());
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid(&found)}});
+    Ok(connection.ask(Method::DELETE, path, JSON, text(&options)).await.is_ok())
+}
+
+fn uid(object: &Value) -> &str {
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+    uid.unwrap_or_default()
+}
+
+/// Compares what is there after a round with what was won.
+pub(super) async fn audit(target: &Target, races: &Mutex<Races>) -> Result<()> {
+    let mut connection = target.connect().await?;
+    let secrets = items(&mut connection, SECRETS).await?;
+    ensure!(
+        secrets.len() as u64 <= HARD,
+        "{} Secrets are there of {HARD}",
+        secrets.len()
+    );
+    let services = items(&mut connection, SERVICES).await?;
+    once(&services, "/spec/clusterIP")?;
+    once(&services, "/spec/ports/0/nodePort")?;
+    let mut there = BTreeMap::new();
+    for (collection, objects) in [(SECRETS, &secrets), (SERVICES, &services)] {
+        let places = objects
+            .iter()
+            .map(|object| (format!("{collection}/{}", name(object)), uid(object).to_owned()));
+        there.extend(places);
+    }
+    // Each address has its object, which says whose it is.
+    for service in &services {
+        let ip = service
+            .pointer("/spec/clusterIP")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let path = format!("{ADDRESSES}/{ip}");
+        let address = connection
+            .send(Method::GET, &path, "", Bytes::new())
+            .await
+            .with_context(|| format!("the address of {}", name(service)))?;
+        let address: Value = serde_json::from_slice(&address)?;
+        let owner = address.pointer("/spec/parentRef/name").and_then(Value::as_str);
+        ensure!(
+            owner == Some(name(service)),
+            "{ip} of {} belongs to {owner:?}",
+            name(service)
+        );
+    }
+    races.lock().audit(&there)
+}
+
+async fn items(connection: &mut Connection, collection: &str) -> Result<Vec<Value>> {
+    let list = connection.send(Method::GET, collection, "", Bytes::new()).await?;
+    let mut list: Value = serde_json::from_slice(&list)?;
+    match list.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => Ok(items),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Each object has another value there.
+fn once(objects: &[Value], field: &str) -> Result<()> {
+    let mut seen = BTreeMap::new();
+    for object in objects {
+        let value = object.pointer(field).map(Value::to_string);
+        let other = seen.insert(value.clone(), name(object));
+        ensure!(
+            other.is_none(),
+            "{field} {value:?} is that of {other:?} and of {}",
+            name(object)
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+
+    fn object(uid: &str) -> Value {
+        json!({"metadata": {"uid": uid, "name": uid}})
+    }
+
+    #[test]
+    fn what_two_won_and_what_was_won_and_is_gone_are_found() {
+        let there = |uid: &str| BTreeMap::from([("p".to_owned(), uid.to_owned())]);
+        let mut races = Races::default();
+        races.won("p", &object("1"));
+        assert!(Races::audit(&mut races, &BTreeMap::new()).is_err(), "gone");
+        races.won("p", &object("1"));
+        assert!(races.audit(&there("2")).is_err(), "another");
+        races.won("p", &object("1"));
+        races.won("p", &object("2"));
+        assert!(races.audit(&there("2")).is_err(), "two");
+        races.won("p", &object("1"));
+        races.won("p", &object("2"));
+        races.deleted.insert("1".to_owned());
+        races.audit(&there("2")).unwrap();
+        assert!(races.audit(&BTreeMap::new()).is_err(), "gone in the next round");
+    }
+
+    #[test]
+    fn a_value_that_two_objects_have_is_found() {
+        let objects = [object("1"), object("2")];
+        once(&objects, "/metadata/uid").unwrap();
+        assert!(once(&[object("1"), object("1")], "/metadata/uid").is_err());
+    }
+}
