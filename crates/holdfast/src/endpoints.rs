@@ -213,7 +213,7 @@ mod tests {
         let first = identity_lease(None, reached, "apiserver-x");
         assert_eq!(
             json::to_string(&first),
-            r#"{"kind":"Endpoints","apiVersion":"v1","subsets":[{"addresses":[{"ip":"192.0.2.2"}],"ports":[{"name":"https","port":26343,"protocol":"TCP"}]}],"metadata":{"generation":1,"labels":{"apiserverIdentity":"apiserver-x"}}}"#
+            r#"{"apiVersion":"v1","kind":"Endpoints","metadata":{"generation":1,"labels":{"apiserverIdentity":"apiserver-x"}},"subsets":[{"addresses":[{"ip":"192.0.2.2"}],"ports":[{"name":"https","port":26343,"protocol":"TCP"}]}]}"#
         );
         let mut other = first;
         other.set_at(&["metadata", "annotations", "a"], "b".into());
