@@ -36,6 +36,11 @@ impl Interest {
         }
     }
 
+    /// Writes to objects of all resources themselves.
+    pub const fn in_all_objects(operations: &'static [Operation]) -> Self {
+        Self::in_objects(ANY, ANY, operations)
+    }
+
     /// The creation of objects of a resource.
     pub const fn in_new(group: &'static str, resource: &'static str) -> Self {
         Self::in_objects(group, resource, &[Operation::Create])

@@ -6,9 +6,9 @@ use holdfast_value::SmolStr;
 
 use crate::{Attributes, User};
 
-/// What an authorizer says.
+/// What an authorizer decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// It may be done.
     Allow,
     /// It may not be done, whatever other authorizers say.
@@ -17,30 +17,30 @@ pub enum Verdict {
     NoOpinion,
 }
 
-/// A verdict with what is to be said about it.
+/// The answer of an authorizer: a decision and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The verdict.
-    pub verdict: Verdict,
+pub struct Authorization {
+    /// The decision.
+    pub decision: Decision,
     /// Why, for people; often empty.
     pub reason: Option<Arc<str>>,
 }
 
-impl Decision {
+impl Authorization {
     /// No opinion and nothing to say about it.
     pub const NO_OPINION: Self = Self {
-        verdict: Verdict::NoOpinion,
+        decision: Decision::NoOpinion,
         reason: None,
     };
 
-    /// A verdict without a reason.
-    pub const fn of(verdict: Verdict) -> Self {
-        Self { verdict, reason: None }
+    /// A decision without a reason.
+    pub const fn of(decision: Decision) -> Self {
+        Self { decision, reason: None }
     }
 
     /// Whether it may be done.
     pub fn allows(&self) -> bool {
-        self.verdict == Verdict::Allow
+        self.decision == Decision::Allow
     }
 
     /// Why, for people; often empty.
@@ -78,7 +78,7 @@ pub struct UserRules {
 /// Decides what users may do.
 pub trait Authorizer: Send + Sync {
     /// Whether `user` may do what `attributes` say.
-    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision;
+    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization;
 
     /// What `user` may do in `namespace`; cluster-wide where it is empty.
     fn rules(&self, user: &User, namespace: &str) -> UserRules;
@@ -89,8 +89,8 @@ pub trait Authorizer: Send + Sync {
 pub struct AlwaysAllow;
 
 impl Authorizer for AlwaysAllow {
-    fn authorize(&self, _user: &User, _attributes: &Attributes<'_>) -> Decision {
-        Decision::of(Verdict::Allow)
+    fn authorize(&self, _user: &User, _attributes: &Attributes<'_>) -> Authorization {
+        Authorization::of(Decision::Allow)
     }
 
     fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
@@ -118,9 +118,9 @@ impl Authorizer for AlwaysAllow {
 pub struct AlwaysDeny;
 
 impl Authorizer for AlwaysDeny {
-    fn authorize(&self, _user: &User, _attributes: &Attributes<'_>) -> Decision {
-        Decision {
-            verdict: Verdict::NoOpinion,
+    fn authorize(&self, _user: &User, _attributes: &Attributes<'_>) -> Authorization {
+        Authorization {
+            decision: Decision::NoOpinion,
             reason: Some(Arc::from("Everything is forbidden.")),
         }
     }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::{Attributes, Authorizer, Decision, MASTERS, User, UserRules, Verdict};
+use crate::{Attributes, Authorization, Authorizer, Decision, MASTERS, User, UserRules};
 
 /// Members of `system:masters` may do everything, whatever else is decided.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Masters;
 
 impl Authorizer for Masters {
-    fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Decision {
-        Decision::of(if user.is_in(MASTERS) {
-            Verdict::Allow
+    fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Authorization {
+        Authorization::of(if user.is_in(MASTERS) {
+            Decision::Allow
         } else {
-            Verdict::NoOpinion
+            Decision::NoOpinion
         })
     }
 
@@ -35,20 +35,20 @@ impl Chain {
 }
 
 impl Authorizer for Chain {
-    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
+    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization {
         let mut said: Option<Arc<str>> = None;
         for authorizer in &self.0 {
-            let decision = authorizer.authorize(user, attributes);
-            if decision.verdict != Verdict::NoOpinion {
-                return decision;
+            let answer = authorizer.authorize(user, attributes);
+            if answer.decision != Decision::NoOpinion {
+                return answer;
             }
-            said = match (said, decision.reason) {
+            said = match (said, answer.reason) {
                 (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
                 (before, reason) => before.or(reason),
             };
         }
-        Decision {
-            verdict: Verdict::NoOpinion,
+        Authorization {
+            decision: Decision::NoOpinion,
             reason: said,
         }
     }

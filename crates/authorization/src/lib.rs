@@ -14,5 +14,5 @@ mod chain;
 pub mod rbac;
 
 pub use attributes::{AUTHENTICATED, AccessTarget, Attributes, MASTERS, ResourceTarget, UNAUTHENTICATED, User};
-pub use authorizer::{AlwaysAllow, AlwaysDeny, Authorizer, Decision, Rule, UserRules, Verdict};
+pub use authorizer::{AlwaysAllow, AlwaysDeny, Authorization, Authorizer, Decision, Rule, UserRules};
 pub use chain::{Chain, Masters};

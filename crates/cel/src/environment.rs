@@ -10,6 +10,7 @@ use crate::error::CompileError;
 use crate::library::regex::RegexCache;
 use crate::parser::{describe, parse};
 use crate::program::{Program, plan};
+use crate::regexp::PatternMemory;
 use crate::types::Type;
 
 /// A variable.
@@ -107,6 +108,13 @@ impl Environment {
         if let Some(variable) = self.variables.iter_mut().find(|variable| variable.name == name) {
             variable.name = SmolStr::default();
         }
+        self
+    }
+
+    /// Has regular expressions compiled into `memory` once that pays. Without it they match step by step.
+    #[must_use]
+    pub fn with_pattern_memory(mut self, memory: &PatternMemory) -> Self {
+        self.regexes = Arc::new(RegexCache::sharing(memory.clone()));
         self
     }
 

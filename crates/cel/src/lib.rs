@@ -51,7 +51,7 @@ pub use library::ip::Cidr;
 pub use library::semver::Version;
 pub use library::url::Url;
 pub use program::Program;
-pub use regexp::{Pattern, check_pattern};
+pub use regexp::{Pattern, PatternMemory, check_pattern};
 pub use time::Timestamp;
 pub use types::{ObjectType, Type};
 pub use value::{CelValue, LazyFields, ListValue, MapKey, MapValue, StructValue};

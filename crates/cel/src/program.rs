@@ -13,7 +13,7 @@ use crate::evaluate::{Frame, call_cost};
 use crate::functions::{Call, Context, Cost};
 use crate::library::regex::RegexCache;
 use crate::operate::Arithmetic;
-use crate::regexp::Pattern;
+use crate::regexp::{Pattern, check_pattern};
 use crate::syntax::{Expr, ExprKind, FoldKind, operators};
 use crate::types::Type;
 use crate::value::{CelValue, MapKey, MapValue};
@@ -370,7 +370,7 @@ impl Planner<'_> {
             && let Some((CelValue::String(pattern), _)) = known(&args[1])
         {
             let length = pattern.chars().count() as u64;
-            match Pattern::compile(pattern) {
+            match Pattern::compile(pattern, &self.regexes.memory) {
                 Ok(regex) => {
                     args.truncate(1);
                     let subject = Box::new(args.remove(0));
@@ -387,7 +387,7 @@ impl Planner<'_> {
         }
         if matches!(name, "find" | "findAll")
             && let Some((CelValue::String(pattern), _)) = args.get(1).and_then(known)
-            && let Err(why) = Pattern::compile(pattern)
+            && let Err(why) = check_pattern(pattern)
         {
             self.failure.get_or_insert(why);
         }

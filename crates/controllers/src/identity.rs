@@ -46,7 +46,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The name of its lease: made from the name of the host and of the sort of server, each behind its length.
+    /// The name of its lease: made from the name of the host and of the type of server, each behind its length.
     pub fn name(&self) -> String {
         let mut digest = Sha256::new();
         for part in [self.host.as_str(), LABEL[1]] {

@@ -2,23 +2,32 @@
 
 use std::fmt::Write as _;
 
+/// How Go escapes a character that has an escape of its own within double quotes.
+pub fn short_escape(character: char) -> Option<&'static str> {
+    Some(match character {
+        '\u{7}' => "\\a",
+        '\u{8}' => "\\b",
+        '\u{c}' => "\\f",
+        '\n' => "\\n",
+        '\r' => "\\r",
+        '\t' => "\\t",
+        '\u{b}' => "\\v",
+        '\\' => "\\\\",
+        '"' => "\\\"",
+        _ => return None,
+    })
+}
+
 /// Text in double quotes as `strconv.Quote` gives it: what cannot be seen is escaped, other characters stand as they are.
 pub fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            _ if is_printable(character) => quoted.push(character),
+        match short_escape(character) {
+            Some(escape) => quoted.push_str(escape),
+            None if is_printable(character) => quoted.push(character),
             // Writing to a string cannot fail.
-            _ => {
+            None => {
                 let code = u32::from(character);
                 let _ = match code {
                     0..0x80 => write!(quoted, "\\x{code:02x}"),

@@ -107,12 +107,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         secure_port: reached.port(),
         advertise_address: Some(reached.ip()),
         first_endpoints: flags.storage.etcd_servers.is_empty() && flags.endpoints.are_kept(),
-        random: holdfast_kinds::random,
         allow_privileged: flags.allow_privileged,
         features: gates.features(),
-        policy: Arc::default(),
-        webhooks: Arc::default(),
-        policies: Arc::default(),
+        ..holdfast_kinds::Config::default()
     };
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));

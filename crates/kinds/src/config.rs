@@ -6,6 +6,7 @@ use std::sync::Arc;
 use holdfast_admission::policies::Policies;
 use holdfast_admission::webhooks::Webhooks;
 use holdfast_authorization::rbac::Policy;
+use holdfast_cel::PatternMemory;
 
 use crate::features::Features;
 use crate::validation::addresses::Block;
@@ -36,11 +37,17 @@ pub struct Config {
     pub webhooks: Arc<Webhooks>,
     /// The admission policies and their bindings, which these kinds keep up to date.
     pub policies: Arc<Policies>,
+    /// Where the regular expressions of schemas and policies are compiled.
+    pub patterns: PatternMemory,
 }
+
+/// What all compiled regular expressions of schemas and policies may take together, in bytes.
+const PATTERN_MEMORY: usize = 256 << 20;
 
 impl Default for Config {
     /// The reference's defaults.
     fn default() -> Self {
+        let patterns = PatternMemory::new(PATTERN_MEMORY);
         Self {
             service_cidr: Block::DEFAULT_SERVICES,
             node_ports: 30000..=32767,
@@ -51,8 +58,9 @@ impl Default for Config {
             allow_privileged: false,
             features: Features::default(),
             policy: Arc::default(),
-            webhooks: Arc::default(),
-            policies: Arc::default(),
+            webhooks: Arc::new(Webhooks::new(patterns.clone())),
+            policies: Arc::new(Policies::new(&patterns)),
+            patterns,
         }
     }
 }

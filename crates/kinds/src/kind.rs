@@ -185,7 +185,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Nobody comes to own these fields by a write to a subresource that changes them.
+    /// A write to a subresource that changes these fields does not own them.
     pub(crate) fn unowned_fields(mut self, fields: &'static [(&'static str, &'static str)]) -> Self {
         self.capabilities.unowned_fields = fields;
         self
@@ -223,11 +223,12 @@ impl<S: Strategy + 'static> Kind<S> {
 
     /// Its objects hold a template of Pods at `path`.
     pub(crate) fn pod_template(
-        self,
+        mut self,
         path: &'static [&'static str],
         warnings: TemplateWarnings,
         features: Features,
     ) -> Kind<WithPodTemplate<S>> {
+        self.capabilities.pod_template = Some(path);
         let strategy = WithPodTemplate {
             kind: self.strategy,
             path,

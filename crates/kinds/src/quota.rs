@@ -10,22 +10,8 @@ use holdfast_resource::quota::{Amounts, QuotaUsage, amounts, quantity};
 use holdfast_value::Value;
 
 use crate::pod_resources::of_pod;
-use crate::validation::resources::is_extended;
+use crate::validation::resources::{CLAIMED_STORAGE, OF_SERVICES, is_counted_of_pods, is_extended};
 
-/// What is counted of Pods, besides extended resources and huge pages.
-const OF_PODS: [&str; 9] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-];
-/// What is counted of Services.
-const OF_SERVICES: [&str; 2] = ["services.nodeports", "services.loadbalancers"];
 /// What stands between a storage class and what is counted of it.
 const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 /// What stands behind a device class whose devices are counted.
@@ -52,7 +38,7 @@ impl QuotaUsage for Pods {
     fn takes(&self, name: &str) -> bool {
         let requests = name.strip_prefix("requests.");
         let huge = requests.unwrap_or(name).starts_with("hugepages-");
-        huge || OF_PODS.contains(&name) || requests.is_some_and(is_extended)
+        huge || is_counted_of_pods(name) || requests.is_some_and(is_extended)
     }
 
     fn add(&self, pod: &Value, usage: &mut Amounts) {
@@ -115,7 +101,7 @@ pub(crate) struct Claims;
 
 impl QuotaUsage for Claims {
     fn takes(&self, name: &str) -> bool {
-        name == "requests.storage" || name.contains(OF_STORAGE_CLASS)
+        name == CLAIMED_STORAGE || name.contains(OF_STORAGE_CLASS)
     }
 
     fn add(&self, claim: &Value, usage: &mut Amounts) {
@@ -256,9 +242,9 @@ fn add_storage(claim: &Field<'_, '_>, usage: &mut Amounts) {
     let asked = quantity(&spec.child("resources").child("requests").child("storage"));
     let has = quantity(&status.child("allocatedResources").child("storage"));
     if let Some(size) = asked.max(has) {
-        usage.insert("requests.storage".to_owned(), size);
+        usage.insert(CLAIMED_STORAGE.to_owned(), size);
         if !class.is_empty() {
-            usage.insert(format!("{class}{OF_STORAGE_CLASS}requests.storage"), size);
+            usage.insert(format!("{class}{OF_STORAGE_CLASS}{CLAIMED_STORAGE}"), size);
         }
     }
     if !class.is_empty() {
@@ -307,10 +293,10 @@ fn crosses_namespaces(spec: &Field<'_, '_>) -> bool {
     let crosses =
         |term: &Field<'_, '_>| !term.child("namespaces").is_empty() || term.child("namespaceSelector").is_set();
     let affinity = spec.child("affinity");
-    ["podAffinity", "podAntiAffinity"].iter().any(|sort| {
-        let sort = affinity.child(sort);
-        let required = sort.child("requiredDuringSchedulingIgnoredDuringExecution");
-        let preferred = sort.child("preferredDuringSchedulingIgnoredDuringExecution");
+    ["podAffinity", "podAntiAffinity"].iter().any(|name| {
+        let terms = affinity.child(name);
+        let required = terms.child("requiredDuringSchedulingIgnoredDuringExecution");
+        let preferred = terms.child("preferredDuringSchedulingIgnoredDuringExecution");
         required.items().any(|term| crosses(&term))
             || preferred.items().any(|term| crosses(&term.child("podAffinityTerm")))
     })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::pod_spec::{
@@ -79,7 +79,7 @@ pub(crate) fn selects_everything(selector: &Field<'_, '_>) -> bool {
     selector.is_set() && selector.child("matchLabels").is_empty() && selector.child("matchExpressions").is_empty()
 }
 
-/// Drops what nobody may set yet from the template of Pods at `path`, unless that of `old` has it: `DropDisabledTemplateFields`.
+/// Drops disabled fields from the template of Pods at `path`, unless that of `old` has them: `DropDisabledTemplateFields`.
 fn drop_disabled_in_template(features: Features, object: &mut Value, old: Option<&Value>, path: &[&str]) {
     let spec_of = |template: &Value| template.get("spec").cloned();
     let old = old.and_then(|old| old.at(path)).and_then(spec_of);
@@ -158,7 +158,7 @@ pub(crate) enum TemplateWarnings {
     Own,
 }
 
-/// A kind whose objects hold a template of Pods: that is filled in and relieved of what nobody may set yet, before the kind
+/// A kind whose objects hold a template of Pods, which gets its defaults and loses disabled fields before the kind
 /// looks at the rest.
 pub(crate) struct WithPodTemplate<S: ?Sized> {
     pub(crate) kind: Arc<S>,
@@ -186,6 +186,10 @@ impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
 
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
         self.kind.prepare_for_delete(context, object);
+    }
+
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self.kind.rules()
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

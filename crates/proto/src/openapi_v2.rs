@@ -272,7 +272,7 @@ static SCHEMA: Message = message(
     31,
 );
 
-/// The sorts of security, by `type`, with the number of each.
+/// The types of security, by `type`, with the number of each.
 const SECURITY: [(&str, u16, &Message); 2] = [
     ("basic", 1, &message(&[("type", 1, Text), ("description", 2, Text)], 3)),
     (
@@ -454,8 +454,8 @@ fn write_entry(entry: Entry, value: &Value, out: &mut BackToFront) {
             within(2, out, |out| within(number, out, |out| write(message, value, out)));
         }
         Entry::Security => {
-            let sort = value.get("type").and_then(Value::as_str);
-            if let Some((_, number, message)) = SECURITY.iter().find(|(name, ..)| Some(*name) == sort) {
+            let type_name = value.get("type").and_then(Value::as_str);
+            if let Some((_, number, message)) = SECURITY.iter().find(|(name, ..)| Some(*name) == type_name) {
                 within(*number, out, |out| write(message, value, out));
             }
         }

@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use holdfast_cel::PatternMemory;
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::structural::{CustomType, Node, Rules};
 use holdfast_value::{Limits, Value, json};
@@ -93,7 +94,7 @@ fn rules(criterion: &mut Criterion) {
     let (plain, ruled) = (schema(false), schema(true));
     let object = object();
     for (name, schema) in [("without rules", &plain), ("50 rules", &ruled)] {
-        let of = CustomType::new(Some(schema), Arc::clone(&types));
+        let of = CustomType::new(Some(schema), Arc::clone(&types), PatternMemory::new(256 << 20));
         let check = |old: Option<&Value>| {
             let mut errors = of.validate_schema(&object, old);
             of.validate_rules(&object, old, &mut errors);
@@ -111,7 +112,7 @@ fn rules(criterion: &mut Criterion) {
         });
     }
     let (schema, object) = dearest();
-    let of = CustomType::new(Some(&schema), types);
+    let of = CustomType::new(Some(&schema), types, PatternMemory::new(256 << 20));
     let check = || {
         let mut errors = Vec::new();
         of.validate_rules(&object, None, &mut errors);
@@ -122,7 +123,7 @@ fn rules(criterion: &mut Criterion) {
     }
     let node = Node::read(&ruled);
     criterion.bench_function("compile 50 rules", |bench| {
-        bench.iter(|| Rules::new(black_box(&node), true));
+        bench.iter(|| Rules::new(black_box(&node), true, &PatternMemory::default()));
     });
 }
 

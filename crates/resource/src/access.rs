@@ -15,7 +15,7 @@ pub trait TokenAuthenticator: Send + Sync {
     /// The user whose token this is, and for which of `audiences` it is good; none ask for those of this server.
     ///
     /// # Errors
-    /// Where it is nobody's, or not good any more.
+    /// Where no user has it, or it is no longer valid.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError>;
 }
 

@@ -33,6 +33,8 @@ pub struct Capabilities {
     pub is_namespace: bool,
     /// What of admission has no say in writes to the kind.
     pub exempt: AdmissionExemptions,
+    /// Where objects of the kind have the template of the Pods that they make.
+    pub pod_template: Option<&'static [&'static str]>,
     /// How deletion differs from that of other kinds.
     pub deletion: DeletionRules,
     /// How quotas count the objects.
@@ -43,10 +45,10 @@ pub struct Capabilities {
     pub at_rest: AtRestRules,
     /// How the rows of tables differ from those of other kinds.
     pub rows: RowRules,
-    /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. Nobody owns
-    /// them even so.
+    /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. The
+    /// creator does not own them.
     pub keeps_reset_fields_at_creation: bool,
-    /// Fields that a write to a subresource changes although nobody comes to own them by it: the subresource and a dotted
+    /// Fields that a write to a subresource changes without owning them: the subresource and a dotted
     /// path among those which such a write does not touch.
     pub unowned_fields: &'static [(&'static str, &'static str)],
 }

@@ -12,8 +12,9 @@
 //!    into `types.txt`.
 //! 2. A status is looked at in writes to the subresource `status` alone, all else in other writes alone.
 //! 3. Where marks say everything, [`Strategy::validate`](crate::Strategy::validate) and `validate_update` need no code: they
-//!    walk values, then changes. Where code says something too, write a type with [`Rules`], one rule for each of the
-//!    reference's functions, and call [`WriteContext::check`](crate::WriteContext::check) with it.
+//!    walk values, then changes. Where code says something too, implement [`Rules`], one rule for each of the reference's
+//!    functions, and return them from [`Strategy::rules`](crate::Strategy::rules), or call
+//!    [`WriteContext::check`](crate::WriteContext::check) with those of one write.
 //! 4. A rule that has to hand down what it knows (such as the volumes of a Pod to its containers) names itself in the order
 //!    in place of a field, and walks the field with rules of its own: [`Check::field`].
 
@@ -23,7 +24,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::metadata::labels::invalid_selector;
 use crate::schema::{self, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
-use crate::{Field, FieldError, GroupVersion, GroupVersionKind, same};
+use crate::{Field, FieldError, GroupVersion, GroupVersionKind, Validation, same};
 
 /// What a kind checks in code, under the names by which the orders of types call it.
 pub trait Rules<'v> {
@@ -124,16 +125,34 @@ impl<'t> Check<'t> {
 
     /// Checks the values of an object in a write to `subresource`.
     pub fn object<'v>(&mut self, object: &'v Value, subresource: Option<&str>, rules: &dyn Rules<'v>) {
-        let Some(root) = self.root(object) else { return };
+        if let Some(root) = self.root(object) {
+            self.root_values(&root, subresource, rules);
+        }
+    }
+
+    /// Checks a write of an object of the type `of`: its values, and then what may not change.
+    pub(crate) fn written<'v>(&mut self, of: TypeId, write: &Validation<'v, '_>) {
+        let part = |object| Part {
+            of,
+            field: Field::root(object),
+        };
+        let root = part(write.object);
+        self.root_values(&root, write.subresource, write.rules);
+        if let Some(old) = write.old {
+            self.root_changes(&root, &part(old), write.subresource, write.rules);
+        }
+    }
+
+    fn root_values<'v>(&mut self, root: &Part<'v, '_>, subresource: Option<&str>, rules: &dyn Rules<'v>) {
         let types = self.types;
         for step in &types.get(root.of).marks.steps {
-            if self.is_written(&root, step, subresource) {
-                self.step(&root, step, rules);
+            if self.is_written(root, step, subresource) {
+                self.step(root, step, rules);
             }
         }
     }
 
-    /// Checks what may not change of an object in a write to `subresource`.
+    /// Checks what may not change of an object, which `old` has the type of, in a write to `subresource`.
     pub fn object_changes<'v>(
         &mut self,
         object: &'v Value,
@@ -141,13 +160,23 @@ impl<'t> Check<'t> {
         subresource: Option<&str>,
         rules: &dyn Rules<'v>,
     ) {
-        let (Some(root), Some(old)) = (self.root(object), self.root(old)) else {
-            return;
-        };
+        if let Some(root) = self.root(object) {
+            let field = Field::root(old);
+            self.root_changes(&root, &Part { field, ..root }, subresource, rules);
+        }
+    }
+
+    fn root_changes<'v>(
+        &mut self,
+        root: &Part<'v, '_>,
+        old: &Part<'v, '_>,
+        subresource: Option<&str>,
+        rules: &dyn Rules<'v>,
+    ) {
         let types = self.types;
         for step in &types.get(root.of).marks.change_steps {
-            if self.is_written(&root, step, subresource) {
-                self.change_step(&root, &old, step, rules);
+            if self.is_written(root, step, subresource) {
+                self.change_step(root, old, step, rules);
             }
         }
     }

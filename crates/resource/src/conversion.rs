@@ -96,11 +96,11 @@ pub struct ConversionWebhook {
 pub struct WebhookFailure {
     /// The words.
     pub message: String,
-    /// What sort of failure it is.
+    /// The type of the failure.
     pub kind: WebhookFailureKind,
 }
 
-/// The sorts of failures of webhooks, as metrics tell them apart.
+/// The types of failures of webhooks, as metrics tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookFailureKind {
     /// It could not be asked.
@@ -307,8 +307,8 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
         .cloned()
         .ok_or("missing metadata in converted object")?;
     if returned.as_map().is_none() {
-        let sort = returned.go_type();
-        return Err(format!("invalid metadata of type {sort} in converted object"));
+        let go_type = returned.go_type();
+        return Err(format!("invalid metadata of type {go_type} in converted object"));
     }
     let mut metadata = original.get("metadata").cloned().unwrap_or_else(Value::empty_map);
     for name in ["labels", "annotations"] {
@@ -317,13 +317,13 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
             continue;
         };
         let Some(map) = texts.as_map() else {
-            let sort = texts.go_type();
-            return Err(format!("invalid metadata.{name} of type {sort} in converted object"));
+            let go_type = texts.go_type();
+            return Err(format!("invalid metadata.{name} of type {go_type} in converted object"));
         };
         if let Some((key, value)) = map.iter().find(|(_, value)| value.as_str().is_none()) {
-            let sort = value.go_type();
+            let go_type = value.go_type();
             return Err(format!(
-                "metadata.{name}[{key}] must be a string, but is {sort} in converted object"
+                "metadata.{name}[{key}] must be a string, but is {go_type} in converted object"
             ));
         }
         // What was wrong before is not the webhook's fault.

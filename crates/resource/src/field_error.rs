@@ -51,7 +51,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// The sorts of field errors; each is a `reason` of a cause and the start of its message.
+/// The kinds of field errors; each is a `reason` of a cause and the start of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// `FieldValueRequired`: missing or empty.
@@ -97,7 +97,7 @@ impl FieldErrorKind {
 /// One thing that is wrong with one field.
 #[derive(Clone, Debug)]
 pub struct FieldError {
-    /// What sort of error this is.
+    /// The kind of the error.
     pub kind: FieldErrorKind,
     /// The field that is wrong.
     pub field: FieldPath,

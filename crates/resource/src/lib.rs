@@ -44,7 +44,9 @@ pub use conversion::{ConversionError, ConversionWebhook};
 pub use convert::ConversionCaller;
 pub use field::Field;
 pub use field_error::{Aggregate, FieldError, FieldErrorKind, FieldPath};
-pub use kind_type::{Conventions, KindName, KindType, KindTypes, TableType, TableTypes, TypedObject};
+pub use kind_type::{
+    Conventions, Findings, KindName, KindType, KindTypes, TableType, TableTypes, TypedObject, Validation,
+};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use nested::{nested_field, nested_integer, nested_path, nested_text};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};

@@ -197,8 +197,8 @@ impl Resource {
 
     /// An object as the conversion webhook returned it, without what its version does not specify.
     pub fn converted(&self, object: Value) -> Value {
-        match self.schema(object.str_at(&["apiVersion"]).unwrap_or_default()) {
-            Some(schema) => schema.get().pruned(&object),
+        match self.kind_type(object.str_at(&["apiVersion"]).unwrap_or_default()) {
+            Some(of) => of.prune(object),
             None => object,
         }
     }

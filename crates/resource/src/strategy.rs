@@ -1,6 +1,7 @@
 //! What one kind does beyond the generic behaviour, and what it may ask of the server while it does.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_authorization::User;
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::access::Access;
 use crate::schema::TypeTable;
-use crate::{Check, FieldError, GroupKind, GroupResource, NoRules, Rules};
+use crate::{Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Resource, Rules, Validation};
 
 /// What a kind adds to the generic behaviour of writes. Each method is one step of the way of a write; its default does
 /// nothing. What only some kinds do besides is a capability; see [`Capabilities`](crate::Capabilities).
@@ -42,17 +43,21 @@ pub trait Strategy: Send + Sync {
         let _ = (context, object);
     }
 
-    /// Says what is wrong with an object that is to be created. Metadata is checked already. A kind of which marks say all
-    /// that is to be said needs none of its own.
+    /// What the kind checks in code, beside marks.
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        &NoRules
+    }
+
+    /// Says what is wrong with an object that is to be created. Metadata is checked already.
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, &NoRules)
+        context.check(object, self.rules())
     }
 
     /// Says what is wrong with an object that is to take the place of `old`, the checks of [`Strategy::validate`]
     /// included where they hold for updates. Metadata is checked already.
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
-        errors.extend(context.check_changes(object, old, &NoRules));
+        errors.extend(context.check_changes(object, old, self.rules()));
         errors
     }
 
@@ -99,7 +104,11 @@ pub struct WriteContext<'a> {
     pub dry_run: bool,
     /// The time of the write.
     pub now: SystemTime,
+    /// The resource that is written.
+    pub resource: &'a Resource,
     /// The types of the built-in kinds.
+    pub kinds: &'a KindTypes,
+    /// The same as a table.
     pub types: &'a TypeTable,
     /// The other objects.
     pub lookup: &'a dyn Lookup,
@@ -131,11 +140,29 @@ impl WriteContext<'_> {
         self.subresource.filter(|_| self.operation != Operation::Create)
     }
 
-    /// What is wrong with the values of an object, as the marks of its type and `rules` say.
+    /// What is wrong with the values of an object, as its type and `rules` say.
     pub fn check<'v>(&self, object: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
-        let mut check = Check::new(self.types);
-        check.object(object, self.updated_subresource(), rules);
-        check.errors
+        self.validated(object, None, rules)
+    }
+
+    fn validated<'v>(&self, object: &'v Value, old: Option<&'v Value>, rules: &dyn Rules<'v>) -> Vec<FieldError> {
+        let Some(of) = self.kind_type(object) else {
+            return Vec::new();
+        };
+        let found = of.validate(&Validation {
+            object,
+            old,
+            subresource: self.updated_subresource(),
+            rules,
+        });
+        found.warnings.into_iter().for_each(|text| self.warn(text));
+        found.errors
+    }
+
+    /// The type of an object that is written, which is in the version of the request or in that which is stored.
+    fn kind_type(&self, object: &Value) -> Option<Arc<dyn KindType>> {
+        let (api_version, kind) = (object.str_at(&["apiVersion"])?, object.str_at(&["kind"])?);
+        self.kinds.of_body(self.resource, api_version, kind)
     }
 
     /// What of an object may not differ from what it was and does, as the marks of its type and `rules` say.
@@ -147,9 +174,7 @@ impl WriteContext<'_> {
 
     /// What is wrong with the values of an object, and then with how it differs from what it was.
     pub fn check_update<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
-        let mut errors = self.check(object, rules);
-        errors.extend(self.check_changes(object, old, rules));
-        errors
+        self.validated(object, Some(old), rules)
     }
 
     /// Has the client warned.

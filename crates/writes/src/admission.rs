@@ -6,12 +6,12 @@ use holdfast_value::Value;
 use crate::webhooks::{Attributes, Rounds};
 use crate::{Call, Error, Stage};
 
-/// How a refusal by a plugin is told to the client.
+/// Makes the error that a client gets of a refusal by a plugin.
 pub(crate) type Refuse<'a> = &'a (dyn Fn(Refusal) -> Error + Sync);
 
 impl Stage<'_> {
-    /// Lets plugins and then webhooks change an object; a second time where webhooks did, so that plugins see what became
-    /// of it. Without `refuse` plugins have no part. Says whether webhooks were asked.
+    /// Calls plugins, policies and webhooks, which may change an object. Plugins run again after a webhook that changed it.
+    /// Without `refuse` plugins do not run. Returns whether policies or webhooks were called.
     ///
     /// # Errors
     /// The first refusal.
@@ -46,7 +46,7 @@ impl Stage<'_> {
         Ok(rounds.took_place())
     }
 
-    /// Lets plugins and then webhooks refuse a write.
+    /// Calls plugins, policies and webhooks, which may refuse a write.
     ///
     /// # Errors
     /// The first refusal.
@@ -63,7 +63,7 @@ impl Stage<'_> {
         self.validate_outside(call, attributes, object, old).await
     }
 
-    /// Lets webhooks alone refuse a write.
+    /// Calls policies and webhooks, which may refuse a write.
     ///
     /// # Errors
     /// The first refusal.

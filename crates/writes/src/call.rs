@@ -1,4 +1,4 @@
-//! What the steps of one run share, and who hears of the end of the write.
+//! What the steps of one run share, and the hooks that run after the commit.
 
 use std::ops::Deref;
 
@@ -6,38 +6,38 @@ use holdfast_resource::{OutcomeCall, WriteContext};
 
 use crate::Error;
 
-/// What the steps of one run may know. A run that breaks off tells the after-commit hooks that nothing was stored.
+/// The context of the steps of one run. When a run breaks off, the after-commit hooks run with `false`.
 pub struct Call<'a>(WriteContext<'a>);
 
 impl<'a> Call<'a> {
-    /// A run that knows this.
+    /// The context of a new run.
     pub fn new(context: WriteContext<'a>) -> Self {
         Self(context)
     }
 
-    /// The same run, once the name of its object is another.
+    /// The same run after its object got another name.
     pub fn renamed(self, renamed: Self) -> Self {
         *renamed.outcome.lock() = std::mem::take(&mut *self.outcome.lock());
         renamed.warn_all(self.warnings());
         renamed
     }
 
-    /// Has the client warned.
+    /// Adds warnings for the client.
     pub fn warn_all(&self, warnings: Vec<String>) {
         self.0.beside.lock().warnings.extend(warnings);
     }
 
-    /// What the client is to be warned of, which is told once.
+    /// Takes the warnings for the client.
     pub fn warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.0.beside.lock().warnings)
     }
 
-    /// A refusal with what the client is to be warned of besides.
+    /// A refusal with the warnings so far.
     pub fn refused(&self, error: Error) -> Error {
         error.with_warnings(self.warnings())
     }
 
-    /// The hooks of a run that did not break off: they are called when the write is stored or not.
+    /// The hooks of a run that did not break off. They run when the outcome of the write is known.
     pub fn after_commit(self) -> AfterCommit {
         AfterCommit(std::mem::take(&mut *self.0.outcome.lock()))
     }
@@ -57,12 +57,12 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The hooks that are called at the end of a write. Dropped before that, they hear that nothing was stored.
+/// The hooks that run at the end of a write. When this is dropped, they run with `false`: nothing was stored.
 #[derive(Default)]
 pub struct AfterCommit(Vec<OutcomeCall>);
 
 impl AfterCommit {
-    /// The write was stored.
+    /// Runs the hooks with `true`: the write was stored.
     pub fn stored(mut self) {
         for call in self.0.drain(..) {
             call(true);

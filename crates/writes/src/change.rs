@@ -9,22 +9,22 @@ use crate::{Error, ErrorKind, FieldValidation, Stage, metadata, stage, tracking}
 
 /// A change of one object.
 pub enum Change {
-    /// A PUT: the object is this. Decoded, typed and with its defaults.
+    /// A PUT of this object, which is decoded, typed and has its defaults.
     Replace {
         /// The object.
         object: Value,
-        /// What the client is to be warned of.
+        /// Warnings for the client.
         warnings: Vec<String>,
     },
     /// A patch of the object's JSON.
     Patch {
-        /// What is done and what strict validation finds in the patch itself; the error where the body is no patch, which is
-        /// told only if the object is there.
+        /// The patch, with the findings of strict validation in the patch itself. An error in the body is reported only if the
+        /// object exists.
         patch: Result<(Patch, Vec<String>), Error>,
         /// What unknown and repeated fields do.
         validation: FieldValidation,
     },
-    /// An apply: the object is to agree with this.
+    /// An apply of this configuration.
     Apply {
         /// The configuration.
         configuration: Value,
@@ -37,21 +37,21 @@ pub enum Change {
     },
 }
 
-/// The patches that say what changes, rather than what is to be.
+/// A patch other than an apply.
 pub enum Patch {
     /// RFC 6902.
     Json(json_patch::Patch),
     /// RFC 7396.
     Merge(Value),
-    /// A merge patch that knows about lists.
+    /// A strategic merge patch, which merges lists.
     Strategic(Value),
 }
 
-/// What a change comes to.
+/// The result of a change.
 pub(crate) struct Next {
-    /// The object: typed, with its defaults; after an apply its managers are known too.
+    /// The object, typed and with its defaults; after an apply also with its managers.
     pub(crate) object: Value,
-    /// What the client is to be warned of.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl Change {
         }
     }
 
-    /// The object that the change makes where none is.
+    /// The object that the change creates.
     pub(crate) async fn first(&self, stage: &Stage<'_>) -> Result<Next, Error> {
         match self {
             Self::Replace { object, warnings } => Ok(Next {
@@ -130,7 +130,7 @@ impl Change {
             )));
         }
         let applied = tracking::apply(stage, live, configuration, *force).await?;
-        // Repeated keys are looked at after the conflicts, as in the reference.
+        // Like the reference, this checks repeated keys after the conflicts.
         let mut warnings = Vec::new();
         match validation {
             FieldValidation::Ignore => {}
@@ -248,7 +248,7 @@ fn invalid_patch(shown: String, why: String) -> Error {
     Error::invalid(&nameless, "", vec![error])
 }
 
-/// What the client is told of a strategic merge patch that cannot be carried out.
+/// The error of a strategic merge patch that cannot be applied.
 fn patch_error(error: &PatchError) -> Error {
     match error.kind() {
         PatchErrorKind::BadRequest => Error::bad_request(error.to_string()),

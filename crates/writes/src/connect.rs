@@ -1,4 +1,4 @@
-//! Requests that are connected through to a node or a pod: admission sees them before anybody looks for where they lead.
+//! Requests that connect to a node, a pod or a service. Admission runs before the target is looked up.
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::{Connecter, Connection, Operation, Verb};
@@ -8,7 +8,7 @@ use crate::webhooks::{self, Options};
 use crate::{Error, Stage};
 
 impl Stage<'_> {
-    /// How far a request of `verb` comes that asks `connecter` for `options`.
+    /// Admits a request with `verb` and `options`, and connects it through `connecter`.
     ///
     /// # Errors
     /// Why admission refuses the request.
@@ -37,7 +37,7 @@ impl Stage<'_> {
         Ok(connection)
     }
 
-    /// Refuses a request of `verb` whose user may not do what is needed besides.
+    /// Refuses a request with `verb` whose user lacks the permission that the connection needs besides.
     fn check_verb(&self, verb: Verb, connecter: &dyn Connecter) -> Result<(), Error> {
         let Some(needed) = connecter.also_needs().filter(|needed| *needed != verb.name()) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The run of a creation, by a POST or by an update of what is not there.
+//! The run of a creation, by a POST or by an update of an object that does not exist.
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::validate_metadata;
@@ -58,7 +58,7 @@ impl Stage<'_> {
     }
 
     /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
-    /// request is one to change the object, so that nobody has asked yet whether its user may create.
+    /// request updates an object, so that its user is not yet authorized to create one.
     async fn finish_create(&self, object: Value, by_update: bool) -> Result<Staged, Error> {
         let mut object = self.to_be_checked(object).await?;
         let wanted = SmolStr::new(metadata::wanted_name(&object));
@@ -77,7 +77,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Mutating admission of a new object, and then its identity: those who change it see no name that is yet to be made up.
+    /// Mutating admission of a new object, and then its identity: admission does not see a generated name.
     async fn admit_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Error> {
         let target = self.target;
         let name = SmolStr::new(metadata::name(object));
@@ -132,7 +132,7 @@ impl Stage<'_> {
         errors
     }
 
-    /// Refuses to create where the user may only change.
+    /// Refuses to create where the user may only update.
     fn check_may_create(&self, name: &str) -> Result<(), Error> {
         let (target, resource) = (self.target, self.resource());
         let attributes = Attributes {

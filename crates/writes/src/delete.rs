@@ -16,7 +16,7 @@ impl Stage<'_> {
         let stored = self.formed(live);
         let name = &self.target.name;
         deletion::check_preconditions(self.resource(), options, &stored)?;
-        // Admission does not hear the names of the objects of a collection.
+        // Admission does not get the names of the objects of a collection.
         let told_name = if self.target.of_collection { "" } else { name };
         let call = self.call(Operation::Delete, told_name);
         let attributes = Attributes::new("DELETE", told_name, Options::Delete(options));

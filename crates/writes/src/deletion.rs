@@ -1,4 +1,4 @@
-//! How an object goes: at once, after a grace period, or when its last finalizer is gone
+//! Deletion of an object: at once, after a grace period, or when its last finalizer is gone
 //! (<https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>).
 
 use std::time::{Duration, SystemTime};
@@ -11,13 +11,13 @@ use crate::{DeleteOptions, Error, PropagationPolicy, metadata};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a DELETE comes to.
+/// The result of a DELETE.
 pub(crate) enum Deletion {
-    /// The object goes now; this is its last state where deletion changed it.
+    /// The object is removed now. Holds its last state where deletion changed it.
     Remove(Option<Value>),
-    /// The object stays for now, changed to this.
+    /// The object is marked as this and stays for now.
     Mark(Value),
-    /// The object stays as it is: its deletion is on the way already.
+    /// The object stays as it is: its deletion has begun already.
     Wait,
 }
 
@@ -57,7 +57,7 @@ fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str
     Error::conflict(&named, name, why)
 }
 
-/// What the DELETE of `object` comes to.
+/// Begins the DELETE of `object`.
 pub(crate) fn begin(
     context: &WriteContext<'_>,
     resource: &Resource,
@@ -112,7 +112,7 @@ pub fn is_marked_first(resource: &Resource, object: &Value, live: &Value) -> boo
 
 /// Whether an update of an object that is to go took away what it waited for.
 pub(crate) fn completes(resource: &Resource, object: &Value, old: &Value) -> bool {
-    // Kinds that hold their objects themselves, as namespaces do, tell of no grace period.
+    // Kinds that hold their objects themselves, such as namespaces, set no grace period.
     let grace = old
         .at(&["metadata", "deletionGracePeriodSeconds"])
         .and_then(Value::as_i64);
@@ -125,7 +125,7 @@ pub(crate) fn completes(resource: &Resource, object: &Value, old: &Value) -> boo
 enum Grace {
     /// The kind knows no grace, or it is over.
     None,
-    /// A grace period runs that is no longer than the one asked for.
+    /// A grace period runs that is no longer than the requested one.
     Pending,
     Seconds(i64),
 }
@@ -161,8 +161,8 @@ fn start_grace(marked: &mut Value, object: &Value, seconds: i64, now: SystemTime
     }
 }
 
-/// Marks an object that stays for its finalizers. `of_kind` says that the kind holds it too, and then there is no grace
-/// period to tell of, and no new generation.
+/// Marks an object that stays for its finalizers. `of_kind` says that the kind holds it too; then it gets neither a
+/// grace period nor a new generation.
 fn mark(marked: &mut Value, object: &Value, now: SystemTime, of_kind: bool) {
     if object.at(&["metadata", "deletionTimestamp"]).is_none() {
         marked.set_at(&["metadata", "deletionTimestamp"], metadata::rfc3339(now).into());
@@ -193,7 +193,7 @@ fn finalizers_of_policy(resource: &Resource, options: &DeleteOptions, object: &V
     Some(others.chain(wanted).map(SmolStr::new).collect())
 }
 
-/// The finalizer that the garbage collector is to see on the object.
+/// The finalizer that tells the garbage collector what to do with dependents.
 fn wanted_finalizer(resource: &Resource, options: &DeleteOptions, object: &Value) -> Option<&'static str> {
     if resource.rules.garbage_collection == GarbageCollection::Unsupported {
         return None;

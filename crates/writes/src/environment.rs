@@ -23,25 +23,25 @@ pub struct Environment<'a> {
     pub policies: &'a Policies,
     /// The admission webhooks that are configured.
     pub webhooks: &'a Webhooks,
-    /// What users may do.
+    /// The authorizer.
     pub authorizer: &'a Arc<dyn Authorizer>,
-    /// What users may do, and whose tokens are, for kinds that ask.
+    /// The authorizer, and the users of tokens, for kinds that need them.
     pub access: Access<'a>,
-    /// Where uids and the ends of generated names come from.
+    /// The source of uids and of the suffixes of generated names.
     pub identifiers: &'a dyn Identifiers,
     /// The other objects.
     pub lookup: &'a dyn Lookup,
-    /// Who calls webhooks.
+    /// The client of webhooks.
     pub callers: &'a dyn Callers,
 }
 
-/// Where uids and the ends of generated names come from.
+/// A source of uids and of the suffixes of generated names.
 pub trait Identifiers: Send + Sync {
     /// A new uid: a UUID of version 4 in small letters.
     fn uid(&self) -> String;
 
     /// Five letters or digits that make a name of a `generateName`. They leave out vowels, and digits that look like them,
-    /// so that no words come about.
+    /// so that they form no words.
     fn name_suffix(&self) -> String;
 }
 
@@ -50,20 +50,20 @@ pub trait Callers: ConversionCaller {
     /// Sends a review to an admission webhook and gives what it answers with a code of success.
     fn call<'a>(&'a self, to: &'a ClientConfig, review: Vec<u8>, timeout: Duration) -> WebhookAnswer<'a>;
 
-    /// Hears how the call of a webhook ended.
+    /// Counts how the call of a webhook ended.
     fn called(&self, call: WebhookCall<'_>, ending: Ending);
 
-    /// Hears that a policy was evaluated, which may change objects or refuse writes.
+    /// Counts the evaluation of a policy, which may change objects or refuse writes.
     fn evaluated(&self, webhook_type: WebhookType, check: &Check);
 }
 
-/// The answer of an admission webhook, which is waited for.
+/// The future answer of an admission webhook.
 pub type WebhookAnswer<'a> = BoxFuture<'a, Result<Bytes, Unanswered>>;
 
-/// Why a webhook gave no answer that counts.
+/// The failure of a call of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// The code of what was answered instead; 503 where nothing was.
+    /// The status code of the answer; 503 where there was none.
     pub code: u16,
     /// Why, in the words that clients see.
     pub why: String,
@@ -93,8 +93,8 @@ pub enum Ending {
     FailedOpen,
     /// The webhook refuses it.
     Refused,
-    /// The webhook could not be asked.
+    /// The webhook could not be called.
     Unanswered,
-    /// What the webhook wants cannot be done.
+    /// The change that the webhook wants cannot be made.
     Failed,
 }

@@ -51,7 +51,7 @@ pub enum ErrorKind {
         /// Why.
         why: String,
     },
-    /// 403: the user may not do what the write comes to besides.
+    /// 403: the user lacks a permission that the write needs besides.
     Unauthorized {
         /// The verb that is needed.
         verb: &'static str,
@@ -103,7 +103,7 @@ pub enum ErrorKind {
         /// The `details` of its `Status`.
         details: Option<Value>,
     },
-    /// An object cannot be had in another version.
+    /// An object cannot be converted to another version.
     Unconverted(ConversionError),
     /// 400: the request makes no sense.
     BadRequest(String),
@@ -181,7 +181,7 @@ impl Error {
         ErrorKind::Unclassified(message.into()).into()
     }
 
-    /// The same error for a client that is warned besides, of this first.
+    /// The same error with these warnings before its own.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.0.warnings.splice(0..0, warnings);
@@ -193,7 +193,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// Why, and what the client is to be warned of.
+    /// The reason, and the warnings for the client.
     pub fn into_parts(self) -> (ErrorKind, Vec<String>) {
         (self.0.kind, self.0.warnings)
     }

@@ -159,12 +159,12 @@ fn differs(a: &Value, b: &Value, path: &str) -> bool {
         let path: Vec<&str> = path.split('.').collect();
         return a.at(&path) != b.at(&path);
     }
-    let rest = |object: &Value| {
-        let mut map = object.as_map().cloned().unwrap_or_default();
-        map.remove("metadata");
-        map
-    };
-    rest(a) != rest(b)
+    !all_but_metadata(a).eq(all_but_metadata(b))
+}
+
+fn all_but_metadata(object: &Value) -> impl Iterator<Item = &(SmolStr, Value)> {
+    let fields = object.as_map().into_iter().flatten();
+    fields.filter(|(name, _)| name != "metadata")
 }
 
 /// The name; empty where there is none.
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_seconds() {
+    fn times_are_written_in_seconds() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),
@@ -349,6 +349,51 @@ mod tests {
             first_generation(&mut new, &rules);
             assert_eq!(new.at(&["metadata", "generation"]), Some(&Value::Int(generation)));
         }
+    }
+
+    #[test]
+    fn where_everything_counts_metadata_does_not() {
+        let old = object(r#"{"metadata":{"labels":{"a":"b"}},"spec":{"a":1}}"#);
+        for (text, counts) in [
+            (r#"{"metadata":{},"spec":{"a":1}}"#, false),
+            (r#"{"spec":{"a":1}}"#, false),
+            (r#"{"metadata":{"labels":{"a":"b"}},"spec":{"a":2}}"#, true),
+            (r#"{"metadata":{"labels":{"a":"b"}},"spec":{"a":1},"status":{}}"#, true),
+            (r#"{"metadata":{"labels":{"a":"b"}}}"#, true),
+        ] {
+            assert_eq!(differs(&object(text), &old, "*"), counts, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_update_keeps_what_only_the_server_says() {
+        let old = object(
+            r#"{"metadata":{"creationTimestamp":"t","deletionTimestamp":"d","deletionGracePeriodSeconds":5,"generation":3,
+                "uid":"u"}}"#,
+        );
+        let mut new = object(r#"{"metadata":{"creationTimestamp":"x","generation":9,"selfLink":"/","name":"n"}}"#);
+        keep(&mut new, &old);
+        let mut expected = old.clone();
+        expected.set_at(&["metadata", "name"], "n".into());
+        assert_eq!(new, expected);
+        let mut other = object(r#"{"metadata":{"uid":"other"}}"#);
+        keep(&mut other, &old);
+        assert_eq!(uid(&other), "other", "which is a conflict, not a change");
+    }
+
+    #[test]
+    fn owners_that_stand_there_twice_are_written_once_and_warned_of() {
+        let mut doubled = object(r#"{"metadata":{"ownerReferences":[{"uid":"a"},{"uid":"b"},{"uid":"a"}]}}"#);
+        let warnings = drop_repeated_owners(&mut doubled, true);
+        assert!(
+            warnings[0].starts_with(".metadata.ownerReferences contains duplicate entries after mutating admission")
+        );
+        assert!(warnings[0].ends_with("duplicate UID(s) observed: a"), "{warnings:?}");
+        assert_eq!(
+            doubled,
+            object(r#"{"metadata":{"ownerReferences":[{"uid":"a"},{"uid":"b"}]}}"#)
+        );
+        assert!(drop_repeated_owners(&mut doubled, true).is_empty());
     }
 
     fn rules() -> ResourceRules {

@@ -217,3 +217,69 @@ pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<Field
     }
     dry
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn options_are_read_as_they_are_shown() {
+        let options = DeleteOptions {
+            dry_run: true,
+            grace_period_seconds: Some(-1),
+            orphan_dependents: None,
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            uid: Some("u".to_owned()),
+            resource_version: Some("7".to_owned()),
+        };
+        let object = options.to_object();
+        assert_eq!(object.str_at(&["kind"]), Some("DeleteOptions"));
+        assert_eq!(DeleteOptions::from_object(&object).ok(), Some(options));
+        let nothing = DeleteOptions::from_object(&Value::empty_map());
+        assert_eq!(nothing.ok(), Some(DeleteOptions::default()));
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_options_is_told_at_once() {
+        let refused = DeleteOptions::check(["Some", "All"].into_iter(), None, Some(true), Some("Never"));
+        let kind = refused.map_err(|error| error.into_parts().0);
+        let Err(ErrorKind::Invalid { errors, kind, .. }) = kind else {
+            panic!("{kind:?}")
+        };
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "propagationPolicy: Invalid value: \"Never\": orphanDependents and deletionPropagation cannot be both set",
+                "propagationPolicy: Unsupported value: \"Never\": supported values: \"Foreground\", \"Background\", \"Orphan\", \
+                 \"nil\"",
+                "dryRun: Unsupported value: [\"Some\",\"All\"]: supported values: \"All\"",
+            ]
+        );
+        assert_eq!(kind.kind, "DeleteOptions");
+    }
+
+    #[test]
+    fn options_of_writes_show_what_differs_from_nothing() {
+        let strict = WriteOptions {
+            field_validation: FieldValidation::Strict,
+            field_manager: "m".to_owned(),
+            dry_run: true,
+        };
+        let object = strict.to_object("CreateOptions");
+        let text = |field: &str| object.str_at(&[field]);
+        assert_eq!(
+            (text("fieldManager"), text("fieldValidation")),
+            (Some("m"), Some("Strict"))
+        );
+        let shown = WriteOptions::default().to_object("UpdateOptions");
+        let fields: Vec<&str> = shown
+            .as_map()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(fields, ["apiVersion", "kind"]);
+    }
+}

@@ -1,4 +1,4 @@
-//! Admission policies in the way of a write: what they see of it, and what the client is told of their refusals.
+//! Admission policies of a write: what they see of it, and the errors of their refusals.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use holdfast_value::{SmolStr, Value};
 const FORBIDDEN: u16 = 403;
 
 impl Stage<'_> {
-    /// Lets policies change an object. Says whether they did.
+    /// Evaluates the policies that may change an object. Returns whether they did.
     ///
     /// # Errors
     /// The refusal, with a cause for each policy that refuses.
@@ -50,7 +50,7 @@ impl Stage<'_> {
         Err(self.denied(FORBIDDEN, reason.into(), message, attributes.name, causes.collect()))
     }
 
-    /// Lets policies refuse the write.
+    /// Evaluates the policies that may refuse the write.
     ///
     /// # Errors
     /// The first refusal.

@@ -15,7 +15,7 @@ use crate::{Error, Live, Stage, Staged, metadata, tracking};
 const KIND: &str = "Scale";
 const API_VERSION: &str = "autoscaling/v1";
 
-/// The number of replicas that stands for none in the Scale of a custom resource while it is written: nobody may mean it.
+/// Stands for a missing number of replicas in the Scale of a custom resource while it is written. No client may send it.
 const UNSET: i64 = i32::MIN as i64;
 
 /// The metadata of an object that its Scale shows.

@@ -41,7 +41,7 @@ impl<'a> Stage<'a> {
         &self.target.resource
     }
 
-    /// What the steps of this run may know.
+    /// The context of the steps of this run.
     pub fn call<'b>(&'b self, operation: Operation, name: &'b str) -> Call<'b> {
         Call::new(WriteContext {
             operation,
@@ -52,6 +52,8 @@ impl<'a> Stage<'a> {
             access: self.environment.access,
             dry_run: self.target.dry_run,
             now: self.target.now,
+            resource: &self.target.resource,
+            kinds: self.environment.field_managers.types(),
             types: self.environment.field_managers.types().table(),
             lookup: self.environment.lookup,
             outcome: Default::default(),
@@ -69,7 +71,7 @@ impl<'a> Stage<'a> {
         Attributes::new(operation, name, Options::Write(&self.target.options, kind))
     }
 
-    /// What the client is told of a refusal by a kind or a plugin.
+    /// The error that a client gets of a refusal by a kind or a plugin.
     pub fn refusal(&self, refusal: Refusal, name: &str) -> Error {
         let resource = self.resource();
         ErrorKind::Refusal {
@@ -81,7 +83,7 @@ impl<'a> Stage<'a> {
         .into()
     }
 
-    /// What the client is told of a refusal by a kind that is answered and not stored; where an object is invalid it names
+    /// The error that a client gets of a refusal by a kind that is answered and not stored. Where an object is invalid, it names
     /// the kind `named` rather than that of the object.
     pub fn refusal_of_answer(&self, refusal: Refusal, named: Option<&'static str>) -> Error {
         let (resource, body) = (self.resource(), &self.target.body_kind);
@@ -166,8 +168,8 @@ impl<'a> Stage<'a> {
         Ok(convert::shown(callers, self.resource(), live.stored.clone(), version).await?)
     }
 
-    /// The object in place in the form that its version has now. It stays in that version, be it the storage version or one
-    /// of old, so that this asks nobody.
+    /// The object in place in the form that its version has now. It stays in that version, which may be an older storage
+    /// version, so that this calls no webhook.
     pub(crate) fn formed(&self, live: &Live) -> Value {
         if !self.resource().conventions.form_changes {
             return live.stored.clone();
@@ -246,4 +248,71 @@ pub fn check_namespace(object: &mut Value, namespace: &str) -> Result<(), Error>
     }
     metadata::set_namespace(object, namespace);
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+
+    fn object(metadata: &str) -> Value {
+        yaml::parse(format!("metadata: {{{metadata}}}").as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn why(result: Result<impl Sized, Error>) -> String {
+        match result.map(drop).map_err(|error| error.into_parts().0) {
+            Err(ErrorKind::BadRequest(why) | ErrorKind::Unclassified(why)) => why,
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_object_is_the_one_that_the_address_names() {
+        let mut fine = object("name: a");
+        assert!(check_place(&mut fine, "a", "n").is_ok());
+        assert_eq!(fine.str_at(&["metadata", "namespace"]), Some("n"), "it is filled in");
+        assert_eq!(
+            why(check_place(&mut object(""), "a", "n")),
+            "the name of the object (a based on URL) was undeterminable: name must be provided"
+        );
+        assert_eq!(
+            why(check_place(&mut object("name: b"), "a", "n")),
+            "the name of the object (b) does not match the name on the URL (a)"
+        );
+        assert_eq!(
+            why(check_place(&mut object("name: a, namespace: m"), "a", "n")),
+            "the namespace of the provided object does not match the namespace sent on the request"
+        );
+        let mut of_cluster = object("name: a, namespace: m");
+        assert!(check_place(&mut of_cluster, "a", "").is_ok());
+        assert!(of_cluster.at(&["metadata", "namespace"]).is_none());
+    }
+
+    #[test]
+    fn a_new_object_has_no_version_that_is_one() {
+        for version in ["", "0", "x", "-1"] {
+            assert!(
+                check_has_no_version(&object(&format!("resourceVersion: '{version}'"))).is_ok(),
+                "{version}"
+            );
+        }
+        assert_eq!(
+            why(check_has_no_version(&object("resourceVersion: '7'"))),
+            "resourceVersion should not be set on objects to be created"
+        );
+    }
+
+    #[test]
+    fn a_version_is_a_number_of_64_bits() {
+        let number = |version: &str| version_number(&object(&format!("resourceVersion: '{version}'")));
+        assert_eq!(number("7").ok(), Some(7));
+        assert_eq!(number("").ok(), Some(0));
+        assert_eq!(why(number("+7")), "strconv.ParseUint: parsing \"+7\": invalid syntax");
+        assert_eq!(
+            why(number("18446744073709551616")),
+            "strconv.ParseUint: parsing \"18446744073709551616\": value out of range"
+        );
+    }
 }

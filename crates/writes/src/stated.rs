@@ -80,7 +80,7 @@ impl Stated {
         }
     }
 
-    /// Why it cannot be read, where nobody knows the kind.
+    /// Why it cannot be read, where the kind is unknown.
     pub fn unregistered(&self) -> String {
         let kind = quote(&self.kind);
         if self.version == INTERNAL {
@@ -139,9 +139,9 @@ pub enum Known {
 
 /// What the reference says of a body that is JSON but no object.
 fn not_an_object(value: &Value) -> String {
-    let sort = value.json_kind();
+    let json_kind = value.json_kind();
     format!(
-        "json: cannot unmarshal {sort} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        "json: cannot unmarshal {json_kind} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
 }
 

@@ -43,17 +43,17 @@ pub struct Target {
     pub options: WriteOptions,
     /// Whether nothing is to be stored.
     pub dry_run: bool,
-    /// Whether an internal client writes, or goes on with a write that others had their say in: nobody else is asked.
+    /// Whether an internal client writes, or continues a write that was admitted before: no policy or webhook is called.
     pub internal: bool,
     /// Whether the object is one of a collection that the request is about, rather than named by it.
     pub of_collection: bool,
     /// When it is written: the time of day for all that the write does.
     pub now: SystemTime,
-    /// When the client is told that it took too long.
+    /// When the request times out.
     pub deadline: Option<Instant>,
 }
 
-/// The fields of `reset_fields` that a write does not touch; of the others it merely makes nobody the owner.
+/// The fields of `reset_fields` that a write does not change. The others it may change without owning them.
 fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresource: &str) -> Arc<[Vec<SmolStr>]> {
     let unowned = resource.capabilities.unowned_fields.iter();
     let mut unowned = unowned.filter(|(of, _)| *of == subresource).peekable();

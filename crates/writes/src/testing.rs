@@ -1,4 +1,4 @@
-//! A world for tests of writes: what a run needs of the outside, without a server. Nobody answers webhooks, everything is
+//! A world for tests of writes: what a run needs of the outside, without a server. Webhooks do not answer, everything is
 //! allowed, all objects get one uid, and time stands still.
 
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+mod admission;
+mod deletions;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +17,11 @@ use holdfast_value::{Limits, Value, json, merge_patch, yaml};
 
 use crate::testing::{UID, World};
 use crate::{
-    Change, DeleteOptions, Error, ErrorKind, FieldValidation, Live, Patch, Stage, Staged, Target, Write, metadata,
+    Change, DeleteOptions, Error, ErrorKind, FieldValidation, Live, Patch, Stage, Staged, Target, Write,
+    is_marked_first, metadata,
 };
 
-/// There is nothing else.
+/// No other object is stored.
 struct Nothing;
 
 impl Lookup for Nothing {

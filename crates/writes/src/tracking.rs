@@ -1,4 +1,4 @@
-//! Who owns what: the field managers of the addresses that are written to.
+//! Field management: the field managers of the addresses that are written to.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl FieldManagers {
         }
     }
 
-    /// Forgets the addresses of a resource that is served no more, or otherwise than it was.
+    /// Forgets the addresses of a resource that is no longer served, or whose definition changed.
     pub fn forget(&self, resource: &Resource) {
         self.managers.write().remove(&resource.group_resource());
     }
@@ -175,7 +175,7 @@ impl Versions for ResourceVersions {
     }
 }
 
-/// Settles `object`, which takes the place of `live`, and records who changed it.
+/// Records in `object`, which takes the place of `live`, which manager changed what.
 pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, object: &mut Value) {
     let Some(webhook) = webhook(stage.target) else {
         return update_as(stage.environment.field_managers, stage.target, live, object);
@@ -220,8 +220,8 @@ fn webhook(target: &Target) -> Option<&ConversionWebhook> {
     (target.body_kind == target.resource.kind).then_some(webhook)
 }
 
-/// Runs `run` over a field manager that knows what the webhook makes of the objects it asks for. Merging waits for nobody:
-/// it fails where something is not known yet, and runs again when it is.
+/// Runs `run` over a field manager that knows what the webhook makes of the objects it asks for. Merging is synchronous:
+/// it fails where an object is not converted yet, and runs again when it is.
 async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: impl Fn(&FieldManager) -> T) -> T {
     let (managers, target) = (stage.environment.field_managers, stage.target);
     let (resource, own) = (&target.resource, &target.api_version);
@@ -245,7 +245,7 @@ async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: im
     }
 }
 
-/// What the client is told of an apply that failed.
+/// The error of an apply that failed.
 fn refused(error: ApplyError) -> Error {
     match error {
         ApplyError::Conflicts(conflicts) => {

@@ -8,7 +8,7 @@ use holdfast_value::{List, Parsed, Value, json};
 
 use crate::{FieldValidation, INTERNAL, Known, Stated};
 
-/// What says what it is, and has not been read as that.
+/// A body that states its kind and is not decoded yet.
 pub trait Content {
     /// The tree of an object of `kind_type`, and the keys that its text repeats.
     ///
@@ -211,8 +211,8 @@ pub fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
 
 /// Leaves out repeated fields that are unknown, or that stand below an unknown one.
 fn leave_out_unseen(findings: &mut Vec<String>) {
-    fn path<'f>(finding: &'f str, sort: &str) -> Option<&'f str> {
-        finding.strip_prefix(sort)?.strip_suffix('"')
+    fn path<'f>(finding: &'f str, prefix: &str) -> Option<&'f str> {
+        finding.strip_prefix(prefix)?.strip_suffix('"')
     }
     let unknown: Vec<String> = findings
         .iter()
@@ -289,14 +289,13 @@ fn check_kind_of_custom(stated: &Stated, kind_type: &dyn KindType) -> Result<(),
 
 /// Why an object cannot take the place of one of another type.
 pub enum Unconvertible {
-    /// Nobody knows its kind.
+    /// Its kind is unknown.
     Unknown(String),
     /// It is of another kind or version.
     Other(String),
 }
 
-/// Checks that an object can take the place of one of `kind_type`. What is said of another kind of a custom resource is left
-/// to its validation.
+/// Checks that an object can take the place of one of `kind_type`. Validation reports another kind of a custom resource.
 ///
 /// # Errors
 /// Why not, in the words of the reference.
@@ -325,4 +324,46 @@ pub fn check_converted(object: &Value, types: &KindTypes, kind_type: &dyn KindTy
             quote(expected)
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(findings: &[&str]) -> Vec<String> {
+        findings.iter().map(|finding| (*finding).to_owned()).collect()
+    }
+
+    #[test]
+    fn findings_are_told_as_field_validation_says() {
+        let findings = || texts(&["line 2: key \"a\" already set in map", "unknown field \"b\""]);
+        assert_eq!(judged(findings(), FieldValidation::Ignore), Ok(Vec::new()));
+        assert_eq!(judged(findings(), FieldValidation::Warn), Ok(findings()));
+        assert_eq!(judged(Vec::new(), FieldValidation::Strict), Ok(Vec::new()));
+        assert_eq!(
+            judged(findings(), FieldValidation::Strict),
+            Err("strict decoding error: yaml: unmarshal errors:\n  line 2: key \"a\" already set in map, unknown field \"b\""
+                .to_owned())
+        );
+    }
+
+    #[test]
+    fn findings_stand_in_the_order_of_the_text_without_what_its_reader_does_not_see() {
+        let text = br#"{"b":1,"spec":{"x":{"y":1,"y":2},"a":1,"a":2}}"#;
+        let mut findings = texts(&[
+            "duplicate field \"spec.a\"",
+            "duplicate field \"spec.x.y\"",
+            "unknown field \"spec.x\"",
+            "unknown field \"b\"",
+        ]);
+        order_by_text(&mut findings, text);
+        assert_eq!(
+            findings,
+            [
+                "unknown field \"b\"",
+                "unknown field \"spec.x\"",
+                "duplicate field \"spec.a\""
+            ]
+        );
+    }
 }

@@ -8,16 +8,16 @@ use crate::change::Next;
 use crate::stage::{check_namespace, check_place, version_number};
 use crate::{Call, Change, Error, Live, Stage, Staged, Write, deletion, metadata, scale, tracking};
 
-/// What was sent to an address that shows an object in other words: a Scale.
+/// What was sent to an address that shows an object in another form: a Scale.
 pub(crate) struct Sent<'a> {
     /// What was sent.
     pub(crate) object: &'a Value,
-    /// The object in place, in these words.
+    /// The object in place, in this form.
     pub(crate) old: &'a Value,
 }
 
 impl Stage<'_> {
-    /// The run of a PUT or a PATCH of the object in place; of what is not there where there is none.
+    /// The run of a PUT or a PATCH of the object in place, or of an object that does not exist.
     ///
     /// # Errors
     /// Why the change is refused.
@@ -39,7 +39,7 @@ impl Stage<'_> {
         outcome.map_err(|error| error.with_warnings(warnings))
     }
 
-    /// The run of an update whose outcome before anyone else has a say is known.
+    /// The run of an update whose result before admission is known.
     async fn update_to(&self, change: &Change, next: Next, live: &Live, shown: &Value) -> Result<Staged, Error> {
         let Next { mut object, warnings } = next;
         self.target.check_deadline()?;
@@ -99,7 +99,7 @@ impl Stage<'_> {
         let refuse = |refusal| self.refusal(refusal, name);
         let attributes = self.attributes("UPDATE", name);
         match &sent {
-            // Those outside were asked about what was sent.
+            // Policies and webhooks see what was sent.
             Some(_) => plugins
                 .mutate(call, resource, Some(object), Some(old))
                 .map_err(refuse)?,
@@ -154,7 +154,7 @@ impl Stage<'_> {
         errors
     }
 
-    /// The subresource that is written to. A write to the Scale is one to the object itself, in other words.
+    /// The subresource that is written to. A write to the Scale counts as one to the object itself.
     fn address(&self) -> &str {
         match self.target.scale {
             Some(_) => "",
@@ -176,7 +176,7 @@ impl Stage<'_> {
         if wanted == uid {
             return Ok(());
         }
-        // A dry run of the reference does not come down to where keys get their prefix.
+        // In the reference, a dry run does not reach the layer that adds the prefix to keys.
         let key = match self.target.dry_run {
             true => key.strip_prefix("/registry").unwrap_or(key),
             false => key,

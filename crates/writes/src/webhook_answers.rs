@@ -1,4 +1,4 @@
-//! Asking one webhook about a write, and what becomes of its answer.
+//! The call of one webhook for a write, and the use of its answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::{Call, Error, ErrorKind, Stage};
 
 /// Why a webhook does not let a write pass.
 pub(crate) enum Fault {
-    /// It gave no answer that counts: its failure policy decides.
+    /// The call failed: the failure policy of the webhook decides.
     Unanswered(Unanswered),
     /// It refuses.
     Refused { code: u16, error: Error },
-    /// What it wants cannot be done.
+    /// The change that it wants cannot be made.
     Failed(Error),
 }
 
@@ -45,12 +45,12 @@ const UNAVAILABLE: u16 = 503;
 
 const BAD_REQUEST: u16 = 400;
 
-/// What is told of a mutating webhook that spoils who owns what.
+/// The warning about a mutating webhook that breaks managed fields.
 const SPOILT_MANAGERS: &str = ".metadata.managedFields was in an invalid state after admission; this could be caused by an \
                                outdated mutating admission controller; please fix your requests";
 
 impl Stage<'_> {
-    /// Asks a webhook that may change an object. Says whether it did.
+    /// Calls a webhook that may change an object. Returns whether it did.
     pub(crate) async fn ask_mutating(
         &self,
         (webhook, invocation): (&Webhook, &Invocation),
@@ -79,7 +79,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Asks a webhook that may refuse a write.
+    /// Calls a webhook that may refuse a write.
     pub(crate) async fn ask_validating(
         &self,
         (webhook, invocation): (&Webhook, &Invocation),
@@ -92,10 +92,10 @@ impl Stage<'_> {
         passed(question.await?, webhook, warnings).map(drop)
     }
 
-    /// Counts how a webhook ended that was asked at `started`, and lets the write go on without its answer where it says so.
+    /// Counts the call of a webhook that began at `started`, and applies its failure policy.
     ///
     /// # Errors
-    /// What the client is to be told of a refusal.
+    /// The error that the client gets of a refusal.
     pub(crate) fn decide<T: Default>(
         &self,
         webhook: &Webhook,
@@ -205,7 +205,7 @@ impl Stage<'_> {
         Ok(Some(converted))
     }
 
-    /// Changes the object as a webhook says that heard of it as `invocation`. Says whether anything is otherwise now.
+    /// Changes the object as the answer to `invocation` says. Returns whether the object changed.
     async fn patch(
         &self,
         invocation: &Invocation,
@@ -268,7 +268,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Takes back what webhooks made of who owns what, where that cannot be read any more; `before` is what it was.
+    /// Restores the managed fields `before` where webhooks left some that cannot be read.
     pub(crate) fn keep_managers(&self, call: &Call<'_>, object: &mut Value, before: Option<&Value>) {
         const PATH: [&str; 2] = ["metadata", "managedFields"];
         if object.at(&PATH) == before {

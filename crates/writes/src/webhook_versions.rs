@@ -1,6 +1,6 @@
 //! The versions of a resource that a webhook converts, as field managers see them in one write.
 //!
-//! Merging waits for nobody. What it wants to see in another version is looked up in what the webhook was asked for so far;
+//! Merging is synchronous. An object that it needs in another version is looked up among the conversions so far;
 //! what is not there yet is noted, and the merging is done again once it is. Since it takes the same way each time, it comes
 //! one conversion further with each run.
 
@@ -49,12 +49,12 @@ impl<V: Versions> WebhookVersions<V> {
         }
     }
 
-    /// What could not be had since this was asked last.
+    /// Takes the object that merging lacked.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
         self.known.lock().wanted.take()
     }
 
-    /// Takes note of what the webhook made of an object, or of its failure.
+    /// Stores the converted object, or the failure of the webhook.
     pub(crate) fn learn(&self, wanted: Wanted, converted: Result<Value, String>) {
         self.known.lock().conversions.push((wanted, converted));
     }

@@ -1,4 +1,4 @@
-//! Webhooks in the way of a write: which of them are asked, what about, and what becomes of their answers.
+//! Admission webhooks of a write: which of them are called, and in which order.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -13,15 +13,15 @@ use holdfast_value::Value;
 
 use crate::{DeleteOptions, Error, Stage, WriteOptions};
 
-/// The admission attributes of a write: what policies and webhooks are asked about, beside the objects.
+/// The admission attributes of a write: what policies and webhooks see of it, beside the objects.
 pub(crate) struct Attributes<'a> {
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub(crate) operation: &'static str,
     /// The name of the object.
     pub(crate) name: &'a str,
-    /// The options of the write as the client gave them.
-    given: Options<'a>,
-    /// The same as an object, made when somebody asks.
+    /// The options of the write as the client sent them.
+    sent: Options<'a>,
+    /// The same as an object, made when first needed.
     options: OnceLock<Value>,
 }
 
@@ -36,18 +36,18 @@ pub(crate) enum Options<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    pub(crate) fn new(operation: &'static str, name: &'a str, given: Options<'a>) -> Self {
+    pub(crate) fn new(operation: &'static str, name: &'a str, sent: Options<'a>) -> Self {
         Self {
             operation,
             name,
-            given,
+            sent,
             options: OnceLock::new(),
         }
     }
 
     /// The options of the write, as an object.
     pub(crate) fn options(&self) -> &Value {
-        self.options.get_or_init(|| match self.given {
+        self.options.get_or_init(|| match self.sent {
             Options::Write(options, kind) => options.to_object(kind),
             Options::Delete(options) => options.to_object(),
             Options::Nothing => Value::Null,
@@ -55,12 +55,12 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// What is known of the rounds in which policies and webhooks change an object: when one changes it, those before it that
-/// wish so are asked once more, after the plugins.
+/// The rounds of mutating admission. When a policy or a webhook changes the object, those before it whose reinvocation policy
+/// is `IfNeeded` run once more, after the plugins.
 #[derive(Default)]
 pub(crate) struct Rounds {
     hooks: Option<Arc<Hooks>>,
-    /// Of webhooks, by their places.
+    /// The webhooks, by index.
     webhooks: rounds::Rounds<usize>,
     policies: rounds::Rounds<policies::mutating::Key>,
     /// Whether any webhook changed the object.
@@ -68,15 +68,15 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Whether policies or webhooks were attributes.
+    /// Whether policies or webhooks were called.
     pub(crate) fn took_place(&self) -> bool {
         self.hooks.is_some() || self.policies.took_place()
     }
 }
 
 impl Stage<'_> {
-    /// Lets policies and then webhooks change an object, or refuse the write. Says whether there is a second round to come,
-    /// before which plugins are asked again.
+    /// Calls policies and then webhooks, which may change an object or refuse the write. Returns whether a second round follows,
+    /// before which plugins run again.
     ///
     /// # Errors
     /// The first refusal.
@@ -136,7 +136,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Lets policies and then webhooks refuse the write. Webhooks are asked all at the same time.
+    /// Calls policies and then webhooks, which may refuse the write. All webhooks are called at the same time.
     ///
     /// # Errors
     /// The first refusal in the order of the policies and configurations.
@@ -183,13 +183,13 @@ impl Stage<'_> {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// Webhooks have no say in what webhooks there are, nor in what the server does by itself.
+    /// Whether webhooks are called for the write. Writes to their own configurations and writes of the server are exempt.
     fn asks_webhooks(&self, plugin: DynamicPlugin) -> bool {
         let exempt = self.resource().capabilities.exempt.webhooks || self.target.internal;
         self.environment.plugins.includes(plugin) && !exempt
     }
 
-    /// As what a webhook hears of the write, if it does.
+    /// How the write is presented to a webhook, if its rules match.
     fn invocation(
         &self,
         webhook: &Webhook,
@@ -258,7 +258,7 @@ impl Stage<'_> {
         self.resource().capabilities.is_namespace
     }
 
-    /// A namespace counts as one that is in itself.
+    /// The namespace that policies and webhooks see. A namespace is in itself.
     pub(crate) fn review_namespace<'b>(&'b self, name: &'b str) -> &'b str {
         if self.is_of_namespace() {
             name

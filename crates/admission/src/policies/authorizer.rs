@@ -91,7 +91,7 @@ impl holdfast_cel::Authorizer for Asking {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use holdfast_authorization::{Decision as Verdicted, UserRules, Verdict};
+    use holdfast_authorization::{Authorization, Decision, UserRules};
     use holdfast_cel::{Authorizer as _, ResourceSubject};
 
     use super::*;
@@ -101,12 +101,12 @@ mod tests {
     struct Counting(AtomicUsize);
 
     impl Authorizer for Counting {
-        fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Verdicted {
+        fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Authorization {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Verdicted::of(if user.is_in("system:serviceaccounts:ns") {
-                Verdict::Allow
+            Authorization::of(if user.is_in("system:serviceaccounts:ns") {
+                Decision::Allow
             } else {
-                Verdict::NoOpinion
+                Decision::NoOpinion
             })
         }
 

@@ -1,7 +1,7 @@
 //! Match conditions: which of the writes that the rules name are looked at
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions>).
 
-use holdfast_cel::{Activation, Budget, limits};
+use holdfast_cel::{Activation, Budget, PatternMemory, limits};
 use holdfast_resource::Field;
 use holdfast_value::Value;
 
@@ -70,10 +70,10 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Compiles the conditions in the list here.
-    pub fn compile(conditions: &Field<'_, '_>) -> Self {
+    /// Compiles the conditions in the list here, and their regular expressions into `patterns`.
+    pub fn compile(conditions: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
         let nothing = Value::empty_map();
-        let mut compiler = Compiler::of(&Field::root(&nothing));
+        let mut compiler = Compiler::of(&Field::root(&nothing), patterns);
         let conditions = Conditions::compile(conditions, &mut compiler);
         let (blank, _, needs) = compiler.finish();
         Self {
@@ -123,7 +123,7 @@ mod tests {
             .collect();
         let list = Value::from(list);
         let spec = Value::empty_map();
-        let mut compiler = Compiler::of(&Field::root(&spec));
+        let mut compiler = Compiler::of(&Field::root(&spec), &PatternMemory::default());
         let conditions = Conditions::compile(&Field::root(&list), &mut compiler);
         let (blank, ..) = compiler.finish();
         conditions.hold(&blank.with("object", CelValue::untyped(&parse(object))))

@@ -3,7 +3,9 @@
 
 use std::sync::LazyLock;
 
-use holdfast_cel::{Activation, CompileError, Composition, CompositionBuilder, Environment, Program, Type};
+use holdfast_cel::{
+    Activation, CompileError, Composition, CompositionBuilder, Environment, PatternMemory, Program, Type,
+};
 use holdfast_resource::Field;
 use holdfast_value::SmolStr;
 
@@ -26,7 +28,7 @@ pub const AUTHORIZER: &str = "authorizer";
 pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
 /// The variables of match conditions of webhooks, and of policies without parameters.
-pub static WITHOUT_PARAMETERS: LazyLock<Environment> = LazyLock::new(|| environment(false));
+static WITHOUT_PARAMETERS: LazyLock<Environment> = LazyLock::new(|| environment(false));
 static WITH_PARAMETERS: LazyLock<Environment> = LazyLock::new(|| environment(true));
 
 fn environment(parameters: bool) -> Environment {
@@ -142,14 +144,16 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// For a policy of this spec, without its variables.
-    #[expect(clippy::indexing_slicing, reason = "two environments, told apart by a truth value")]
-    pub fn of(spec: &Field<'_, '_>) -> Self {
-        let environments = [&WITHOUT_PARAMETERS, &WITH_PARAMETERS];
-        let environment: &Environment = environments[usize::from(spec.child("paramKind").is_set())];
+    /// For a policy of this spec, without its variables. Regular expressions are compiled into `patterns`.
+    pub fn of(spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
+        let environment: &Environment = match spec.child("paramKind").is_set() {
+            true => &WITH_PARAMETERS,
+            false => &WITHOUT_PARAMETERS,
+        };
+        let environment = environment.clone().with_pattern_memory(patterns);
         Self {
             plain: environment.clone(),
-            composed: environment.clone(),
+            composed: environment,
             composition: Composition::default(),
             needs: Needs::default(),
         }

@@ -1,9 +1,10 @@
-//! The policies of one sort and their bindings, as they are now.
+//! The policies of one kind and their bindings, as they are now.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use holdfast_cel::PatternMemory;
 use holdfast_resource::Field;
 use holdfast_value::{SmolStr, Value};
 
@@ -11,7 +12,10 @@ use super::{Binding, Body, Policy};
 
 /// Follows policies and bindings; takes a new state in at once, whole.
 #[derive(Debug)]
-pub struct Followed<B>(ArcSwap<Active<B>>);
+pub struct Followed<B> {
+    active: ArcSwap<Active<B>>,
+    patterns: PatternMemory,
+}
 
 /// The policies that are bound, at one time.
 #[derive(Debug)]
@@ -65,25 +69,35 @@ impl<B> Default for Active<B> {
 
 impl<B> Default for Followed<B> {
     fn default() -> Self {
-        Self(ArcSwap::default())
+        Self::new(PatternMemory::default())
+    }
+}
+
+impl<B> Followed<B> {
+    /// None yet; their regular expressions are compiled into `patterns`.
+    pub fn new(patterns: PatternMemory) -> Self {
+        Self {
+            active: ArcSwap::default(),
+            patterns,
+        }
     }
 }
 
 impl<B: Body> Followed<B> {
     /// The policies as they are now.
     pub fn now(&self) -> Guard<Arc<Active<B>>> {
-        self.0.load()
+        self.active.load()
     }
 
     /// Takes note of a policy as it is now; `None` where it is gone. A policy whose spec is what it was is not compiled.
     pub fn set_policy(&self, name: &str, policy: Option<&Value>) {
         let spec = policy.map(|policy| policy.get("spec").cloned().unwrap_or_default());
-        let before = self.0.load();
+        let before = self.active.load();
         if before.policies.get(name).map(|kept| &kept.spec) == spec.as_ref() {
             return;
         }
         let compiled = spec.map(|spec| Kept {
-            policy: Arc::new(Policy::of(name, &Field::root(&spec))),
+            policy: Arc::new(Policy::of(name, &Field::root(&spec), &self.patterns)),
             spec,
         });
         self.change(|policies, _| match &compiled {
@@ -106,7 +120,7 @@ impl<B: Body> Followed<B> {
     }
 
     fn change(&self, change: impl Fn(&mut BTreeMap<SmolStr, Kept<B>>, &mut BTreeMap<SmolStr, Arc<Binding>>)) {
-        self.0.rcu(|active| {
+        self.active.rcu(|active| {
             let (mut policies, mut bindings) = (active.policies.clone(), active.bindings.clone());
             change(&mut policies, &mut bindings);
             Active::of(policies, bindings)

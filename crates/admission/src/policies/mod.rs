@@ -27,11 +27,12 @@ pub mod type_checking;
 pub mod validating;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_cel::{Activation, Composition};
-use holdfast_resource::Field;
-use holdfast_value::SmolStr;
+use holdfast_cel::{Activation, Composition, PatternMemory};
+use holdfast_resource::{Field, Registry, Resource};
+use holdfast_value::{SmolStr, Value};
 
 use conditions::Conditions;
 use constraints::Constraints;
@@ -39,6 +40,7 @@ use environment::Compiler;
 pub use followed::{Active, Followed, Hook};
 use mutating::Mutations;
 use parameters::{ParameterKind, ParameterReference};
+use request::Scene;
 use validating::Validations;
 
 /// All admission policies with their bindings.
@@ -48,6 +50,16 @@ pub struct Policies {
     pub validating: Followed<Validations>,
     /// Those that may change objects.
     pub mutating: Followed<Mutations>,
+}
+
+impl Policies {
+    /// None yet; their regular expressions are compiled into `patterns`.
+    pub fn new(patterns: &PatternMemory) -> Self {
+        Self {
+            validating: Followed::new(patterns.clone()),
+            mutating: Followed::new(patterns.clone()),
+        }
+    }
 }
 
 impl fmt::Debug for Policies {
@@ -90,9 +102,10 @@ pub trait Body: Sized + Send + Sync + 'static {
 }
 
 impl<B: Body> Policy<B> {
-    /// Compiles a policy, which was validated. What does not compile after all fails when it is evaluated.
-    pub fn of(name: &str, spec: &Field<'_, '_>) -> Self {
-        let mut compiler = Compiler::of(spec);
+    /// Compiles a policy, which was validated, and its regular expressions into `patterns`. What does not compile after all
+    /// fails when it is evaluated.
+    pub fn of(name: &str, spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
+        let mut compiler = Compiler::of(spec, patterns);
         compiler.add_variables(&spec.child("variables"));
         let conditions = Conditions::compile(&spec.child("matchConditions"), &mut compiler);
         let body = B::compile(spec, &mut compiler);
@@ -109,6 +122,20 @@ impl<B: Body> Policy<B> {
             fails_open: spec.child("failurePolicy").text() == "Ignore",
             body,
         }
+    }
+}
+
+impl<B> Policy<B> {
+    /// The kind of the parameters and its resource, where the policy has parameters.
+    ///
+    /// # Errors
+    /// That the kind is not served.
+    fn parameter_resource<'p>(
+        &'p self,
+        registry: &'p Registry,
+    ) -> Result<Option<(&'p ParameterKind, &'p Arc<Resource>)>, String> {
+        let kind = self.parameters.as_ref();
+        kind.map(|kind| Ok((kind, kind.resource(registry)?))).transpose()
     }
 }
 
@@ -146,6 +173,17 @@ impl Action {
 }
 
 impl Binding {
+    /// Whether the binding itself covers a write that leaves `object`.
+    ///
+    /// # Errors
+    /// Why that cannot be told.
+    fn covers(&self, scene: &Scene<'_>, object: Option<&Value>) -> Result<bool, String> {
+        let Some(constraints) = &self.constraints else {
+            return Ok(true);
+        };
+        Ok(constraints.invocation(scene, object)?.is_some())
+    }
+
     /// Reads the spec of a binding, which was validated.
     pub fn of(name: &str, spec: &Field<'_, '_>) -> Self {
         let (constraints, parameters) = (spec.child("matchResources"), spec.child("paramRef"));
@@ -178,7 +216,7 @@ pub struct Check {
     pub action: &'static str,
 }
 
-/// The sort of an error by its words, as the reference counts it.
+/// The class of an error by its words, as the reference counts it.
 fn sort_of_error(message: &str) -> &'static str {
     if message.starts_with("compilation") {
         "compile_error"

@@ -24,12 +24,12 @@ pub struct Mutations {
 
 #[derive(Debug)]
 struct Mutation {
-    sort: PatchSort,
+    patch_type: PatchType,
     expression: Expression,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PatchSort {
+enum PatchType {
     Apply,
     Json,
 }
@@ -38,14 +38,14 @@ impl Body for Mutations {
     fn compile(spec: &Field<'_, '_>, compiler: &mut Compiler) -> Self {
         let mutations = spec.child("mutations");
         let mutations = mutations.items().map(|mutation| {
-            let (sort, field, expected) = match mutation.child("patchType").text() {
-                "JSONPatch" => (PatchSort::Json, "jsonPatch", Type::json_patches()),
-                _ => (PatchSort::Apply, "applyConfiguration", Type::apply_object()),
+            let (patch_type, field, expected) = match mutation.child("patchType").text() {
+                "JSONPatch" => (PatchType::Json, "jsonPatch", Type::json_patches()),
+                _ => (PatchType::Apply, "applyConfiguration", Type::apply_object()),
             };
             let patch = mutation.child(field);
             let text = patch.child("expression").text();
             Mutation {
-                sort,
+                patch_type,
                 expression: compiled(text, compiler.mutation(text, &[expected])),
             }
         });
@@ -194,19 +194,12 @@ impl<'a> Mutating<'a, '_> {
             Err(why) => return self.misconfigured(policy, None, &why),
         };
         let request: &'a Request<'a> = self.scene.request;
-        let resource = match &policy.parameters {
-            Some(kind) => match kind.resource(request.registry) {
-                Ok(resource) => Some((kind, resource)),
-                Err(why) => return self.misconfigured(policy, None, &why),
-            },
-            None => None,
+        let resource = match policy.parameter_resource(request.registry) {
+            Ok(resource) => resource,
+            Err(why) => return self.misconfigured(policy, None, &why),
         };
         for binding in bindings {
-            let bound = binding.constraints.as_ref().map_or(Ok(true), |constraints| {
-                let found = constraints.invocation(&self.scene, Some(self.object));
-                found.map(|found| found.is_some())
-            });
-            match bound {
+            match binding.covers(&self.scene, Some(self.object)) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(why) => {
@@ -318,13 +311,13 @@ impl<'a> Mutating<'a, '_> {
         let resource = self.scene.request.resource;
         let own = SmolStr::new(self.object.str_at(&["apiVersion"]).unwrap_or_default());
         let object = in_version(resource, self.object, &kind.group_version)?;
-        let patched = match mutation.sort {
-            PatchSort::Apply => {
+        let patched = match mutation.patch_type {
+            PatchType::Apply => {
                 let configuration = configuration(&value, &object)?;
                 let merged = self.shapes.merge(kind, &object, configuration);
                 merged.map_err(|why| format!("error applying patch: {why}"))?
             }
-            PatchSort::Json => {
+            PatchType::Json => {
                 let operations = operations(&value)?;
                 let patch = json_patch::Patch::from_value(&operations).map_err(|error| error.to_string())?;
                 match patch.apply(&object, &json_patch::Bounds::default()) {

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
+use holdfast_cel::PatternMemory;
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
 use holdfast_value::{Limits, Value, yaml};
 
@@ -180,6 +181,23 @@ fn rules_name_resources_operations_and_single_objects() {
     let named = of("operations: ['*'], resources: [pods], resourceNames: [a, b]");
     assert_eq!(named.refused("a", ""), seen());
     assert_eq!(named.refused("c", ""), None);
+}
+
+#[test]
+fn patterns_are_compiled_into_the_memory_that_the_policies_were_given() {
+    let memory = PatternMemory::new(8 << 20);
+    let named = "validations: [{expression: \"object.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')\"}]";
+    let world = World {
+        policies: Policies::new(&memory),
+        ..World::new()
+    };
+    let world = world.validating(&format!("{{resourceRules: [{PODS}]}}"), named, "");
+    for _ in 0..1000 {
+        assert_eq!(world.refused("web-0", ""), None);
+    }
+    assert!(memory.taken() > 0);
+    world.policies.validating.set_policy("p", None);
+    assert_eq!(memory.taken(), 0, "it goes with the policy");
 }
 
 #[test]

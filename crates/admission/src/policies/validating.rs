@@ -142,19 +142,12 @@ impl Checking<'_> {
             Err(why) => return self.misconfigured(policy, None, &why),
         };
         let request = self.scene.request;
-        let resource = match &policy.parameters {
-            Some(kind) => match kind.resource(request.registry) {
-                Ok(resource) => Some((kind, resource)),
-                Err(why) => return self.misconfigured(policy, None, &why),
-            },
-            None => None,
+        let resource = match policy.parameter_resource(request.registry) {
+            Ok(resource) => resource,
+            Err(why) => return self.misconfigured(policy, None, &why),
         };
         for binding in bindings {
-            let bound = binding.constraints.as_ref().map_or(Ok(true), |constraints| {
-                let found = constraints.invocation(&self.scene, self.object);
-                found.map(|found| found.is_some())
-            });
-            match bound {
+            match binding.covers(&self.scene, self.object) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(why) => {

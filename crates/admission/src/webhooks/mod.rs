@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use holdfast_cel::PatternMemory;
 use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_value::{SmolStr, Value};
@@ -36,7 +37,10 @@ pub enum WebhookType {
 
 /// The webhooks of all configurations.
 #[derive(Default)]
-pub struct Webhooks(ArcSwap<Hooks>);
+pub struct Webhooks {
+    hooks: ArcSwap<Hooks>,
+    patterns: PatternMemory,
+}
 
 /// The webhooks at one time.
 #[derive(Clone, Default)]
@@ -77,20 +81,28 @@ pub struct Webhook {
 }
 
 impl Webhooks {
+    /// None yet; the regular expressions of their conditions are compiled into `patterns`.
+    pub fn new(patterns: PatternMemory) -> Self {
+        Self {
+            hooks: ArcSwap::default(),
+            patterns,
+        }
+    }
+
     /// The webhooks as they are now.
     pub fn now(&self) -> arc_swap::Guard<Arc<Hooks>> {
-        self.0.load()
+        self.hooks.load()
     }
 
     /// How many changes of configurations were taken note of so far.
     pub fn changes(&self) -> u64 {
-        self.0.load().changes
+        self.hooks.load().changes
     }
 
     /// Takes note of a configuration as it is now; `None` where it is gone.
     pub fn set(&self, webhook_type: WebhookType, name: &str, configuration: Option<&Value>) {
-        let compiled = configuration.map(compile);
-        self.0.rcu(|hooks| {
+        let compiled = configuration.map(|configuration| compile(configuration, &self.patterns));
+        self.hooks.rcu(|hooks| {
             let mut configurations = hooks.configurations.clone();
             let key = (webhook_type, SmolStr::new(name));
             match &compiled {
@@ -104,7 +116,7 @@ impl Webhooks {
 
 impl fmt::Debug for Webhooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hooks = self.0.load();
+        let hooks = self.hooks.load();
         f.debug_struct("Webhooks")
             .field("mutating", &hooks.mutating.len())
             .field("validating", &hooks.validating.len())
@@ -128,17 +140,17 @@ impl Hooks {
 }
 
 /// The webhooks of a configuration, which was validated.
-fn compile(configuration: &Value) -> Vec<Arc<Webhook>> {
+fn compile(configuration: &Value, patterns: &PatternMemory) -> Vec<Arc<Webhook>> {
     let root = Field::root(configuration);
     let webhooks = root.child("webhooks");
     webhooks
         .items()
-        .map(|webhook| Arc::new(Webhook::of(&webhook)))
+        .map(|webhook| Arc::new(Webhook::of(&webhook, patterns)))
         .collect()
 }
 
 impl Webhook {
-    fn of(webhook: &Field<'_, '_>) -> Self {
+    fn of(webhook: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
         let selector = |name: &str| {
             let field = webhook.child(name);
             field.value().map(LabelSelector::from_object).unwrap_or_default()
@@ -160,7 +172,7 @@ impl Webhook {
             timeout: Duration::from_secs(seconds.unwrap_or(10)),
             reinvoked: webhook.child("reinvocationPolicy").text() == "IfNeeded",
             review_version: versions.next().unwrap_or(ReviewVersion::V1),
-            gate: Gate::compile(&webhook.child("matchConditions")),
+            gate: Gate::compile(&webhook.child("matchConditions"), patterns),
         }
     }
 }

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
-use crate::regexp::Pattern;
+use crate::regexp::{Pattern, PatternMemory};
 use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -31,17 +31,27 @@ const KEPT: usize = 256;
 /// Compiled patterns. Each is compiled once; when too many gather, all are forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct RegexCache {
+    /// Where patterns are compiled.
+    pub(crate) memory: PatternMemory,
     compiled: Mutex<HashMap<SmolStr, Arc<Pattern>>>,
 }
 
 impl RegexCache {
+    /// A cache of patterns that are compiled into `memory`.
+    pub(crate) fn sharing(memory: PatternMemory) -> Self {
+        Self {
+            memory,
+            ..Self::default()
+        }
+    }
+
     /// The compiled `pattern`.
     pub(crate) fn get(&self, pattern: &str) -> Outcome<Arc<Pattern>> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = compiled.get(pattern) {
             return Ok(found.clone());
         }
-        let regex = Arc::new(Pattern::compile(pattern).map_err(EvaluationError::failed)?);
+        let regex = Arc::new(Pattern::compile(pattern, &self.memory).map_err(EvaluationError::failed)?);
         if compiled.len() >= KEPT {
             compiled.clear();
         }

@@ -5,6 +5,7 @@
     reason = "a call gets as many arguments as the overload declares that was chosen for it"
 )]
 
+use holdfast_gotext::quote::short_escape;
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
@@ -251,17 +252,9 @@ fn trim(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 fn quote(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let mut quoted = String::from('"');
     for character in text(&args[0])?.chars() {
-        match character {
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            other => quoted.push(other),
+        match short_escape(character) {
+            Some(escape) => quoted.push_str(escape),
+            None => quoted.push(character),
         }
     }
     quoted.push('"');

@@ -1,10 +1,15 @@
 //! How much memory compiled patterns take together.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Memory that is handed out in shares up to a bound, in bytes.
+/// Memory for compiled patterns, which all that hold a copy of it share. Without any, which is the default, patterns match step
+/// by step and are not compiled.
+#[derive(Clone, Debug, Default)]
+pub struct PatternMemory(Option<Arc<Bounded>>);
+
 #[derive(Debug)]
-pub(super) struct Memory {
+struct Bounded {
     taken: AtomicUsize,
     most: usize,
 }
@@ -12,23 +17,36 @@ pub(super) struct Memory {
 /// A share of the memory, which goes back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    of: &'static Memory,
+    of: Arc<Bounded>,
     bytes: usize,
 }
 
-impl Memory {
-    pub(super) const fn new(most: usize) -> Self {
-        Self {
-            taken: AtomicUsize::new(0),
-            most,
-        }
+impl PatternMemory {
+    /// Memory of at most so many bytes.
+    pub fn new(most: usize) -> Self {
+        let taken = AtomicUsize::new(0);
+        Self(Some(Arc::new(Bounded { taken, most })))
+    }
+
+    /// How many bytes compiled patterns take now.
+    pub fn taken(&self) -> usize {
+        self.0.as_ref().map_or(0, |of| of.taken.load(Ordering::Relaxed))
+    }
+
+    /// Whether there is any.
+    pub(super) fn is_some(&self) -> bool {
+        self.0.is_some()
     }
 
     /// A share of `bytes`; `None` where there is too little left.
-    pub(super) fn take(&'static self, bytes: usize) -> Option<Share> {
-        let more = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.most);
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Share { of: self, bytes })
+    pub(super) fn take(&self, bytes: usize) -> Option<Share> {
+        let of = self.0.as_ref()?;
+        let more = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= of.most);
+        let taken = of.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Share {
+            of: Arc::clone(of),
+            bytes,
+        })
     }
 }
 
@@ -43,14 +61,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_is_bounded_and_goes_back() {
-        static MEMORY: Memory = Memory::new(100);
-        let first = MEMORY.take(60).unwrap();
-        let second = MEMORY.take(40).unwrap();
-        assert!(MEMORY.take(1).is_none() && MEMORY.take(usize::MAX).is_none());
+    fn copies_share_a_bound_and_what_is_taken_goes_back() {
+        let memory = PatternMemory::new(100);
+        let copy = memory.clone();
+        let first = memory.take(60).unwrap();
+        let second = copy.take(40).unwrap();
+        assert!(memory.take(1).is_none() && copy.take(usize::MAX).is_none());
         drop(first);
-        assert!(MEMORY.take(61).is_none() && MEMORY.take(60).is_some());
+        assert!(copy.take(61).is_none() && copy.take(60).is_some());
         drop(second);
-        assert!(MEMORY.take(100).is_some());
+        assert_eq!(copy.taken(), 0);
+        assert!(memory.take(100).is_some());
+        assert!(PatternMemory::default().take(0).is_none());
     }
 }

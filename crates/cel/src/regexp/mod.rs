@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use regex_automata::meta;
 
 use self::automaton::Automaton;
-use self::memory::{Memory, Share};
+pub use self::memory::PatternMemory;
+use self::memory::Share;
 use self::tree::Node;
 
 /// The most memory that one compiled pattern may take, in bytes.
@@ -28,9 +29,6 @@ const COMPILED_SIZE: usize = 1 << 20;
 const LEAST_LAZY_SIZE: usize = 64 << 10;
 const LAZY_SIZE_OF_STATE: usize = 512;
 
-/// What all compiled patterns of the process may take, whoever brings them.
-static COMPILED: Memory = Memory::new(256 << 20);
-
 /// How deep a tree may be that `regex-automata` compiles: it recurs.
 const COMPILED_HEIGHT: u32 = 64;
 
@@ -38,6 +36,8 @@ const COMPILED_HEIGHT: u32 = 64;
 #[derive(Debug)]
 pub struct Pattern {
     root: Node,
+    /// Where the compiled pattern is kept.
+    memory: PatternMemory,
     /// What the step-by-step machine has cost so far.
     steps: AtomicU64,
     /// Made when it pays; `None` where that takes too much memory.
@@ -71,13 +71,14 @@ pub fn check_pattern(pattern: &str) -> Result<(), String> {
 }
 
 impl Pattern {
-    /// Reads a regular expression in Go's syntax.
+    /// Reads a regular expression in Go's syntax, which is compiled into `memory` when that pays.
     ///
     /// # Errors
     /// Why it cannot be read, in the words of Go (`error parsing regexp: …`).
-    pub fn compile(pattern: &str) -> Result<Self, String> {
+    pub fn compile(pattern: &str, memory: &PatternMemory) -> Result<Self, String> {
         Ok(Self {
             root: parse::parse(pattern)?,
+            memory: memory.clone(),
             steps: AtomicU64::new(0),
             compiled: OnceLock::new(),
         })
@@ -87,6 +88,9 @@ impl Pattern {
     fn compiled_for(&self, text: &str) -> Option<&meta::Regex> {
         if let Some(compiled) = self.compiled.get() {
             return compiled.as_deref().map(|compiled| &compiled.regex);
+        }
+        if !self.memory.is_some() {
+            return None;
         }
         let (size, length) = (self.root.size(), text.len() as u64);
         let threads = if text.len() <= SHORT { size.min(4) } else { size };
@@ -98,7 +102,7 @@ impl Pattern {
         }
         let compiled = self
             .compiled
-            .get_or_init(|| Compiled::new(&self.root, &COMPILED).map(Box::new));
+            .get_or_init(|| Compiled::new(&self.root, &self.memory).map(Box::new));
         compiled.as_deref().map(|compiled| &compiled.regex)
     }
 
@@ -129,7 +133,7 @@ impl Pattern {
 
 impl Compiled {
     /// Compiles a pattern; `None` where that takes too much, or more than `memory` has.
-    fn new(root: &Node, memory: &'static Memory) -> Option<Self> {
+    fn new(root: &Node, memory: &PatternMemory) -> Option<Self> {
         if root.height() > COMPILED_HEIGHT {
             return None;
         }

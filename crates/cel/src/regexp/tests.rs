@@ -7,25 +7,32 @@ fn told(pattern: &str) -> String {
         .unwrap_or_default()
 }
 
+fn memory() -> PatternMemory {
+    PatternMemory::new(256 << 20)
+}
+
 /// The pattern, compiled.
 fn compiled(pattern: &str) -> Pattern {
-    let pattern = Pattern::compile(pattern).unwrap();
-    let compiled = Compiled::new(&pattern.root, &COMPILED).map(Box::new);
+    let pattern = Pattern::compile(pattern, &memory()).unwrap();
+    let compiled = Compiled::new(&pattern.root, &memory()).map(Box::new);
     pattern.compiled.set(compiled).unwrap();
     pattern
 }
 
 #[test]
 fn a_pattern_is_compiled_when_it_pays() {
-    let name = Pattern::compile("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$").unwrap();
+    let name = Pattern::compile("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", &memory()).unwrap();
     assert!(name.is_match("web-0") && name.compiled.get().is_none());
     let uses = (0..1000).take_while(|_| name.compiled_for("web-0").is_none()).count();
     assert!((10..1000).contains(&uses), "{uses}");
     // A long text would take many steps at once.
-    let long = Pattern::compile("(?:a?){100}b").unwrap();
+    let long = Pattern::compile("(?:a?){100}b", &memory()).unwrap();
     assert!(!long.is_match(&"a".repeat(10_000)) && long.compiled.get().is_some());
+    // Nor is one that has no memory to be compiled into.
+    let alone = Pattern::compile("^[a-z0-9]+$", &PatternMemory::default()).unwrap();
+    assert!((0..1000).all(|_| alone.is_match("web0")) && alone.compiled.get().is_none());
     // Many patterns that are dear to compile and used once are not compiled.
-    let dear = Pattern::compile(r"^\pL{1,63}$").unwrap();
+    let dear = Pattern::compile(r"^\pL{1,63}$", &memory()).unwrap();
     assert!((0..20).all(|_| dear.is_match("é") && dear.compiled.get().is_none()));
 }
 
@@ -64,7 +71,7 @@ fn patterns_mean_what_they_mean_in_go() {
         (r"^(a|b|)c$", "c", true),
     ];
     for (pattern, subject, expected) in cases {
-        for regex in [Pattern::compile(pattern).unwrap(), compiled(pattern)] {
+        for regex in [Pattern::compile(pattern, &memory()).unwrap(), compiled(pattern)] {
             assert_eq!(regex.is_match(subject), expected, "{pattern} {subject}");
         }
     }
@@ -113,27 +120,27 @@ fn depth_size_and_classes_have_bounds() {
 
 #[test]
 fn patterns_are_compiled_as_long_as_there_is_memory_for_all_of_them() {
-    static SMALL: Memory = Memory::new(1 << 20);
+    let small = PatternMemory::new(1 << 20);
     let root = parse::parse("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$").unwrap();
     let mut kept = Vec::new();
-    while let Some(compiled) = Compiled::new(&root, &SMALL) {
+    while let Some(compiled) = Compiled::new(&root, &small) {
         assert!(compiled.regex.is_match("web-0"));
         kept.push(compiled);
     }
     assert!((2..=8).contains(&kept.len()), "{}", kept.len());
     kept.pop();
-    assert!(Compiled::new(&root, &SMALL).is_some());
+    assert!(Compiled::new(&root, &small).is_some());
 }
 
 #[test]
 fn patterns_that_are_large_when_compiled_match_all_the_same() {
-    let large = Pattern::compile(r"^(?:\pL{1,500}-)+[^\PLx]{500}$").unwrap();
-    assert!(Compiled::new(&large.root, &COMPILED).is_none());
+    let large = Pattern::compile(r"^(?:\pL{1,500}-)+[^\PLx]{500}$", &memory()).unwrap();
+    assert!(Compiled::new(&large.root, &memory()).is_none());
     let word = "é".repeat(500);
     assert!(large.is_match(&format!("{word}-{word}-{word}")));
     assert!(!large.is_match(&format!("{word}-{word}-x{word}")));
-    let deep = Pattern::compile(&format!("{}b{}", "(?:a".repeat(300), ")?".repeat(300))).unwrap();
-    assert!(Compiled::new(&deep.root, &COMPILED).is_none());
+    let deep = Pattern::compile(&format!("{}b{}", "(?:a".repeat(300), ")?".repeat(300)), &memory()).unwrap();
+    assert!(Compiled::new(&deep.root, &memory()).is_none());
     assert!(deep.is_match(&"a".repeat(300)));
 }
 
@@ -154,7 +161,7 @@ fn both_engines_find_the_same() {
         "(?:)",
     ] {
         for text in ["", "aaab", "abcd", "ab cdé", "éézé", "bac\nab"] {
-            let (stepwise, compiled) = (Pattern::compile(pattern).unwrap(), compiled(pattern));
+            let (stepwise, compiled) = (Pattern::compile(pattern, &memory()).unwrap(), compiled(pattern));
             assert!(compiled.compiled_for(text).is_some() && stepwise.compiled_for(text).is_none());
             assert_eq!(
                 compiled.find_all(text, 9),

@@ -124,10 +124,10 @@ impl LimitRanger {
 /// What a limit range says.
 type Limits = Vec<Limit>;
 
-/// Limits for one sort of things.
+/// Limits for one type of object.
 struct Limit {
     /// `Container`, `Pod` or `PersistentVolumeClaim`.
-    sort: String,
+    limit_type: String,
     least: Amounts,
     most: Amounts,
     ratio: Amounts,
@@ -152,7 +152,7 @@ fn read_limits(range: &Value) -> Limits {
                 .collect()
         };
         Limit {
-            sort: limit.child("type").text().to_owned(),
+            limit_type: limit.child("type").text().to_owned(),
             least: amounts(&limit.child("min")),
             most: amounts(&limit.child("max")),
             ratio: amounts(&limit.child("maxLimitRequestRatio")),
@@ -184,7 +184,7 @@ fn together(mut faults: Vec<String>) -> String {
 
 /// Gives each container the requests and limits that it does not state, and says so in an annotation.
 fn fill_in(pod: &mut Value, limits: &[Limit]) {
-    let of_containers = || limits.iter().filter(|limit| limit.sort == CONTAINER);
+    let of_containers = || limits.iter().filter(|limit| limit.limit_type == CONTAINER);
     let requests: Vec<_> = of_containers().flat_map(|limit| &limit.default_requests).collect();
     let limits: Vec<_> = of_containers().flat_map(|limit| &limit.default_limits).collect();
     let mut told = Vec::new();
@@ -219,7 +219,7 @@ fn fill_in(pod: &mut Value, limits: &[Limit]) {
 }
 
 fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
-    match limit.sort.as_str() {
+    match limit.limit_type.as_str() {
         CONTAINER => {
             for (list, _) in CONTAINERS {
                 for container in spec.child(list).items() {
@@ -238,9 +238,9 @@ fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
 }
 
 fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<String>) {
-    let sort = &limit.sort;
+    let limit_type = &limit.limit_type;
     for (name, least) in &limit.least {
-        let bound = || format!("minimum {name} usage per {sort} is {least}");
+        let bound = || format!("minimum {name} usage per {limit_type} is {least}");
         match (requests.get(name), limits.get(name)) {
             (None, _) => faults.push(format!("{}.  No request is specified", bound())),
             (Some(request), _) if request < least => faults.push(format!("{}, but request is {request}", bound())),
@@ -249,7 +249,7 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<S
         }
     }
     for (name, most) in &limit.most {
-        let bound = || format!("maximum {name} usage per {sort} is {most}");
+        let bound = || format!("maximum {name} usage per {limit_type} is {most}");
         match (requests.get(name), limits.get(name)) {
             (_, None) => faults.push(format!("{}.  No limit is specified", bound())),
             (_, Some(limit)) if limit > most => faults.push(format!("{}, but limit is {limit}", bound())),
@@ -258,7 +258,7 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<S
         }
     }
     for (name, most) in &limit.ratio {
-        let bound = || format!("{name} max limit to request ratio per {sort} is {most}");
+        let bound = || format!("{name} max limit to request ratio per {limit_type} is {most}");
         let given = |list: &Amounts| list.get(name).copied().filter(|amount| !amount.is_zero());
         match (given(requests), given(limits)) {
             (None, _) => faults.push(format!("{}, but no request is specified or request is 0", bound())),
@@ -275,7 +275,7 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<S
 
 fn check_claim(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
     const SORT: &str = "PersistentVolumeClaim";
-    if limit.sort != SORT {
+    if limit.limit_type != SORT {
         return;
     }
     let requests = amounts(&spec.child("resources").child("requests"));

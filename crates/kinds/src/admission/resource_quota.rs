@@ -94,7 +94,7 @@ fn counts(quota: &Value, counted: &Counted<'_>, object: &Value) -> bool {
     status.child("hard").entries().any(|(name, _)| counted.takes(name)) && counted.is_within_scopes_of(quota, object)
 }
 
-/// Refuses a Pod that does not state what the quota counts, and any object while nobody has counted what is there.
+/// Refuses a Pod that does not state what the quota counts, and any object while the existing ones are not counted yet.
 fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<(), Refusal> {
     let root = Field::root(quota);
     let status = root.child("status");

@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Interest};
 use holdfast_resource::{Field, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-/// Volumes, claims and their classes stay until nobody uses them.
+/// Adds the finalizers that keep volumes, claims and their classes while they are in use.
 pub(super) struct StorageObjectInUseProtection;
 
 const FINALIZERS: [(&str, &str); 3] = [

@@ -1,4 +1,4 @@
-//! The kinds that make up admission policies: policies of both sorts, and their bindings.
+//! The kinds that make up admission policies: policies of both kinds, and their bindings.
 
 use std::sync::Arc;
 

@@ -1,23 +1,24 @@
 //! MutatingAdmissionPolicies and their bindings
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/mutating-admission-policy-v1/>).
 
+use std::cell::RefCell;
+
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_cel::Type;
-use holdfast_resource::{Field, WriteContext};
+use holdfast_resource::{Check, Field, Part, Rules, WriteContext};
 use holdfast_value::Value;
 
-use super::policy::{check_parameter_kind, check_reference, validate_binding, validate_policy};
-use crate::validation::{Errors, one_of};
+use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, validate_policy};
+use crate::validation::Errors;
 
 /// There is nothing to change in what is deleted.
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// What is wrong with a binding.
 pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
-    let mut errors = Errors::new();
+    let mut errors = context.check(object, &BindingRules);
     let root = Field::root(object);
     let spec = root.child("spec");
-    validate_binding(context.types, &spec, "spec.matchResources", &mut errors);
     validate_operations(&spec.child("matchResources"), &mut errors);
     check_reference(context, "mutatingadmissionpolicies", &spec, old, &mut errors);
     errors
@@ -25,21 +26,21 @@ pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Op
 
 /// What is wrong with a policy.
 pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
-    let mut errors = Errors::new();
-    let root = Field::root(object);
-    let spec = root.child("spec");
-    let mut compiler = validate_policy(context.types, &spec, &mut errors);
-    validate_operations(&spec.child("matchConstraints"), &mut errors);
-    let mutations = spec.child("mutations");
-    if mutations.is_empty() {
-        errors.push(mutations.required("mutations must contain at least one item"));
-    }
-    for mutation in mutations.items() {
-        validate_mutation(&mutation, &mut compiler, &mut errors);
-    }
-    one_of(&spec.child("reinvocationPolicy"), &["IfNeeded", "Never"], &mut errors);
-    check_parameter_kind(context, &spec, old, &mut errors);
+    let mut errors = context.check(object, &PolicyRules(compiler(object)));
+    check_parameter_kind(context, &Field::root(object).child("spec"), old, &mut errors);
     errors
+}
+
+struct PolicyRules(RefCell<Compiler>);
+
+impl<'v> Rules<'v> for PolicyRules {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "operations" => validate_operations(&part.child("matchConstraints"), &mut check.errors),
+            "patch" => validate_patch(part, &mut self.0.borrow_mut(), &mut check.errors),
+            _ => validate_policy(name, part, &self.0, check),
+        }
+    }
 }
 
 /// The place that is told has no index, as in the reference.
@@ -55,13 +56,12 @@ fn validate_operations(constraints: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The sorts of patches: the name of the sort and the field that goes with it.
+/// The types of patches, each with the field that goes with it.
 const PATCHES: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
 
-fn validate_mutation(mutation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
-    let sort = mutation.child("patchType");
-    one_of(&sort, &PATCHES.map(|(name, _)| name), errors);
-    let Some((name, own)) = PATCHES.into_iter().find(|(name, _)| *name == sort.text()) else {
+fn validate_patch(mutation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
+    let patch_type = mutation.child("patchType");
+    let Some((name, own)) = PATCHES.into_iter().find(|(name, _)| *name == patch_type.text()) else {
         return;
     };
     let patch = mutation.child(own);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutation_has_what_its_sort_asks_for_and_nothing_else() {
+    fn a_mutation_has_what_its_type_asks_for_and_nothing_else() {
         assert_eq!(Harness::new().errors(FINE), Vec::<String>::new());
         assert_eq!(
             errors("'Object{}'", "' 1 '"),

@@ -1,45 +1,64 @@
-//! What both sorts of admission policies have in common, and their bindings.
+//! What both kinds of admission policies have in common, and their bindings.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, User};
-use holdfast_cel::{CompileError, is_reserved};
+use holdfast_cel::{CompileError, PatternMemory, is_reserved};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
-use holdfast_resource::{Field, GroupKind, GroupVersion, WriteContext};
+use holdfast_resource::{Check, Field, GroupKind, GroupVersion, Part, Rules, WriteContext};
 use holdfast_value::Value;
 
-use super::rules::validate_match_resources;
-use crate::validation::{Errors, one_of, report, same, there_one_of};
+use super::rules::OperationRules;
+use crate::validation::{Errors, report, same};
 
 /// How many match conditions there may be.
 const CONDITIONS: usize = 64;
 
-/// Reports what is wrong with the parts of the spec of a policy that come before what it does; the compiler is for what
-/// it does.
-pub(super) fn validate_policy(types: &TypeTable, spec: &Field<'_, '_>, errors: &mut Errors) -> Compiler {
-    there_one_of(&spec.child("failurePolicy"), &["Fail", "Ignore"], errors);
-    let kind = spec.child("paramKind");
-    if kind.is_set() {
-        validate_parameter_kind(&kind, errors);
-    }
-    let constraints = spec.child("matchConstraints");
-    if constraints.is_set() {
-        validate_match_resources(types, &constraints, errors);
-        let rules = constraints.child("resourceRules");
-        if rules.is_empty() {
-            errors.push(rules.required(""));
+/// What both kinds of policies check beyond marks. The compiler is for their expressions.
+pub(super) fn validate_policy<'v>(
+    name: &str,
+    spec: &Part<'v, '_>,
+    compiler: &RefCell<Compiler>,
+    check: &mut Check<'_>,
+) {
+    match name {
+        "parameterKind" => {
+            let kind = spec.child("paramKind");
+            if kind.is_set() {
+                validate_parameter_kind(&kind, &mut check.errors);
+            }
         }
-    } else {
-        errors.push(constraints.required(""));
+        "constraints" => validate_constraints(spec, check),
+        "conditions" => {
+            let conditions = spec.child("matchConditions");
+            validate_conditions(&conditions, &mut compiler.borrow_mut(), &mut check.errors);
+        }
+        "variables" => validate_variables(&spec.child(name), &mut compiler.borrow_mut(), &mut check.errors),
+        _ => check.unknown_rule(name, spec),
     }
-    let mut compiler = Compiler::of(spec);
-    validate_conditions(&spec.child("matchConditions"), &mut compiler, errors);
-    validate_variables(&spec.child("variables"), &mut compiler, errors);
-    compiler
+}
+
+/// A compiler of the expressions of a policy.
+pub(super) fn compiler(policy: &Value) -> RefCell<Compiler> {
+    let spec = Field::root(policy);
+    RefCell::new(Compiler::of(&spec.child("spec"), &PatternMemory::default()))
+}
+
+fn validate_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
+    let constraints = spec.child("matchConstraints");
+    if !constraints.is_set() {
+        check.errors.push(constraints.required(""));
+        return;
+    }
+    check.field(spec, "matchConstraints", &OperationRules);
+    let rules = constraints.child("resourceRules");
+    if rules.is_empty() {
+        check.errors.push(rules.required(""));
+    }
 }
 
 /// Reports an expression that does not compile.
@@ -206,20 +225,15 @@ fn shown(user: &User) -> String {
     )
 }
 
-/// Reports what is wrong with the spec of a binding. `place` is how the reference calls `matchResources` there.
-pub(super) fn validate_binding(types: &TypeTable, spec: &Field<'_, '_>, place: &str, errors: &mut Errors) {
-    let policy = spec.child("policyName");
-    match policy.text() {
-        "" => errors.push(policy.required("")),
-        name => report(&policy, dns_subdomain(name), errors),
-    }
-    let reference = spec.child("paramRef");
-    if reference.is_set() {
-        validate_reference(&reference, errors);
-    }
-    let constraints = Field::placed(spec.child("matchResources").value(), place);
-    if constraints.is_set() {
-        validate_match_resources(types, &constraints, errors);
+/// What both kinds of bindings check beyond marks.
+pub(super) struct BindingRules;
+
+impl<'v> Rules<'v> for BindingRules {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "reference" => validate_reference(part, &mut check.errors),
+            _ => OperationRules.rule(name, part, check),
+        }
     }
 }
 
@@ -240,7 +254,6 @@ fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
     if name.text().is_empty() && !selector.is_set() {
         errors.push(reference.required("one of name or selector must be specified"));
     }
-    one_of(&reference.child("parameterNotFoundAction"), &["Deny", "Allow"], errors);
 }
 
 /// Refuses a binding with parameters that its writer may not read. `policies` is the resource of the policies.

@@ -3,23 +3,11 @@
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{Check, Field, Part, Rules};
 
 use crate::validation::{Errors, report};
 
-const MATCH_RESOURCES: &str = "io.k8s.api.admissionregistration.v1.MatchResources";
-
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-
-/// Reports what is wrong with `MatchResources` of a policy or a binding.
-pub(super) fn validate_match_resources(types: &TypeTable, constraints: &Field<'_, '_>, errors: &mut Errors) {
-    let mut check = Check::new(types);
-    if let Some(part) = check.part(MATCH_RESOURCES, *constraints) {
-        check.values(&part, &OperationRules);
-    }
-    errors.append(&mut check.errors);
-}
 
 /// What no mark says of rules with operations, of policies and of webhooks.
 pub(super) struct OperationRules;

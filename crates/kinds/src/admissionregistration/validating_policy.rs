@@ -1,20 +1,20 @@
 //! ValidatingAdmissionPolicies and their bindings
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/>).
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_cel::Type;
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, WriteContext};
+use holdfast_resource::{Check, Field, Part, Rules, WriteContext};
 use holdfast_value::Value;
 
 use super::json_path;
-use super::policy::{check_parameter_kind, check_reference, report_fault, validate_binding, validate_policy};
+use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, report_fault, validate_policy};
+use crate::validation::Errors;
 use crate::validation::conditions::validate_conditions;
-use crate::validation::{Errors, set_one_of};
 
-const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 
 /// The most annotations of the audit log, and the longest expression of one in bytes.
@@ -23,11 +23,9 @@ const ANNOTATION_BYTES: usize = 5 << 10;
 
 /// What is wrong with a binding.
 pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
-    let mut errors = Errors::new();
+    let mut errors = context.check(object, &BindingRules);
     let root = Field::root(object);
     let spec = root.child("spec");
-    // The reference leaves out a letter.
-    validate_binding(context.types, &spec, "spec.matchResources", &mut errors);
     validate_actions(&spec.child("validationActions"), &mut errors);
     check_reference(context, "validatingadmissionpolicies", &spec, old, &mut errors);
     errors
@@ -38,22 +36,41 @@ pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Opt
     if old.is_some() && context.subresource == Some("status") {
         return validate_status(object);
     }
-    let mut errors = Errors::new();
-    let root = Field::root(object);
-    let spec = root.child("spec");
-    let mut compiler = validate_policy(context.types, &spec, &mut errors);
-    let (validations, annotations) = (spec.child("validations"), spec.child("auditAnnotations"));
-    if validations.is_empty() && annotations.is_empty() {
-        let detail = "validations or auditAnnotations must contain at least one item";
-        errors.push(validations.required(detail));
-        errors.push(annotations.required(detail));
-    }
-    for validation in validations.items() {
-        validate_validation(&validation, &mut compiler, &mut errors);
-    }
-    validate_annotations(&annotations, context.name, &mut compiler, &mut errors);
-    check_parameter_kind(context, &spec, old, &mut errors);
+    let rules = PolicyRules {
+        compiler: compiler(object),
+        name: context.name,
+    };
+    let mut errors = context.check(object, &rules);
+    check_parameter_kind(context, &Field::root(object).child("spec"), old, &mut errors);
     errors
+}
+
+struct PolicyRules<'a> {
+    compiler: RefCell<Compiler>,
+    /// The name of the policy.
+    name: &'a str,
+}
+
+impl<'v> Rules<'v> for PolicyRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "content" => {
+                let (validations, annotations) = (part.child("validations"), part.child("auditAnnotations"));
+                if validations.is_empty() && annotations.is_empty() {
+                    let detail = "validations or auditAnnotations must contain at least one item";
+                    errors.push(validations.required(detail));
+                    errors.push(annotations.required(detail));
+                }
+            }
+            "validation" => validate_validation(part, &mut self.compiler.borrow_mut(), errors),
+            "annotations" => {
+                let annotations = part.child("auditAnnotations");
+                validate_annotations(&annotations, self.name, &mut self.compiler.borrow_mut(), errors);
+            }
+            _ => validate_policy(name, part, &self.compiler, check),
+        }
+    }
 }
 
 fn validate_validation(validation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
@@ -79,7 +96,6 @@ fn validate_validation(validation: &Field<'_, '_>, compiler: &mut Compiler, erro
     } else if trimmed.contains(['\n', '\r']) {
         errors.push(message.invalid("must not contain line breaks"));
     }
-    set_one_of(&validation.child("reason"), &REASONS, errors);
 }
 
 fn validate_annotations(annotations: &Field<'_, '_>, name: &str, compiler: &mut Compiler, errors: &mut Errors) {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_admission::webhooks::{WebhookType, Webhooks};
+use holdfast_cel::PatternMemory;
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
-use holdfast_resource::{Check, Field, FieldError, Followed, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, Followed, Part, Rules, Strategy};
 use holdfast_value::Value;
 
 use super::client_config;
@@ -24,8 +25,8 @@ pub(super) struct WebhookConfiguration {
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 impl Strategy for WebhookConfiguration {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 
@@ -58,7 +59,7 @@ impl<'v> Rules<'v> for WebhookConfiguration {
                 let conditions = part.child(name);
                 if !conditions.is_empty() {
                     let nothing = Value::empty_map();
-                    let mut compiler = Compiler::of(&Field::root(&nothing));
+                    let mut compiler = Compiler::of(&Field::root(&nothing), &PatternMemory::default());
                     validate_conditions(&conditions, &mut compiler, &mut check.errors);
                 }
             }

@@ -5,10 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_resource::structural::{CustomSchema, CustomType};
+use holdfast_resource::structural::CustomSchema;
 use holdfast_resource::{
-    ConversionError, Converts, FieldError, FieldPath, Refusal, ScaleFields, Strategy, WriteContext, nested_integer,
-    nested_path, nested_text,
+    ConversionError, Converts, FieldError, KindType as _, NoRules, Refusal, ScaleFields, Strategy, WriteContext,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -56,13 +55,6 @@ impl CustomResource {
         }
         Ok(target)
     }
-
-    fn check(&self, object: &Value, check: impl FnOnce(&Version, &CustomType) -> Vec<FieldError>) -> Vec<FieldError> {
-        match self.version_of(object) {
-            Some(version) => check(version, version.schema.get()),
-            None => Vec::new(),
-        }
-    }
 }
 
 impl Strategy for CustomResource {
@@ -81,31 +73,8 @@ impl Strategy for CustomResource {
         Ok(())
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        self.check(object, |version, of| {
-            let mut errors = of.validate_schema(object, None);
-            check_scale(version, object, [true, true], &mut errors);
-            of.validate_rest(object, None, &mut errors);
-            let warnings = of.validate_rules(object, None, &mut errors);
-            warnings.into_iter().for_each(|text| context.warn(text));
-            errors
-        })
-    }
-
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let of_status = context.subresource == Some("status");
-        self.check(object, |version, of| {
-            let mut errors = if of_status {
-                of.validate_status(object, old)
-            } else {
-                of.validate_schema(object, Some(old))
-            };
-            check_scale(version, object, [!of_status, true], &mut errors);
-            of.validate_rest(object, Some(old), &mut errors);
-            let warnings = of.validate_rules(object, Some(old), &mut errors);
-            warnings.into_iter().for_each(|text| context.warn(text));
-            errors
-        })
+        context.check_update(object, old, &NoRules)
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -156,7 +125,7 @@ impl Converts for CustomResource {
             });
         }
         object.set_at(&["apiVersion"], target.api_version.clone().into());
-        Ok(target.schema.get().pruned(&object))
+        Ok(target.schema.prune(object))
     }
 
     fn convert_for_managers(&self, mut object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
@@ -181,29 +150,4 @@ fn keep_all_but_status(object: &mut Value, old: &Value) {
         }
     }
     *object = kept;
-}
-
-/// What is wrong with the numbers of the Scale: those of the spec and those of the status, as `sides` says.
-fn check_scale(version: &Version, object: &Value, sides: [bool; 2], errors: &mut Vec<FieldError>) {
-    let Some(scale) = &version.scale else { return };
-    let numbers = [(&scale.spec_replicas, sides[0]), (&scale.status_replicas, sides[1])];
-    for (path, _) in numbers.into_iter().filter(|(_, checked)| *checked) {
-        let field = FieldPath::new(&nested_path(path));
-        match nested_integer(object, path) {
-            Ok(Some(number)) if number < 0 => {
-                errors.push(FieldError::invalid(&field, number, "should be a non-negative integer"));
-            }
-            Ok(Some(number)) if number > i64::from(i32::MAX) => {
-                let why = format!("should be less than or equal to {}", i32::MAX);
-                errors.push(FieldError::invalid(&field, number, why));
-            }
-            Ok(_) => {}
-            Err(why) => errors.push(FieldError::invalid(&field, 0, why)),
-        }
-    }
-    if let Some(path) = scale.selector.as_ref().filter(|_| sides[1])
-        && let Err(why) = nested_text(object, path)
-    {
-        errors.push(FieldError::invalid(&FieldPath::new(&nested_path(path)), "", why));
-    }
 }

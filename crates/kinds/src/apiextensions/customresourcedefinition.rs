@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use holdfast_cel::PatternMemory;
 use holdfast_resource::structural::unknown_formats;
 use holdfast_resource::{Defines, DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -17,7 +18,10 @@ use crate::time::time_text;
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What only CustomResourceDefinitions do.
-pub(crate) struct CustomResourceDefinition;
+pub(crate) struct CustomResourceDefinition {
+    /// Where the regular expressions of schemas are compiled.
+    pub(crate) patterns: PatternMemory,
+}
 
 impl Strategy for CustomResourceDefinition {
     fn default_fields(&self, _version: &str, object: &mut Value) {
@@ -127,7 +131,7 @@ impl Strategy for CustomResourceDefinition {
 
 impl Defines for CustomResourceDefinition {
     fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
-        define(object, before)
+        define(object, before, &self.patterns)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_cel::PatternMemory;
 use holdfast_resource::conversion::ConversionReviewVersion;
 use holdfast_resource::jsonpath::JsonPath;
 use holdfast_resource::structural::{CustomSchema, SchemaSource};
@@ -51,7 +52,11 @@ const KEPT_BY_STATUS: [&[&str]; 6] = [
 
 /// The resource that the definition describes; `None` before its names are accepted. What served objects depend on is
 /// that of `before`, as long as neither the spec nor the accepted names change.
-pub(crate) fn define(defining: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
+pub(crate) fn define(
+    defining: &DefiningObject,
+    before: Option<&Arc<Resource>>,
+    patterns: &PatternMemory,
+) -> Option<Arc<Resource>> {
     let (object, fingerprint) = (&defining.object, fingerprint(&defining.object));
     if !condition(object, "Established") {
         return None;
@@ -76,6 +81,7 @@ pub(crate) fn define(defining: &DefiningObject, before: Option<&Arc<Resource>>) 
             conversion_webhook: None,
         },
         known.map(|(_, definition)| definition),
+        patterns,
     )
     .map(Arc::new)
 }
@@ -102,7 +108,12 @@ pub(crate) fn condition(object: &Value, of: &str) -> bool {
     })
 }
 
-fn resource(defining: &DefiningObject, mut definition: Definition, before: Option<&Definition>) -> Option<Resource> {
+fn resource(
+    defining: &DefiningObject,
+    mut definition: Definition,
+    before: Option<&Definition>,
+    patterns: &PatternMemory,
+) -> Option<Resource> {
     let (object, names) = (&defining.object, defining.object.at(&["status", "acceptedNames"])?);
     let text = |value: &Value, name: &str| value.str_at(&[name]).map(SmolStr::new).unwrap_or_default();
     let texts = |name: &str| -> Vec<SmolStr> {
@@ -125,7 +136,7 @@ fn resource(defining: &DefiningObject, mut definition: Definition, before: Optio
     let mut all = Vec::new();
     let mut served = Vec::new();
     for (at, version) in versions.iter().enumerate() {
-        let known = version_of(defining, (&group, &kind), at, version, before);
+        let known = version_of(defining, (&group, &kind), (at, version), before, patterns);
         if version.get("served").and_then(Value::as_bool) == Some(true) {
             served.push(served_version(version, &known, &group, &kind, names, &hash));
         }
@@ -217,9 +228,9 @@ fn conversion_webhook(object: &Value) -> Option<ConversionWebhook> {
 fn version_of(
     defining: &DefiningObject,
     (group, kind): (&SmolStr, &SmolStr),
-    at: usize,
-    version: &Value,
+    (at, version): (usize, &Value),
     before: Option<&Definition>,
+    patterns: &PatternMemory,
 ) -> Version {
     let name = SmolStr::new(version.str_at(&["name"]).unwrap_or_default());
     let api_version = format_smolstr!("{group}/{name}");
@@ -230,7 +241,9 @@ fn version_of(
         versions.get(at)?.at(&["schema", "openAPIV3Schema"]).cloned()
     });
     let of = KindName::new(GroupVersion::new(group.clone(), name.clone()), kind.clone());
-    let schema = CustomSchema::new(of, source, Arc::clone(&defining.types));
+    let scale = version.at(&["subresources", "scale"]).map(scale_fields);
+    let schema = CustomSchema::new(of, source, Arc::clone(&defining.types), patterns.clone());
+    let schema = schema.scaled_by(scale.clone());
     let mut known = before.into_iter().flat_map(|before| &before.schemas);
     let known = known.find(|known| known.name().api_version == api_version);
     Version {
@@ -240,7 +253,7 @@ fn version_of(
             None => schema,
         }),
         has_status: version.at(&["subresources", "status"]).is_some(),
-        scale: version.at(&["subresources", "scale"]).map(scale_fields),
+        scale,
         name,
     }
 }

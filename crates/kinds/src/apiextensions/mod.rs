@@ -13,21 +13,23 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_apimachinery;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
-pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
-        "customresourcedefinitions" => kind(customresourcedefinition::CustomResourceDefinition)
-            .named_by(validation::name_faults)
-            .defines()
-            .at_rest(AtRestRules {
-                kept: Some(at_rest::to_rest),
-                read: Some(at_rest::from_rest),
-            })
-            .deletion(DeletionRules {
-                held: Some(customresourcedefinition::holds_deletion),
-                ..DeletionRules::default()
-            })
-            .metadata_checks(of_apimachinery(0, 1))
-            .done(),
+        "customresourcedefinitions" => kind(customresourcedefinition::CustomResourceDefinition {
+            patterns: config.patterns.clone(),
+        })
+        .named_by(validation::name_faults)
+        .defines()
+        .at_rest(AtRestRules {
+            kept: Some(at_rest::to_rest),
+            read: Some(at_rest::from_rest),
+        })
+        .deletion(DeletionRules {
+            held: Some(customresourcedefinition::holds_deletion),
+            ..DeletionRules::default()
+        })
+        .metadata_checks(of_apimachinery(0, 1))
+        .done(),
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! Deployments: <https://kubernetes.io/docs/concepts/workloads/controllers/deployment/>.
 
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, Part, Rules, Strategy};
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -25,12 +25,8 @@ impl Strategy for Deployment {
         }
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        context.check_update(object, old, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 

@@ -1,7 +1,6 @@
 //! ReplicaSets: <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/>.
 
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_resource::{Check, Field, Part, Rules, Strategy};
 
 use crate::config::Config;
 use crate::validation::Errors;
@@ -13,8 +12,8 @@ pub(crate) struct ReplicaSet {
 }
 
 impl Strategy for ReplicaSet {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 

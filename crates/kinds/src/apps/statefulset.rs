@@ -103,7 +103,7 @@ fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> boo
 }
 
 impl StatefulSet {
-    /// Drops what nobody may set yet, unless `old` has it: `dropStatefulSetDisabledFields` and that of templates.
+    /// Drops disabled fields, unless `old` has them: `dropStatefulSetDisabledFields` and that of templates.
     fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
         const UNAVAILABLE: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
         let is_on = self.config.features.has(Feature::MaxUnavailableStatefulSet);

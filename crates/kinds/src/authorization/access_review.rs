@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, Verdict};
+use holdfast_authorization::{AccessTarget, Attributes, Decision, ResourceTarget, User};
 use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::selector::{FieldSelector, LabelSelector};
@@ -56,14 +56,14 @@ impl Review for AccessReview {
                 target: AccessTarget::Path(path.child("path").text()),
             }
         };
-        let decision = context.access.authorizer.authorize(&user, &attributes);
+        let authorization = context.access.authorizer.authorize(&user, &attributes);
         let mut status = Map::new();
-        status.insert("allowed", Value::Bool(decision.verdict == Verdict::Allow));
-        if decision.verdict == Verdict::Deny {
+        status.insert("allowed", Value::Bool(authorization.decision == Decision::Allow));
+        if authorization.decision == Decision::Deny {
             status.insert("denied", Value::Bool(true));
         }
-        if !decision.reason().is_empty() {
-            status.insert("reason", Value::from(decision.reason()));
+        if !authorization.reason().is_empty() {
+            status.insert("reason", Value::from(authorization.reason()));
         }
         if let Some(unheard) = unheard_selectors(&resource) {
             status.insert("evaluationError", Value::from(unheard));

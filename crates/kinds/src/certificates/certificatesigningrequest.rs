@@ -74,8 +74,8 @@ impl Strategy for CertificateSigningRequest {
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource == Some("status") {
-            for sort in [APPROVED, DENIED] {
-                keep_conditions(object, old, sort);
+            for type_name in [APPROVED, DENIED] {
+                keep_conditions(object, old, type_name);
             }
         }
         if context.subresource.is_some() {
@@ -96,22 +96,22 @@ impl Strategy for CertificateSigningRequest {
         let mut errors = Errors::new();
         validate(&root, &mut errors);
         let (conditions, before) = (status.child("conditions"), old_status.child("conditions"));
-        for sort in [APPROVED, DENIED, FAILED] {
-            if of_type(&conditions, sort).len() < of_type(&before, sort).len() {
-                let why = format!("updates may not remove a condition of type {sort:?}");
+        for type_name in [APPROVED, DENIED, FAILED] {
+            if of_type(&conditions, type_name).len() < of_type(&before, type_name).len() {
+                let why = format!("updates may not remove a condition of type {type_name:?}");
                 errors.push(conditions.forbidden(why));
             }
         }
         if context.subresource != Some("approval") {
-            for sort in [APPROVED, DENIED] {
-                let (now, then) = (of_type(&conditions, sort), of_type(&before, sort));
+            for type_name in [APPROVED, DENIED] {
+                let (now, then) = (of_type(&conditions, type_name), of_type(&before, type_name));
                 let done = match now.len().cmp(&then.len()) {
                     std::cmp::Ordering::Less => continue,
                     std::cmp::Ordering::Greater => "add",
                     std::cmp::Ordering::Equal if now == then => continue,
                     std::cmp::Ordering::Equal => "modify",
                 };
-                let why = format!("updates may not {done} a condition of type {sort:?}");
+                let why = format!("updates may not {done} a condition of type {type_name:?}");
                 errors.push(conditions.forbidden(why));
             }
         }
@@ -127,10 +127,10 @@ impl Strategy for CertificateSigningRequest {
     }
 }
 
-/// Makes the conditions of type `sort` what they were, unless there are more or fewer of them, which validation tells.
-fn keep_conditions(object: &mut Value, old: &Value, sort: &str) {
+/// Makes the conditions of type `type_name` what they were, unless there are more or fewer of them, which validation tells.
+fn keep_conditions(object: &mut Value, old: &Value, type_name: &str) {
     let list = |object: &Value| object.at(&["status", "conditions"]).and_then(Value::as_list).cloned();
-    let is_of_type = |condition: &&Value| condition.str_at(&["type"]) == Some(sort);
+    let is_of_type = |condition: &&Value| condition.str_at(&["type"]) == Some(type_name);
     let (now, before) = (list(object).unwrap_or_default(), list(old).unwrap_or_default());
     let kept: Vec<Value> = before.iter().filter(is_of_type).cloned().collect();
     if kept.is_empty() || kept.len() != now.iter().filter(is_of_type).count() {
@@ -176,9 +176,9 @@ fn fill_in_times(context: &WriteContext<'_>, object: &mut Value, old: &Value) {
     object.set_at(&["status", "conditions"], now.into());
 }
 
-fn of_type<'v>(conditions: &Field<'v, '_>, sort: &str) -> Vec<&'v Value> {
+fn of_type<'v>(conditions: &Field<'v, '_>, type_name: &str) -> Vec<&'v Value> {
     let list = conditions.slice().iter();
-    list.filter(|condition| condition.str_at(&["type"]) == Some(sort))
+    list.filter(|condition| condition.str_at(&["type"]) == Some(type_name))
         .collect()
 }
 
@@ -259,11 +259,11 @@ pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) 
 fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
     let (mut seen, mut decided) = (HashSet::new(), HashSet::new());
     for condition in conditions.items() {
-        let (sort, status) = (condition.child("type"), condition.child("status"));
-        if sort.text().is_empty() {
-            errors.push(sort.required(""));
+        let (type_field, status) = (condition.child("type"), condition.child("status"));
+        if type_field.text().is_empty() {
+            errors.push(type_field.required(""));
         }
-        let allowed: &[&str] = if [APPROVED, DENIED, FAILED].contains(&sort.text()) {
+        let allowed: &[&str] = if [APPROVED, DENIED, FAILED].contains(&type_field.text()) {
             &["True"]
         } else {
             &["False", "True", "Unknown"]
@@ -273,14 +273,14 @@ fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
         } else if !allowed.contains(&status.text()) {
             errors.push(status.not_supported(allowed));
         }
-        if [APPROVED, DENIED].contains(&sort.text()) {
-            decided.insert(sort.text());
+        if [APPROVED, DENIED].contains(&type_field.text()) {
+            decided.insert(type_field.text());
             if decided.len() > 1 {
-                errors.push(FieldError::invalid(&conditions.path(), sort.text(), EXCLUSIVE));
+                errors.push(FieldError::invalid(&conditions.path(), type_field.text(), EXCLUSIVE));
             }
         }
-        if !seen.insert(sort.text()) {
-            errors.push(sort.duplicate());
+        if !seen.insert(type_field.text()) {
+            errors.push(type_field.duplicate());
         }
     }
 }
@@ -372,7 +372,7 @@ mod tests {
         let with = |types: &[&str]| {
             let conditions: Vec<String> = types
                 .iter()
-                .map(|sort| format!("{{type: {sort}, status: 'True'}}"))
+                .map(|type_name| format!("{{type: {type_name}, status: 'True'}}"))
                 .collect();
             object(&request, SPEC, &format!("conditions: [{}]", conditions.join(", ")))
         };

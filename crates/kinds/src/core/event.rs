@@ -185,9 +185,9 @@ fn validate_new(event: &Field<'_, '_>, errors: &mut Errors) {
     if is_zero(time.value()) {
         errors.push(time.required(""));
     }
-    let sort = event.child("type");
-    if !matches!(sort.text(), "Normal" | "Warning") {
-        errors.push(sort.invalid_as("", format!("has invalid value: {}", sort.text())));
+    let type_field = event.child("type");
+    if !matches!(type_field.text(), "Normal" | "Warning") {
+        errors.push(type_field.invalid_as("", format!("has invalid value: {}", type_field.text())));
     }
     for part in ["firstTimestamp", "lastTimestamp", "count"] {
         let field = event.child(part);

@@ -42,12 +42,12 @@ impl Strategy for LimitRange {
         let mut errors = Errors::new();
         let mut types = HashSet::new();
         for item in spec.child("limits").items() {
-            let sort = item.child("type");
-            validate_type(&sort, &mut errors);
-            if !types.insert(sort.text()) {
-                errors.push(sort.duplicate());
+            let type_field = item.child("type");
+            validate_type(&type_field, &mut errors);
+            if !types.insert(type_field.text()) {
+                errors.push(type_field.duplicate());
             }
-            validate_item(&item, sort.text(), &mut errors);
+            validate_item(&item, type_field.text(), &mut errors);
         }
         errors
     }
@@ -77,38 +77,38 @@ fn fill(list: &mut Map, from: &Map) {
     }
 }
 
-fn validate_type(sort: &Field<'_, '_>, errors: &mut Errors) {
-    let faults = qualified_name(sort.text());
+fn validate_type(type_field: &Field<'_, '_>, errors: &mut Errors) {
+    let faults = qualified_name(type_field.text());
     if !faults.is_empty() {
-        errors.extend(faults.into_iter().map(|fault| sort.invalid_text(fault)));
+        errors.extend(faults.into_iter().map(|fault| type_field.invalid_text(fault)));
         return;
     }
-    if !sort.text().contains('/') && !TYPES.contains(&sort.text()) {
-        errors.push(sort.invalid_text("must be a standard limit type or fully qualified"));
+    if !type_field.text().contains('/') && !TYPES.contains(&type_field.text()) {
+        errors.push(type_field.invalid_text("must be a standard limit type or fully qualified"));
     }
 }
 
 /// `validateLimitRangeResourceName`: Pods and containers are limited in what containers may have.
-fn validate_limited(sort: &str, name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
-    if matches!(sort, "Pod" | "Container") {
+fn validate_limited(type_name: &str, name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
+    if matches!(type_name, "Pod" | "Container") {
         validate_container_name(name, amount, errors);
     } else {
         validate_name(name, amount, errors);
     }
 }
 
-fn validate_item(item: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
+fn validate_item(item: &Field<'_, '_>, type_name: &str, errors: &mut Errors) {
     let mut names = BTreeSet::new();
     let mut check = |part: &str, errors: &mut Errors| {
         for (name, amount) in item.child(part).entries() {
             names.insert(name);
-            validate_limited(sort, name, &amount, errors);
+            validate_limited(type_name, name, &amount, errors);
         }
     };
     check("max", errors);
     check("min", errors);
     let list = |name: &'static str| item.child(name);
-    if sort == "Pod" {
+    if type_name == "Pod" {
         for part in ["default", "defaultRequest"] {
             if !item.child(part).is_empty() {
                 errors.push(item.child(part).forbidden("may not be specified when `type` is 'Pod'"));
@@ -118,7 +118,7 @@ fn validate_item(item: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
         check("default", errors);
         check("defaultRequest", errors);
     }
-    if sort == "PersistentVolumeClaim" {
+    if type_name == "PersistentVolumeClaim" {
         let (least, most) = (list("min"), list("max"));
         if !least.entry("storage").is_set() && !most.entry("storage").is_set() {
             let limits = item.child("limits");
@@ -128,7 +128,7 @@ fn validate_item(item: &Field<'_, '_>, sort: &str, errors: &mut Errors) {
     }
     for (name, amount) in item.child("maxLimitRequestRatio").entries() {
         names.insert(name);
-        validate_limited(sort, name, &amount, errors);
+        validate_limited(type_name, name, &amount, errors);
     }
     let lists = [
         list("max"),

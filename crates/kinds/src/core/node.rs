@@ -189,10 +189,13 @@ fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     let status = node.child("status");
     let mut seen = HashSet::new();
     for address in status.child("addresses").items() {
-        let [sort, text] = ["type", "address"].map(|part| address.child(part).text());
-        if !seen.insert((sort, text)) {
-            let [sort, text] = [sort, text].map(Value::from);
-            errors.push(repeated(&address, format!("{{\"Type\":{sort},\"Address\":{text}}}")));
+        let [type_name, text] = ["type", "address"].map(|part| address.child(part).text());
+        if !seen.insert((type_name, text)) {
+            let [type_name, text] = [type_name, text].map(Value::from);
+            errors.push(repeated(
+                &address,
+                format!("{{\"Type\":{type_name},\"Address\":{text}}}"),
+            ));
         }
     }
     for (part, shown) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
@@ -335,9 +338,9 @@ pub(super) const CELLS: &[NamedCell] = &[
     ("node-status", |object, _| node_status(object)),
 ];
 
-fn node_address(node: &Value, sort: &str) -> Value {
+fn node_address(node: &Value, type_name: &str) -> Value {
     let mut addresses = items(node, &["status", "addresses"]).iter();
-    let address = addresses.find(|address| address.str_at(&["type"]) == Some(sort));
+    let address = addresses.find(|address| address.str_at(&["type"]) == Some(type_name));
     address
         .and_then(|address| address.str_at(&["address"]))
         .unwrap_or("<none>")

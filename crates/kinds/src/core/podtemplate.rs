@@ -1,6 +1,6 @@
 //! PodTemplates: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/>.
 
-use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::pod_spec::{template_warnings, validate_template};
@@ -13,8 +13,8 @@ pub(crate) struct PodTemplate {
 }
 
 impl Strategy for PodTemplate {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! ReplicationControllers: <https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller/>.
 
 use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Part, Rules, Strategy};
 use holdfast_value::Value;
 
 use super::pod_spec::{Template, validate_template_of_replicas};
@@ -27,8 +27,8 @@ impl Strategy for ReplicationController {
         }
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 

@@ -7,32 +7,12 @@ use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::Errors;
-use crate::validation::resources::{is_extended, validate_amount, validate_name};
+use crate::validation::resources::{
+    CLAIMED_STORAGE, is_extended, is_standard_for_quota, validate_amount, validate_name,
+};
 
 /// What only ResourceQuotas do.
 pub(crate) struct ResourceQuota;
-
-/// Names that quotas may use without a domain.
-const STANDARD: [&str; 17] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "services.nodeports",
-    "services.loadbalancers",
-    "replicationcontrollers",
-    "persistentvolumeclaims",
-];
-const STANDARD_TOO: [&str; 2] = ["secrets", "configmaps"];
 
 const SCOPES: [&str; 7] = [
     "Terminating",
@@ -93,20 +73,12 @@ fn set_of<'v>(scopes: &Field<'v, '_>) -> HashSet<&'v str> {
 fn validate_amounts(list: &Field<'_, '_>, errors: &mut Errors) {
     for (name, amount) in list.entries() {
         validate_name(name, &amount, errors);
-        if !name.contains('/') && !is_standard(name) {
+        if !name.contains('/') && !is_standard_for_quota(name) {
             errors.push(amount.invalid_as(name, "must be a standard resource for quota"));
         }
         let counted = name.starts_with("count/") || is_extended(name);
         validate_amount(if counted { "pods" } else { name }, &amount, errors);
     }
-}
-
-/// `IsStandardQuotaResourceName`
-fn is_standard(name: &str) -> bool {
-    STANDARD.contains(&name)
-        || STANDARD_TOO.contains(&name)
-        || name.starts_with("hugepages-")
-        || name.starts_with("requests.hugepages-")
 }
 
 fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
@@ -134,9 +106,9 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
 fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
     let hard = spec.child("hard");
     let fits = |name: &str| match scope {
-        _ if !is_standard(name) => true,
+        _ if !is_standard_for_quota(name) => true,
         "BestEffort" => name == "pods",
-        "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+        "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | CLAIMED_STORAGE),
         scope if SCOPES.contains(&scope) => OF_PODS.contains(&name),
         _ => true,
     };

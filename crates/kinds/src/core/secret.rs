@@ -27,9 +27,9 @@ impl Strategy for Secret {
 
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if object.str_at(&["type"]).unwrap_or_default().is_empty()
-            && let Some(sort) = old.get("type")
+            && let Some(secret_type) = old.get("type")
         {
-            object.set_at(&["type"], sort.clone());
+            object.set_at(&["type"], secret_type.clone());
         }
         Ok(())
     }
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn a_secret_holds_what_its_type_asks_for() {
         let harness = Harness::new();
-        let of = |sort: &str, data: &str| {
+        let of = |secret_type: &str, data: &str| {
             harness.errors(&format!(
-                "{{apiVersion: v1, kind: Secret, metadata: {{name: a}}, type: {sort}, data: {data}}}"
+                "{{apiVersion: v1, kind: Secret, metadata: {{name: a}}, type: {secret_type}, data: {data}}}"
             ))
         };
         assert_eq!(

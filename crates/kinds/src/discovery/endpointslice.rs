@@ -85,8 +85,8 @@ impl InitialObjects for EndpointSlice {
                 &["metadata", "labels", "kubernetes.io/service-name"],
                 "kubernetes".into(),
             );
-            let sort = if server.is_ipv4() { "IPv4" } else { "IPv6" };
-            object.set_at(&["addressType"], sort.into());
+            let address_type = if server.is_ipv4() { "IPv4" } else { "IPv6" };
+            object.set_at(&["addressType"], address_type.into());
             object.set_at(&["endpoints"], vec![endpoint].into());
             object.set_at(&["ports"], vec![port_of_server(server)].into());
             object
@@ -102,16 +102,23 @@ impl InitialObjects for EndpointSlice {
 impl EndpointSlice {
     /// Checks a slice; the addresses in `kept` stood there before and may stay.
     fn validate_slice(&self, context: &WriteContext<'_>, object: &Value, kept: HashSet<&str>) -> Errors {
-        let sort = object.str_at(&["addressType"]).unwrap_or_default();
+        let address_type = object.str_at(&["addressType"]).unwrap_or_default();
         let own = own_address(self.server, context);
-        context.check(object, &SliceRules { sort, kept, own })
+        context.check(
+            object,
+            &SliceRules {
+                address_type,
+                kept,
+                own,
+            },
+        )
     }
 }
 
 /// What is known of a slice that its endpoints are checked by.
 struct SliceRules<'a> {
     /// Of what type the addresses are.
-    sort: &'a str,
+    address_type: &'a str,
     /// The addresses that were there before.
     kept: HashSet<&'a str>,
     /// The address of the server itself.
@@ -160,7 +167,7 @@ impl SliceRules<'_> {
             errors.push(addresses.too_many(ADDRESSES));
         }
         for address in addresses.items().filter(|address| !self.kept.contains(address.text())) {
-            validate_address(addresses, &address, self.sort, self.own, errors);
+            validate_address(addresses, &address, self.address_type, self.own, errors);
         }
     }
 
@@ -208,19 +215,19 @@ fn drop_topology(object: &mut Value) {
 fn validate_address(
     all: &Field<'_, '_>,
     address: &Field<'_, '_>,
-    sort: &str,
+    address_type: &str,
     own: Option<IpAddr>,
     errors: &mut Errors,
 ) {
-    if sort == "FQDN" {
+    if address_type == "FQDN" {
         validate_domain(address, errors);
         return;
     }
     // An IPv4 address dressed as IPv6 is of no family.
-    let of_family = |parsed: IpAddr| parsed.to_canonical() == parsed && parsed.is_ipv4() != (sort == "IPv4");
+    let of_family = |parsed: IpAddr| parsed.to_canonical() == parsed && parsed.is_ipv4() != (address_type == "IPv4");
     if address.text().parse().is_ok_and(of_family) {
         // The reference reports the list rather than the item.
-        errors.push(all.invalid_as(address.text(), format!("must be an {sort} address")));
+        errors.push(all.invalid_as(address.text(), format!("must be an {address_type} address")));
     } else {
         let before = errors.len();
         canonical_address(address, errors);
@@ -251,7 +258,7 @@ fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks hints of one sort. Says whether there are few enough of them to look further.
+/// Checks hints of one type. Says whether there are few enough of them to look further.
 fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) -> bool {
     if hints.len() > HINTS {
         errors.push(hints.too_many(HINTS));
@@ -306,9 +313,9 @@ mod tests {
     use super::{of_slice, ports_of_slice};
     use crate::harness::{Harness, at};
 
-    fn slice(sort: &str, address: &str) -> String {
+    fn slice(address_type: &str, address: &str) -> String {
         format!(
-            "{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s}}, addressType: {sort}, \
+            "{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s}}, addressType: {address_type}, \
              endpoints: [{{addresses: ['{address}']}}]}}"
         )
     }

@@ -68,11 +68,11 @@ impl<'v> Rules<'v> for SchemaRules<'_> {
 /// `ValidateFlowDistinguisherMethod`: the whole method is shown.
 fn validate_method(method: &Field<'_, '_>, errors: &mut Errors) {
     const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
-    let sort = method.child("type");
-    if method.is_set() && !METHODS.contains(&sort.text()) {
+    let type_field = method.child("type");
+    if method.is_set() && !METHODS.contains(&type_field.text()) {
         let mut shown = Value::empty_map();
-        shown.set_at(&["Type"], sort.text().into());
-        errors.push(FieldError::not_supported(&sort.path(), shown, &METHODS));
+        shown.set_at(&["Type"], type_field.text().into());
+        errors.push(FieldError::not_supported(&type_field.path(), shown, &METHODS));
     }
 }
 

@@ -98,12 +98,12 @@ impl FlowControl {
         let status = object.child("status");
         let mut types = HashSet::new();
         for condition in status.child("conditions").items() {
-            let sort = condition.child("type");
-            if !types.insert(sort.text()) {
-                errors.push(FieldError::duplicate(&sort.path(), sort.text()));
+            let type_field = condition.child("type");
+            if !types.insert(type_field.text()) {
+                errors.push(FieldError::duplicate(&type_field.path(), type_field.text()));
             }
-            if sort.text().is_empty() {
-                errors.push(sort.required(self.untyped_condition));
+            if type_field.text().is_empty() {
+                errors.push(type_field.required(self.untyped_condition));
             }
         }
     }

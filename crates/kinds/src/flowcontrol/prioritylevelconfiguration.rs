@@ -30,12 +30,12 @@ impl<'v> Rules<'v> for LevelRules<'_> {
 impl LevelRules<'_> {
     /// `ValidatePriorityLevelConfigurationSpec`
     fn validate_level<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
-        let (sort, limited, exempt) = (spec.child("type"), spec.child("limited"), spec.child("exempt"));
+        let (type_field, limited, exempt) = (spec.child("type"), spec.child("limited"), spec.child("exempt"));
         let errors = &mut check.errors;
-        if (self.name == EXEMPT) != (sort.text() == OF_EXEMPT) {
-            errors.push(sort.invalid_text("must be 'Exempt' if and only if `name` is 'exempt'"));
+        if (self.name == EXEMPT) != (type_field.text() == OF_EXEMPT) {
+            errors.push(type_field.invalid_text("must be 'Exempt' if and only if `name` is 'exempt'"));
         }
-        match sort.text() {
+        match type_field.text() {
             OF_EXEMPT => {
                 if limited.is_set() {
                     errors.push(limited.forbidden("must be nil if the type is not Limited"));
@@ -51,15 +51,15 @@ impl LevelRules<'_> {
                 }
                 check.field(spec, "limited", self);
             }
-            _ => errors.push(sort.not_supported(&[OF_EXEMPT, LIMITED])),
+            _ => errors.push(type_field.not_supported(&[OF_EXEMPT, LIMITED])),
         }
     }
 
     /// `ValidateLimitResponse`
     fn validate_response<'v>(&self, response: &Part<'v, '_>, check: &mut Check<'_>) {
-        let (sort, queuing) = (response.child("type"), response.child("queuing"));
+        let (type_field, queuing) = (response.child("type"), response.child("queuing"));
         let errors = &mut check.errors;
-        match sort.text() {
+        match type_field.text() {
             "Reject" if queuing.is_set() => {
                 errors.push(queuing.forbidden("must be nil if limited.limitResponse.type is not Limited"));
             }
@@ -68,7 +68,7 @@ impl LevelRules<'_> {
                 errors.push(queuing.required("must not be empty if limited.limitResponse.type is Limited"));
             }
             "Queue" => check.field(response, "queuing", self),
-            _ => errors.push(sort.not_supported(&["Queue", "Reject"])),
+            _ => errors.push(type_field.not_supported(&["Queue", "Reject"])),
         }
     }
 }

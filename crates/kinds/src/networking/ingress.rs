@@ -91,12 +91,12 @@ impl<'v> Rules<'v> for Ingress {
 impl Ingress {
     /// `validateHTTPIngressPath`: without a type nothing else is said of a path.
     fn validate_path<'v>(&self, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        let sort = part.child("pathType");
-        if !sort.is_set() {
-            check.errors.push(sort.required("pathType must be specified"));
+        let path_type = part.child("pathType");
+        if !path_type.is_set() {
+            check.errors.push(path_type.required("pathType must be specified"));
             return;
         }
-        validate_path_of(&sort, &part.child("path"), &mut check.errors);
+        validate_path_of(&path_type, &part.child("path"), &mut check.errors);
         check.field(part, "backend", self);
     }
 }
@@ -123,12 +123,12 @@ fn host_form(host: &str) -> Faults {
     }
 }
 
-fn validate_path_of(sort: &Field<'_, '_>, path: &Field<'_, '_>, errors: &mut Errors) {
-    if !PATH_TYPES.contains(&sort.text()) {
-        errors.push(sort.not_supported(&PATH_TYPES));
+fn validate_path_of(path_type: &Field<'_, '_>, path: &Field<'_, '_>, errors: &mut Errors) {
+    if !PATH_TYPES.contains(&path_type.text()) {
+        errors.push(path_type.not_supported(&PATH_TYPES));
     }
     let text = path.text();
-    match sort.text() {
+    match path_type.text() {
         "Exact" | "Prefix" => {
             if !text.starts_with('/') {
                 errors.push(path.invalid_text("must be an absolute path"));

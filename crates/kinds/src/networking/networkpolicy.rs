@@ -1,6 +1,6 @@
 //! NetworkPolicies: <https://kubernetes.io/docs/concepts/services-networking/network-policies/>.
 
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
@@ -22,8 +22,8 @@ impl Strategy for NetworkPolicy {
         }
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -13,8 +13,8 @@ pub(crate) struct ServiceCidr {
 }
 
 impl Strategy for ServiceCidr {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {

@@ -12,14 +12,8 @@ use crate::validation::resources::validate_overhead;
 pub(crate) struct RuntimeClass;
 
 impl Strategy for RuntimeClass {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.validate(context, object);
-        errors.extend(context.check_changes(object, old, self));
-        errors
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -1,7 +1,6 @@
 //! PodDisruptionBudgets: <https://kubernetes.io/docs/concepts/workloads/pods/disruptions/>.
 
-use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_resource::{Check, Part, Rules, Strategy};
 
 use crate::validation::conditions::validate_conditions;
 use crate::validation::numbers;
@@ -10,8 +9,8 @@ use crate::validation::numbers;
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 

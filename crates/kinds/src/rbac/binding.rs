@@ -49,8 +49,8 @@ impl Strategy for Binding {
         self.check_binding(context, object)
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
@@ -188,14 +188,14 @@ pub(super) const CELLS: &[NamedCell] = &[
     ("subject-users", |object, _| subjects(object, "User", ", ")),
 ];
 
-/// The subjects of one sort of a binding; service accounts with their namespaces.
-fn subjects(binding: &Value, sort: &str, separator: &str) -> Value {
+/// The subjects of one kind in a binding; service accounts with their namespaces.
+fn subjects(binding: &Value, kind: &str, separator: &str) -> Value {
     let subjects = items(binding, &["subjects"]).iter();
     let names = subjects
-        .filter(|subject| subject.str_at(&["kind"]) == Some(sort))
+        .filter(|subject| subject.str_at(&["kind"]) == Some(kind))
         .map(|subject| {
             let text = |field| subject.str_at(&[field]).unwrap_or_default();
-            match (sort, text("namespace")) {
+            match (kind, text("namespace")) {
                 ("ServiceAccount", namespace) if !namespace.is_empty() => format!("{namespace}/{}", text("name")),
                 _ => text("name").to_owned(),
             }

@@ -1,4 +1,4 @@
-//! Nobody grants what they do not hold: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
+//! Users grant only permissions that they hold: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
 use std::collections::BTreeSet;
 

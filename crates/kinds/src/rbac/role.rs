@@ -5,9 +5,7 @@ use std::sync::Arc;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
-use holdfast_resource::{
-    Check, Field, FieldError, Followed, InitialObjects, Part, Refusal, Rules, Scope, Strategy, WriteContext,
-};
+use holdfast_resource::{Check, Field, Followed, InitialObjects, Part, Refusal, Rules, Scope, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, bootstrap, escalation, place};
@@ -34,8 +32,8 @@ impl Strategy for Role {
         self.check_escalation(context, context.name, object, Some(old))
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 

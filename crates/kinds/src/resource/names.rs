@@ -16,7 +16,7 @@ const POOL_NAME: usize = 253;
 const IDENTIFIER: usize = 32;
 /// The longest key of an attribute or a capacity.
 pub(super) const QUALIFIED_NAME: usize = DRIVER_NAME + 1 + IDENTIFIER;
-/// The most conditions of either sort that a device waits for.
+/// The most conditions of either type that a device waits for.
 const BINDING_CONDITIONS: usize = 4;
 
 const NOT_AN_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of \

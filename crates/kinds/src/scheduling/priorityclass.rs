@@ -12,8 +12,8 @@ const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM: &str = "system-";
 
 impl Strategy for PriorityClass {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     /// `ValidatePriorityClassUpdate`: nothing is looked at but what may not change.

@@ -52,14 +52,8 @@ impl Strategy for CsiDriver {
         Ok(())
     }
 
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.validate(context, object);
-        errors.extend(context.check_changes(object, old, self));
-        errors
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,7 +1,6 @@
 //! CSIStorageCapacities: <https://kubernetes.io/docs/concepts/storage/storage-capacity/>.
 
-use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_resource::{Check, Part, Rules, Strategy};
 
 use crate::validation::resources::validate_amount;
 
@@ -9,14 +8,8 @@ use crate::validation::resources::validate_amount;
 pub(crate) struct CsiStorageCapacity;
 
 impl Strategy for CsiStorageCapacity {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.validate(context, object);
-        errors.extend(context.check_changes(object, old, self));
-        errors
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 

@@ -10,7 +10,7 @@ use holdfast_value::Value;
 
 use crate::cells::default_class;
 use crate::core::pod_spec::deprecated_node_label;
-use crate::validation::{Errors, optional_one_of};
+use crate::validation::Errors;
 
 /// What only StorageClasses do.
 pub(crate) struct StorageClass;
@@ -21,14 +21,8 @@ const PARAMETERS_SIZE: usize = 256 * 1024;
 const SHOWN_DUPLICATES: usize = 16;
 
 impl Strategy for StorageClass {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.validate(context, object);
-        errors.extend(context.check_changes(object, old, self));
-        errors
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -52,7 +46,6 @@ impl<'v> Rules<'v> for StorageClass {
         match name {
             "provisioner" => validate_provisioner(&part.child(name), errors),
             "parameters" => validate_parameters(&part.child(name), errors),
-            "reclaimPolicy" => optional_one_of(&part.child(name), &["Delete", "Retain"], errors),
             "allowedTopologies" => validate_topologies(&part.child(name), errors),
             _ => check.unknown_rule(name, part),
         }

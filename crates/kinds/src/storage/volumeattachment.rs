@@ -1,8 +1,7 @@
 //! VolumeAttachments: the wish that a volume be attached to a node.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_resource::{Check, Field, Part, Rules, Strategy};
 
 use crate::core::persistentvolume::validate_inline_volume;
 use crate::resource::validate_driver_name;
@@ -15,14 +14,8 @@ const MESSAGE_LENGTH: usize = 1024;
 const METADATA_LENGTH: usize = 256 * 1024;
 
 impl Strategy for VolumeAttachment {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.validate(context, object);
-        errors.extend(context.check_changes(object, old, self));
-        errors
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 }
 

@@ -10,8 +10,8 @@ use crate::validation::same;
 pub(crate) struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
-    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {

@@ -19,11 +19,11 @@ const NO_REASON: &str = "a condition reason must start with alphabetic character
 pub(crate) fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
     let mut types = HashSet::new();
     for condition in conditions.items() {
-        let sort = condition.child("type");
-        if !types.insert(sort.text()) {
-            errors.push(sort.duplicate());
+        let type_field = condition.child("type");
+        if !types.insert(type_field.text()) {
+            errors.push(type_field.duplicate());
         }
-        validate_label_name(&sort, errors);
+        validate_label_name(&type_field, errors);
         validate_condition(&condition, errors);
     }
 }

@@ -56,16 +56,6 @@ pub(crate) fn one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Err
     }
 }
 
-/// Reports a text that is missing or none of `supported`; the field is a pointer in the reference, so that an empty one is
-/// there.
-pub(crate) fn there_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
-    if field.is_set() {
-        set_one_of(field, supported, errors);
-    } else {
-        errors.push(field.required(""));
-    }
-}
-
 /// Reports a text that is there but none of `supported`.
 pub(crate) fn optional_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
     if !field.text().is_empty() && !supported.contains(&field.text()) {

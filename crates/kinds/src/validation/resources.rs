@@ -10,35 +10,17 @@ use holdfast_resource::{Field, FieldError};
 use super::{Errors, report};
 use crate::pod_resources::of_containers;
 
-/// Names that resource lists may use without a domain.
-const STANDARD: [&str; 20] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "storage",
-    "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-
 /// Names that containers may use without a domain.
 const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Names whose amounts are whole numbers.
-const WHOLE: [&str; 9] = [
+/// What quotas count of claims, whatever their class.
+pub(crate) const CLAIMED_STORAGE: &str = "requests.storage";
+
+/// What quotas count of Services.
+pub(crate) const OF_SERVICES: [&str; 2] = ["services.nodeports", "services.loadbalancers"];
+
+/// The kinds that quotas count by their plural names.
+const KINDS: [&str; 7] = [
     "pods",
     "resourcequotas",
     "services",
@@ -46,9 +28,18 @@ const WHOLE: [&str; 9] = [
     "secrets",
     "configmaps",
     "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
 ];
+
+/// Whether quotas count the amount of Pods: what containers may have, also as what they request or are limited to.
+pub(crate) fn is_counted_of_pods(name: &str) -> bool {
+    let part = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
+    OF_CONTAINERS.contains(&part.unwrap_or(name))
+}
+
+/// Whether quotas count whole objects or ports by the name, so that its amounts are whole numbers.
+fn is_counted(name: &str) -> bool {
+    KINDS.contains(&name) || OF_SERVICES.contains(&name)
+}
 
 /// Whether a quantity below zero stands here.
 pub(crate) fn is_negative(field: &Field<'_, '_>) -> bool {
@@ -74,9 +65,18 @@ pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_hugepages(name)
 }
 
+/// Whether a name needs no domain in quotas: `IsStandardQuotaResourceName`
+pub(crate) fn is_standard_for_quota(name: &str) -> bool {
+    is_counted_of_pods(name)
+        || is_counted(name)
+        || name == CLAIMED_STORAGE
+        || is_hugepages(name)
+        || name.starts_with("requests.hugepages-")
+}
+
 /// Whether a name needs no domain in any list of resources.
 pub(crate) fn is_standard(name: &str) -> bool {
-    STANDARD.contains(&name) || is_hugepages(name) || name.starts_with("requests.hugepages-")
+    is_standard_for_quota(name) || name == "storage"
 }
 
 /// Reports a name that is neither standard nor qualified. Says whether it was well-formed.
@@ -113,7 +113,7 @@ pub(crate) fn validate_amount(name: &str, amount: &Field<'_, '_>, errors: &mut E
     if quantity.is_negative() {
         errors.push(amount.invalid("must be greater than or equal to 0"));
     }
-    if (WHOLE.contains(&name) || is_extended(name)) && !quantity.is_countable() {
+    if (is_counted(name) || is_extended(name)) && !quantity.is_countable() {
         errors.push(amount.invalid("must be an integer"));
     }
 }

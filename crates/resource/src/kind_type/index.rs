@@ -41,7 +41,7 @@ impl KindTypes {
     }
 
     /// The same, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not served: messages tell
-    /// them from kinds that nobody knows.
+    /// them from unknown kinds.
     #[must_use]
     pub fn with_unserved<'k>(mut self, kinds: impl Iterator<Item = (&'k str, &'k str)>) -> Self {
         for (api_version, kind) in kinds {

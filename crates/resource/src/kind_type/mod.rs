@@ -1,6 +1,6 @@
 //! The type of a kind: one set of questions for kinds of the built-in table and kinds of definitions alike.
 //!
-//! A [`KindType`] hangs on each version of a resource. Two sorts of types answer it: [`TableType`] by the table of built-in
+//! A [`KindType`] hangs on each version of a resource. It has two implementations: [`TableType`] by the table of built-in
 //! types, and [`CustomSchema`](crate::structural::CustomSchema) by the structural schema of a definition. Where the two
 //! differ in what clients are used to, [`Conventions`] names the difference.
 
@@ -20,7 +20,7 @@ pub use index::KindTypes;
 pub use table::{TableType, TableTypes};
 
 use crate::schema::FloatAmount;
-use crate::{GroupVersion, GroupVersionKind, PatchError};
+use crate::{FieldError, GroupVersion, GroupVersionKind, PatchError, Rules};
 
 /// The type of the objects of one kind in one version.
 pub trait KindType: Send + Sync {
@@ -71,13 +71,19 @@ pub trait KindType: Send + Sync {
         self.fill_in(object)
     }
 
+    /// An object that comes from another version, without what the type does not specify.
+    fn prune(&self, object: Value) -> Value;
+
+    /// Says what is wrong with an object that is written.
+    fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings;
+
     /// An object that was converted to this version so that field managers can look for what they own in it.
     ///
     /// # Errors
     /// Why the object does not fit its type.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String>;
 
-    /// How objects merge in structured merges; `None` where nobody can say.
+    /// How objects merge in structured merges; `None` where that is unknown.
     fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)>;
 
     /// Carries out a strategic merge patch.
@@ -98,6 +104,28 @@ pub trait KindType: Send + Sync {
     /// The JSON schema that OpenAPI documents give of the type; `None` where it stands among the built-in types, which have
     /// theirs from the table.
     fn published_schema(&self) -> Option<Value>;
+}
+
+/// The write of an object that is validated.
+#[derive(Clone, Copy)]
+pub struct Validation<'v, 'a> {
+    /// The object, in the version of the type.
+    pub object: &'v Value,
+    /// The object that it takes the place of; `None` for a new object.
+    pub old: Option<&'v Value>,
+    /// The subresource that is written to, if any.
+    pub subresource: Option<&'a str>,
+    /// What the kind checks in code. Types of definitions have no such rules.
+    pub rules: &'a dyn Rules<'v>,
+}
+
+/// What validation finds.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What is wrong.
+    pub errors: Vec<FieldError>,
+    /// What was wrong before and is as it was.
+    pub warnings: Vec<String>,
 }
 
 /// What a type is called.

@@ -4,9 +4,9 @@ use holdfast_cel::DeclType;
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_value::{Error, Growth, SmolStr, Value};
 
-use super::{Conventions, KindName, KindType, TypedObject};
+use super::{Conventions, Findings, KindName, KindType, TypedObject, Validation};
 use crate::schema::{self, DecodeError, Decoded, TypeId, TypeTable};
-use crate::{GroupVersionKind, PatchError, Strategy, TablePatchType, consumed_patch, strategic_merge};
+use crate::{Check, GroupVersionKind, PatchError, Strategy, TablePatchType, consumed_patch, strategic_merge};
 
 /// The table of built-in types, with how values of each type merge.
 pub struct TableTypes {
@@ -106,6 +106,20 @@ impl KindType for TableType {
         Ok(object)
     }
 
+    /// Fields that the type does not know go when the object is decoded. What does not fit its type stays, to be refused.
+    fn prune(&self, object: Value) -> Value {
+        schema::decode_tree(self.table(), self.id, &object).map_or(object, |decoded| decoded.value)
+    }
+
+    fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings {
+        let mut check = Check::new(self.table());
+        check.written(self.id, write);
+        Findings {
+            errors: check.errors,
+            warnings: Vec::new(),
+        }
+    }
+
     /// The reference converts structs, which have all that is written even when nobody sets it.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
         Ok(self.decode_tree(&object)?.object)
@@ -135,5 +149,69 @@ impl KindType for TableType {
 
     fn published_schema(&self) -> Option<Value> {
         None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+    use crate::{GroupVersion, NoRules};
+
+    const TYPES: &str = "type example.v1.Thing struct kind(example.com/v1/Thing)
+  kind string -
+  apiVersion string -
+  spec example.v1.Spec 1
+
+type example.v1.Spec struct
+  count int32 1 +minimum(0)
+  name string 2 +immutable
+";
+
+    fn kind_type() -> TableType {
+        let types = TableTypes::new(Arc::new(TypeTable::parse(TYPES).unwrap()));
+        let kind = GroupVersionKind {
+            group_version: GroupVersion::new("example.com", "v1"),
+            kind: "Thing".into(),
+        };
+        TableType::new(&types, kind, None).unwrap()
+    }
+
+    fn object(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    #[test]
+    fn fields_that_another_version_had_go() {
+        let pruned = kind_type().prune(object(r#"{"spec":{"count":1,"other":2},"more":{}}"#));
+        assert_eq!(pruned.at(&["spec"]), Some(&object(r#"{"count":1}"#)));
+        assert!(pruned.get("more").is_none());
+        let malformed = object(r#"{"spec":{"count":"x","other":2}}"#);
+        assert_eq!(kind_type().prune(malformed.clone()), malformed);
+    }
+
+    #[test]
+    fn values_are_validated_before_changes() {
+        let (new, old) = (
+            object(r#"{"spec":{"count":-1,"name":"b"}}"#),
+            object(r#"{"spec":{"name":"a"}}"#),
+        );
+        let of = kind_type();
+        let found = |old, subresource| {
+            let errors = of.validate(&Validation {
+                object: &new,
+                old,
+                subresource,
+                rules: &NoRules,
+            });
+            errors.errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let count = "spec.count: Invalid value: -1: must be greater than or equal to 0";
+        assert_eq!(found(None, None), [count]);
+        let name = "spec.name: Invalid value: \"b\": field is immutable";
+        assert_eq!(found(Some(&old), None), [count, name]);
+        assert!(found(Some(&old), Some("status")).is_empty());
     }
 }

@@ -320,6 +320,7 @@ mod tests {
                     KindName::new(group_version.clone(), kind.into()),
                     Arc::new(|| None),
                     Arc::default(),
+                    Default::default(),
                 )),
                 group_version,
                 list_kind: format_smolstr!("{kind}List"),

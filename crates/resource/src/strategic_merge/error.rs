@@ -45,7 +45,7 @@ pub enum PatchError {
     /// A list of maps is to be merged and its field names no merge key.
     #[error("cannot merge lists without merge key for struct")]
     NoDeclaredKey,
-    /// A list that is to be merged holds several sorts of items.
+    /// A list that is to be merged holds items of several types.
     #[error("list element types are not identical: [{} {}]", PlainList(there), PlainList(patch))]
     MixedList {
         /// The items that are there.
@@ -65,7 +65,7 @@ pub enum PatchError {
         /// The order.
         order: List,
     },
-    /// A value is of another sort than what it is to be merged with.
+    /// A value is of another type than what it is to be merged with.
     #[error("expected a {expected}, but received a {received}")]
     WrongType {
         /// What should stand there, in the reference's words.
@@ -112,10 +112,10 @@ impl PatchError {
 
 /// The list that `value` is, or what the reference says where it is none.
 pub(super) fn list_of(value: &Value) -> Result<&List, PatchError> {
-    value.as_list().ok_or_else(|| wrong_sort("[]interface {}", value))
+    value.as_list().ok_or_else(|| wrong_type("[]interface {}", value))
 }
 
-pub(super) fn wrong_sort(expected: &'static str, value: &Value) -> PatchError {
+pub(super) fn wrong_type(expected: &'static str, value: &Value) -> PatchError {
     PatchError::WrongType {
         expected,
         received: go_type(value),

@@ -151,7 +151,7 @@ fn identity<'a, T: PatchType>(item: &'a Value, member: &PatchMember<T>) -> Resul
 
 fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
     let Value::Map(map) = item else {
-        return Err(error::wrong_sort("map[string]interface {}", item));
+        return Err(error::wrong_type("map[string]interface {}", item));
     };
     map.get(key).ok_or_else(|| PatchError::NoMergeKey {
         map: item.clone(),
@@ -163,7 +163,7 @@ fn declared_key<T: PatchType>(member: &PatchMember<T>) -> Result<&str, PatchErro
     member.merge_key.as_deref().ok_or(PatchError::NoDeclaredKey)
 }
 
-/// Whether the items are maps; they must all be of one sort, and no lists. Not both may be empty.
+/// Whether the items are maps; they must all be maps or all be scalars. Not both may be empty.
 fn holds_maps(there: &List, patch: &List) -> Result<bool, PatchError> {
     let mut items = there.iter().chain(patch.iter());
     let first = items.next();

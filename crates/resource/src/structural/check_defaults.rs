@@ -6,6 +6,8 @@ use super::Node;
 use super::embedded::identity;
 use super::node::Additional;
 use super::prune::Dropped;
+use holdfast_cel::PatternMemory;
+
 use super::{RuleBudget, Rules};
 use crate::{FieldError, FieldPath};
 
@@ -23,7 +25,13 @@ impl Node {
             budget: RuleBudget::default(),
             errors,
         };
-        walk.schema(self, Rules::new(self, true).as_ref(), None, field, 0);
+        walk.schema(
+            self,
+            Rules::new(self, true, &PatternMemory::default()).as_ref(),
+            None,
+            field,
+            0,
+        );
     }
 }
 
@@ -75,7 +83,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reports the defaults of entries in metadata: nobody knows the names under which they would stand.
+    /// Reports the defaults of entries in metadata, whose keys are not known.
     fn forbid_defaults(&mut self, node: &Node, field: &FieldPath, depth: usize) {
         if !node.within.defaults || depth > MAX_DEPTH {
             return;

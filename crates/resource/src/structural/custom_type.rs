@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use holdfast_cel::{DeclField, DeclType};
+use holdfast_cel::{DeclField, DeclType, PatternMemory};
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_value::{Error, Growth, SmolStr, Value};
 
@@ -10,7 +10,10 @@ use super::embedded::Metadata;
 use super::prune::Dropped;
 use super::{Node, Ratchet, RuleBudget, Rules, merge};
 use crate::schema::{TypeId, TypeTable, UnknownField, decl_type};
-use crate::{Conventions, FieldError, FieldErrorKind, FieldPath, KindName, KindType, PatchError, TypedObject};
+use crate::{
+    Conventions, FieldError, FieldErrorKind, FieldPath, Findings, KindName, KindType, PatchError, ScaleFields,
+    TypedObject, Validation, nested_integer, nested_path, nested_text,
+};
 
 /// The definition name of the type of metadata.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -24,6 +27,8 @@ pub struct CustomSchema {
     name: KindName,
     source: SchemaSource,
     types: Arc<TypeTable>,
+    scale: Option<ScaleFields>,
+    patterns: PatternMemory,
     made: OnceLock<Arc<CustomType>>,
     /// The type in the state of the definition before, until this one is made.
     before: Mutex<Option<Arc<CustomType>>>,
@@ -31,15 +36,24 @@ pub struct CustomSchema {
 
 impl CustomSchema {
     /// The type of the objects of that name by the schema that `source` gives, with metadata of the type that stands in
-    /// `types`.
-    pub fn new(name: KindName, source: SchemaSource, types: Arc<TypeTable>) -> Self {
+    /// `types`; their regular expressions are compiled into `patterns`.
+    pub fn new(name: KindName, source: SchemaSource, types: Arc<TypeTable>, patterns: PatternMemory) -> Self {
         Self {
             name,
             source,
             types,
+            scale: None,
+            patterns,
             made: OnceLock::new(),
             before: Mutex::new(None),
         }
+    }
+
+    /// The same, for objects whose Scale stands in these fields.
+    #[must_use]
+    pub fn scaled_by(mut self, scale: Option<ScaleFields>) -> Self {
+        self.scale = scale;
+        self
     }
 
     /// The same, where the version was of another schema before: if it says the same, its type goes on with all that was made
@@ -56,7 +70,7 @@ impl CustomSchema {
     pub fn get(&self) -> &Arc<CustomType> {
         self.made.get_or_init(|| {
             let schema = (self.source)();
-            let made = CustomType::new(schema.as_ref(), Arc::clone(&self.types));
+            let made = CustomType::new(schema.as_ref(), Arc::clone(&self.types), self.patterns.clone());
             let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
             before
                 .filter(|before| before.root == made.root && Arc::ptr_eq(&before.types, &made.types))
@@ -90,6 +104,25 @@ impl KindType for CustomSchema {
 
     fn empty(&self) -> Value {
         Value::empty_map()
+    }
+
+    fn prune(&self, object: Value) -> Value {
+        self.get().pruned(&object)
+    }
+
+    fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings {
+        let (of, Validation { object, old, .. }) = (self.get(), *write);
+        let status_before = old.filter(|_| write.subresource == Some("status"));
+        let mut errors = match status_before {
+            Some(old) => of.validate_status(object, old),
+            None => of.validate_schema(object, old),
+        };
+        if let Some(scale) = &self.scale {
+            validate_scale(scale, object, status_before.is_none(), &mut errors);
+        }
+        of.validate_rest(object, old, &mut errors);
+        let warnings = of.validate_rules(object, old, &mut errors);
+        Findings { errors, warnings }
     }
 
     fn fill_in(&self, object: Value) -> Result<Value, Error> {
@@ -137,6 +170,7 @@ impl KindType for CustomSchema {
 /// The type of the objects of a custom resource in one version.
 pub struct CustomType {
     types: Arc<TypeTable>,
+    patterns: PatternMemory,
     metadata: Option<TypeId>,
     root: Node,
     merge: OnceLock<(Arc<Schema>, TypeRef)>,
@@ -153,18 +187,19 @@ pub struct ReadObject {
 }
 
 impl CustomType {
-    /// The type of a JSON schema; without one, any field may be there.
-    pub fn new(schema: Option<&Value>, types: Arc<TypeTable>) -> Self {
+    /// The type of a JSON schema; without one, any field may be there. Regular expressions are compiled into `patterns`.
+    pub fn new(schema: Option<&Value>, types: Arc<TypeTable>, patterns: PatternMemory) -> Self {
         let root = schema.map_or_else(
             || Node {
                 preserves_unknown: true,
                 ..Node::default()
             },
-            Node::read,
+            |schema| Node::read_sharing(schema, &patterns),
         );
         Self {
             metadata: types.id(OBJECT_META),
             types,
+            patterns,
             root,
             merge: OnceLock::new(),
             rules: OnceLock::new(),
@@ -222,7 +257,7 @@ impl CustomType {
     }
 
     /// An object that comes from another version: without what this one does not specify, and without its defaults.
-    pub fn pruned(&self, object: &Value) -> Value {
+    fn pruned(&self, object: &Value) -> Value {
         let read = self.read_with(object, true).map(|read| read.value);
         let object = read.unwrap_or_else(|_| object.clone());
         self.root.without_nulls(&object).unwrap_or(object)
@@ -310,7 +345,7 @@ impl CustomType {
     /// What is wrong with an object by the rules of its schema in CEL, in addition to `errors`; rules cannot be asked while
     /// some of those are there. Gives what is to be warned of: rules that did not hold before where nothing changed since.
     pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) -> Vec<String> {
-        let rules = self.rules.get_or_init(|| Rules::new(&self.root, true));
+        let rules = self.rules.get_or_init(|| Rules::new(&self.root, true, &self.patterns));
         let Some(rules) = rules else {
             return Vec::new();
         };
@@ -323,6 +358,30 @@ impl CustomType {
         let findings = rules.validate(&self.root, object, old, true, &root, &mut RuleBudget::default());
         errors.extend(findings.errors);
         findings.warnings
+    }
+}
+
+/// What is wrong with the fields of the Scale; with those of the spec only where the write touches the spec.
+fn validate_scale(scale: &ScaleFields, object: &Value, of_spec: bool, errors: &mut Vec<FieldError>) {
+    let numbers = [&scale.spec_replicas, &scale.status_replicas];
+    for path in numbers.into_iter().skip(usize::from(!of_spec)) {
+        let field = FieldPath::new(&nested_path(path));
+        match nested_integer(object, path) {
+            Ok(Some(number)) if number < 0 => {
+                errors.push(FieldError::invalid(&field, number, "should be a non-negative integer"));
+            }
+            Ok(Some(number)) if number > i64::from(i32::MAX) => {
+                let why = format!("should be less than or equal to {}", i32::MAX);
+                errors.push(FieldError::invalid(&field, number, why));
+            }
+            Ok(_) => {}
+            Err(why) => errors.push(FieldError::invalid(&field, 0, why)),
+        }
+    }
+    if let Some(path) = &scale.selector
+        && let Err(why) = nested_text(object, path)
+    {
+        errors.push(FieldError::invalid(&FieldPath::new(&nested_path(path)), "", why));
     }
 }
 
@@ -363,7 +422,7 @@ mod tests {
     fn schema(text: &'static str, types: &Arc<TypeTable>) -> CustomSchema {
         let source: SchemaSource = Arc::new(move || json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
         let name = KindName::new(GroupVersion::new("example.com", "v1"), "Widget".into());
-        CustomSchema::new(name, source, Arc::clone(types))
+        CustomSchema::new(name, source, Arc::clone(types), PatternMemory::default())
     }
 
     #[test]
@@ -373,7 +432,7 @@ mod tests {
             "self == 'a'"}]}}}"#;
         let first = schema(text, &types);
         let of = Arc::clone(first.get());
-        // A state that nobody looked at hands on what it was given.
+        // A schema that was never used passes on the one before it.
         let second = schema(text, &types).after(&first);
         let third = schema(text, &types).after(&second);
         assert!(Arc::ptr_eq(third.get(), &of));
@@ -402,5 +461,63 @@ mod tests {
         assert_eq!(told(r#"{"a":2}"#, r#"{"a":1}"#), 1);
         assert_eq!(told(r#"{"s":[1,1]}"#, r#"{"s":[2,2]}"#), 0);
         assert_eq!(told(r#"{"s":[1,1]}"#, r#"{"s":[2]}"#), 1);
+    }
+
+    #[test]
+    fn a_write_of_the_status_is_validated_by_the_schema_of_the_status_and_the_whole_scale() {
+        let text = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"}}},
+            "status":{"type":"object","properties":{"a":{"type":"integer"}}}}}"#;
+        let fields = |part: &str| vec![SmolStr::new(part), "replicas".into()];
+        let of = schema(text, &Arc::default()).scaled_by(Some(ScaleFields {
+            spec_replicas: fields("spec"),
+            status_replicas: fields("status"),
+            selector: None,
+        }));
+        let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        let new = value(r#"{"spec":{"a":"x","replicas":-1},"status":{"a":"y","replicas":-1}}"#);
+        let old = value("{}");
+        let found = |subresource| {
+            let found = of.validate(&Validation {
+                object: &new,
+                old: Some(&old),
+                subresource,
+                rules: &crate::NoRules,
+            });
+            let fields = found.errors.iter().map(|error| error.field.as_str().to_owned());
+            fields.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found(None),
+            ["spec.a", "status.a", ".spec.replicas", ".status.replicas"]
+        );
+        assert_eq!(found(Some("status")), ["status.a", ".status.replicas"]);
+    }
+
+    #[test]
+    fn patterns_of_schemas_and_rules_are_compiled_into_one_memory() {
+        let text = r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-z]+$"},"b":{"type":"string",
+            "x-kubernetes-validations":[{"rule":"self.matches('^[a-z]+[0-9]$')"}]}}}"#;
+        let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        let memory = PatternMemory::new(8 << 20);
+        let of = CustomType::new(Some(&schema), Arc::default(), memory.clone());
+        let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        let (object, mut errors) = (value(r#"{"a":"abc"}"#), Vec::new());
+        for _ in 0..1000 {
+            errors.extend(of.validate_schema(&object, None));
+        }
+        let of_schema = memory.taken();
+        assert!(errors.is_empty() && of_schema > 0);
+        for _ in 0..1000 {
+            of.validate_rules(&value(r#"{"b":"abc1"}"#), None, &mut errors);
+        }
+        assert!(errors.is_empty() && memory.taken() > of_schema);
+    }
+
+    #[test]
+    fn what_another_version_has_goes_and_so_do_nulls() {
+        let text = r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}"#;
+        let of = schema(text, &Arc::default());
+        let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        assert_eq!(of.prune(value(r#"{"a":1,"b":null,"c":2}"#)), value(r#"{"a":1}"#));
     }
 }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::OnceLock;
 
+use holdfast_gotext::duration;
 use holdfast_value::{SmolStr, Value};
 use regex::Regex;
 
@@ -185,12 +186,10 @@ fn is_date_time(text: &str) -> bool {
 
 /// A duration as Go writes them, or numbers with words such as `3 days`.
 fn is_duration(text: &str) -> bool {
-    static GO: OnceLock<Option<Regex>> = OnceLock::new();
     static WORDS: OnceLock<Option<Regex>> = OnceLock::new();
-    const GO_PATTERN: &str = r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
     const WORDS_PATTERN: &str =
         r"(?i)[0-9]+\s*(ns\b|nano|us\b|µs|micro|ms\b|milli|s\b|sec|m\b|min|h\b|hr\b|hour|d\b|day|w\b|wk\b|week)";
-    matches(&GO, GO_PATTERN, text) || matches(&WORDS, WORDS_PATTERN, text)
+    duration::parse(text).is_ok() || matches(&WORDS, WORDS_PATTERN, text)
 }
 
 /// An address, with or without the name of whom it is of.

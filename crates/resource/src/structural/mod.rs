@@ -31,5 +31,5 @@ pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource};
 pub use formats::unknown_formats;
 pub use node::{Additional, Checks, JsonType, Limit, Node};
 pub use pattern::{Pattern, PatternError};
-pub use rules::{CompiledRule, Findings, Notation, Rule, RuleBudget, RuleEnvironment, Rules};
+pub use rules::{CompiledRule, Notation, Rule, RuleBudget, RuleEnvironment, Rules};
 pub use validate::Ratchet;

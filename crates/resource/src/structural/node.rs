@@ -1,3 +1,4 @@
+use holdfast_cel::PatternMemory;
 use holdfast_value::{SmolStr, Value};
 
 use super::formats::is_known_for;
@@ -172,10 +173,15 @@ pub struct Limit {
 impl Node {
     /// Reads a JSON schema. What does not fit is passed over: definitions are validated before they are served.
     pub fn read(schema: &Value) -> Self {
-        Self::read_at(schema, 0)
+        Self::read_sharing(schema, &PatternMemory::default())
     }
 
-    fn read_at(schema: &Value, depth: usize) -> Self {
+    /// The same, where patterns are compiled into `memory` when that pays.
+    pub fn read_sharing(schema: &Value, memory: &PatternMemory) -> Self {
+        Self::read_at(schema, memory, 0)
+    }
+
+    fn read_at(schema: &Value, memory: &PatternMemory, depth: usize) -> Self {
         if depth > MAX_DEPTH {
             return Self::default();
         }
@@ -183,7 +189,7 @@ impl Node {
         let kind = schema.str_at(&["type"]).filter(|name| !name.is_empty());
         let properties = schema.get("properties").and_then(Value::as_map).into_iter().flatten();
         let properties: Vec<(SmolStr, Node)> = properties
-            .map(|(name, schema)| (name.clone(), Self::read_at(schema, depth + 1)))
+            .map(|(name, schema)| (name.clone(), Self::read_at(schema, memory, depth + 1)))
             .collect();
         let below = |name: &str| schema.get(name).filter(|value| value.as_map().is_some());
         let mut node = Self {
@@ -202,11 +208,11 @@ impl Node {
             properties,
             additional: match schema.get("additionalProperties") {
                 Some(Value::Bool(allowed)) => Additional::Allowed(*allowed),
-                Some(of @ Value::Map(_)) => Additional::Schema(Box::new(Self::read_at(of, depth + 1))),
+                Some(of @ Value::Map(_)) => Additional::Schema(Box::new(Self::read_at(of, memory, depth + 1))),
                 _ => Additional::Unsaid,
             },
-            items: below("items").map(|of| Box::new(Self::read_at(of, depth + 1))),
-            checks: Checks::read(schema, depth).map(Box::new),
+            items: below("items").map(|of| Box::new(Self::read_at(of, memory, depth + 1))),
+            checks: Checks::read(schema, memory, depth).map(Box::new),
             rules: list(schema.get("x-kubernetes-validations"))
                 .iter()
                 .map(Rule::read)
@@ -295,7 +301,7 @@ impl Node {
 }
 
 impl Checks {
-    fn read(schema: &Value, depth: usize) -> Option<Self> {
+    fn read(schema: &Value, memory: &PatternMemory, depth: usize) -> Option<Self> {
         let number = |name: &str| schema.get(name).and_then(float);
         let limit = |name: &str, exclusive: &str| {
             number(name).map(|value| Limit {
@@ -306,7 +312,7 @@ impl Checks {
         let count = |name: &str| schema.get(name).and_then(Value::as_i64);
         let nodes = |name: &str| -> Vec<Node> {
             let schemas = list(schema.get(name)).iter();
-            schemas.map(|schema| Node::read_at(schema, depth + 1)).collect()
+            schemas.map(|schema| Node::read_at(schema, memory, depth + 1)).collect()
         };
         let format = SmolStr::new(schema.str_at(&["format"]).unwrap_or_default());
         let is_known = is_known_for(schema.str_at(&["type"]).unwrap_or_default(), &format);
@@ -326,7 +332,7 @@ impl Checks {
             pattern: schema
                 .str_at(&["pattern"])
                 .filter(|text| !text.is_empty())
-                .map(Pattern::new),
+                .map(|text| Pattern::new(text, memory)),
             min_items: count("minItems"),
             max_items: count("maxItems"),
             min_properties: count("minProperties"),
@@ -339,7 +345,7 @@ impl Checks {
             not: schema
                 .get("not")
                 .filter(|not| not.as_map().is_some())
-                .map(|not| Box::new(Node::read_at(not, depth + 1))),
+                .map(|not| Box::new(Node::read_at(not, memory, depth + 1))),
         };
         (!checks.is_empty()).then_some(checks)
     }

@@ -2,12 +2,14 @@
 
 use std::sync::OnceLock;
 
+use holdfast_cel::PatternMemory;
 use holdfast_value::SmolStr;
 
 /// A regular expression, compiled when it is first asked for.
 #[derive(Debug)]
 pub struct Pattern {
     text: SmolStr,
+    memory: PatternMemory,
     compiled: OnceLock<Option<holdfast_cel::Pattern>>,
 }
 
@@ -23,10 +25,11 @@ impl PartialEq for Pattern {
 pub struct PatternError(String);
 
 impl Pattern {
-    /// The expression `text`.
-    pub fn new(text: &str) -> Self {
+    /// The expression `text`, which is compiled into `memory`.
+    pub fn new(text: &str, memory: &PatternMemory) -> Self {
         Self {
             text: SmolStr::new(text),
+            memory: memory.clone(),
             compiled: OnceLock::new(),
         }
     }
@@ -40,7 +43,7 @@ impl Pattern {
     pub fn matches(&self, text: &str) -> bool {
         let compiled = self
             .compiled
-            .get_or_init(|| holdfast_cel::Pattern::compile(&self.text).ok());
+            .get_or_init(|| holdfast_cel::Pattern::compile(&self.text, &self.memory).ok());
         compiled.as_ref().is_some_and(|regex| regex.is_match(text))
     }
 
@@ -65,7 +68,11 @@ mod tests {
             (r"^\d$", "٣", false),
             (r"b\b", "ab!", true),
         ] {
-            assert_eq!(Pattern::new(pattern).matches(text), matches, "{pattern} {text}");
+            assert_eq!(
+                Pattern::new(pattern, &PatternMemory::default()).matches(text),
+                matches,
+                "{pattern} {text}"
+            );
         }
     }
 
@@ -74,6 +81,6 @@ mod tests {
         assert!(Pattern::check("a(").is_err());
         assert!(Pattern::check("(?:a{1000}){1000}").is_err());
         assert!(Pattern::check(r"\pL{1000}(?:[^a]{500}){2}").is_ok());
-        assert!(!Pattern::new("a(").matches("a("));
+        assert!(!Pattern::new("a(", &PatternMemory::default()).matches("a("));
     }
 }

@@ -16,10 +16,10 @@ use crate::write;
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let sort = negotiation::patch_type(&request.headers)?;
-    let options = PatchOptions::parse(&request.query, sort)?;
+    let patch_type = negotiation::patch_type(&request.headers)?;
+    let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
-    let change = write::read_patch(&body, sort, &options)?;
+    let change = write::read_patch(&body, patch_type, &options)?;
     let target = write::target(&request, options.write);
     let result = write::update(&context.write, target, change).await?;
     written(context, &request, &result).await

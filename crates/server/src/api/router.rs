@@ -109,13 +109,14 @@ pub fn resource_request(
     let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
-        let sort = negotiation::patch_type(&headers);
+        let patch_type = negotiation::patch_type(&headers);
         if !place.served.resource.conventions.strategic_merge {
-            sort.ok()
-                .filter(|sort| *sort != PatchType::Strategic)
+            patch_type
+                .ok()
+                .filter(|patch_type| *patch_type != PatchType::Strategic)
                 .ok_or_else(|| ApiError::unsupported_body_type(&CUSTOM_PATCH_TYPES))?;
         } else {
-            sort?;
+            patch_type?;
         }
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);

@@ -360,7 +360,7 @@ pub fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
     }
 }
 
-/// The sorts of patches, by the content type of their bodies.
+/// The types of patches, by the content type of their bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
     /// `application/json-patch+json` (RFC 6902).
@@ -381,7 +381,7 @@ pub const PATCH_TYPES: [(&str, PatchType); 4] = [
     ("application/apply-patch+yaml", PatchType::Apply),
 ];
 
-/// Which sort of patch a body is.
+/// The type of the patch that a body is.
 ///
 /// # Errors
 /// 415 where its content type is that of none.
@@ -389,7 +389,7 @@ pub fn patch_type(headers: &HeaderMap) -> Result<PatchType, ApiError> {
     let bare = content_type(headers).unwrap_or_default();
     let found = PATCH_TYPES.iter().find(|(name, _)| *name == bare);
     found
-        .map(|(_, sort)| *sort)
+        .map(|(_, patch_type)| *patch_type)
         .ok_or_else(ApiError::unsupported_patch_type)
 }
 

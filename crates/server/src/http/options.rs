@@ -110,14 +110,14 @@ impl UpdateOptions {
 }
 
 impl PatchOptions {
-    /// Reads the options of a PATCH of that sort.
+    /// Reads the options of a PATCH of that type.
     ///
     /// # Errors
-    /// 422 for values that are none, for an apply without a field manager and for a forced patch of another sort.
-    pub fn parse(query: &Query, sort: PatchType) -> Result<Self, ApiError> {
+    /// 422 for values that are none, for an apply without a field manager and for a forced patch of another type.
+    pub fn parse(query: &Query, patch_type: PatchType) -> Result<Self, ApiError> {
         let force = query.get("force").map(reads_as_true);
         let mut errors = Vec::new();
-        if sort == PatchType::Apply {
+        if patch_type == PatchType::Apply {
             if query.get("fieldManager").unwrap_or_default().is_empty() {
                 let field = FieldPath::new("fieldManager");
                 errors.push(FieldError::required(&field, "is required for apply patch"));
@@ -416,7 +416,9 @@ mod tests {
 
     #[test]
     fn patch_options_know_apply_from_other_patches() {
-        let parse = |query, sort| PatchOptions::parse(&Query::parse(query), sort).map_err(|error| error.to_string());
+        let parse = |query, patch_type| {
+            PatchOptions::parse(&Query::parse(query), patch_type).map_err(|error| error.to_string())
+        };
         assert_eq!(
             parse("", PatchType::Apply).unwrap_err(),
             "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"

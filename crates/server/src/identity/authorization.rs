@@ -1,4 +1,4 @@
-//! May they: whether a user may do what a request asks.
+//! Authorization of a request.
 
 use holdfast_authorization::{AccessTarget, Attributes, Authorizer, User};
 use holdfast_resource::GroupResource;
@@ -39,7 +39,7 @@ pub(crate) fn authorize(authorizer: &dyn Authorizer, user: &User, attributes: &A
     Err(refused(user, attributes, decision.reason()))
 }
 
-/// The refusal of what `attributes` say. `reason` is what the authorizer says about it; may be empty.
+/// The 403 for `attributes`. `reason` is that of the authorizer; may be empty.
 pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
     let (verb, user) = (attributes.verb, &user.name);
     let because = |said: String| {

@@ -1,8 +1,8 @@
 //! Users from client certificates: the common name is the user, each organization a group
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates>).
 //!
-//! A handshake asks for a certificate and takes any. What it comes to is decided here, so that a client whose certificate is
-//! of no use is told so by an answer and may still show a token.
+//! A handshake requests a certificate and accepts any. It is verified here, so that a client with a bad certificate gets an
+//! answer, and may still present a token.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -35,19 +35,19 @@ pub enum CertificateError {
     AmbiguousUid,
 }
 
-/// What the client certificate of a connection comes to.
+/// The result of verifying the client certificate of a connection.
 #[derive(Clone, Debug)]
 pub enum ClientCertificate {
-    /// It names a user, until then if it ends ever.
+    /// It names a user, until the time at which it expires, if any.
     User(Arc<User>, Option<SystemTime>),
-    /// Nobody is known by it; it counts as none.
+    /// It names no user and counts as no certificate.
     Nameless,
-    /// It is not to be trusted. Who shows it is not anonymous, but refused unless another credential is good.
+    /// It is not trusted. Its client is refused, unless another credential is valid.
     Untrusted,
 }
 
 impl ClientCertificate {
-    /// The meaning of the certificates that a client shows, its own first.
+    /// Verifies the certificates that a client presents, its own first.
     pub fn of(authorities: &ClientAuthorities, shown: &[CertificateDer<'_>], now: SystemTime) -> Self {
         let Some((own, between)) = shown.split_first() else {
             return Self::Nameless;
@@ -135,8 +135,8 @@ mod tests {
     fn certificate(names: &[(DnType, &str)]) -> CertificateDer<'static> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        for (sort, text) in names {
-            params.distinguished_name.push(sort.clone(), *text);
+        for (attribute, text) in names {
+            params.distinguished_name.push(attribute.clone(), *text);
         }
         let key = KeyPair::generate().unwrap();
         params.self_signed(&key).unwrap().der().clone()

@@ -1,4 +1,4 @@
-//! Asking in the name of somebody else, with `Impersonate-User` and its fellows
+//! Impersonation of another user, with `Impersonate-User` and the headers that go with it
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation>).
 
 use std::collections::HashMap;
@@ -34,15 +34,14 @@ const RUNS_ON: &str = "authentication.kubernetes.io/node-name";
 /// The group of what stands for users in access rules.
 const GROUP_OF_USERS: &str = "authentication.k8s.io";
 
-/// From so many groups or extras on, somebody who may ask for all of them need not be allowed each.
+/// From so many groups or extras on, a user who may impersonate all of them needs no permission for each.
 const MANY: usize = 4;
 
-/// How many users' ways of asking are remembered.
+/// For how many users the last mode is remembered.
 const REMEMBERED: usize = 1024;
 
-/// The ways in which one may be allowed to ask in another's name, in the order in which they are tried. All but the last
-/// are constrained: they need `impersonate:WAY` of the user and `impersonate-on:WAY:VERB` of what is asked for
-/// (KEP-5284).
+/// The modes of impersonation, in the order in which they are tried. All but the last are constrained (KEP-5284): they need
+/// `impersonate:MODE` on the user and `impersonate-on:MODE:VERB` on the resource of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     AssociatedNode,
@@ -72,18 +71,17 @@ impl Way {
     }
 }
 
-/// Asking in the name of others: who may, and in which way each user did so last, which is tried first and whose words
-/// refusals take.
+/// Impersonation, with the mode that each user was allowed last. That mode is tried first, and refusals use its words.
 #[derive(Default)]
 pub struct Impersonation {
     last: Mutex<HashMap<SmolStr, Way>>,
 }
 
 impl Impersonation {
-    /// The user whom a request of `user` is judged as: the one that its headers name, if they name one, and else `user`.
+    /// The effective user of a request of `user`: the one that its headers name, or else `user`.
     ///
     /// # Errors
-    /// 400 where the headers name no user but something of one; 403 where `user` may not ask in that user's name.
+    /// 400 where the headers name parts of a user but no user; 403 where `user` may not impersonate that user.
     pub fn judge(
         &self,
         user: Arc<User>,
@@ -174,23 +172,23 @@ impl Wanted {
         self.name.is_empty() && self.uid.is_empty() && self.groups.is_empty() && self.extra.is_empty()
     }
 
-    /// The namespace and name of the service account that is meant, if it is one.
+    /// The namespace and name of the impersonated service account, if it is one.
     fn service_account(&self) -> Option<(&str, &str)> {
         service_account(&self.name)
     }
 
-    /// The node that is meant, if it is one.
+    /// The impersonated node, if it is one.
     fn node(&self) -> Option<&str> {
         let name = self.name.strip_prefix(NODE)?;
         dns_subdomain(name).is_empty().then_some(name)
     }
 
-    /// Whether nothing but the name is asked for.
+    /// Whether the headers name the user alone.
     fn is_bare(&self) -> bool {
         self.uid.is_empty() && self.groups.is_empty() && self.extra.is_empty()
     }
 
-    /// Whether users such as this one can be asked for in this way, by `user`.
+    /// Whether `user` can impersonate such a user in this mode.
     fn goes(&self, way: Way, user: &User) -> bool {
         match way {
             Way::AssociatedNode => {
@@ -210,7 +208,7 @@ impl Wanted {
         }
     }
 
-    /// Checks that `user` may do so in this way.
+    /// Checks the permissions of `user` for this mode.
     fn check(
         &self,
         way: Way,
@@ -239,8 +237,8 @@ impl Wanted {
         }
     }
 
-    /// Checks what is said of a user beside the name, where no way but the old one may be as lenient: neither empty texts nor
-    /// the group of those who may do everything. Who may ask for all groups or extras is asked about many at once.
+    /// Checks what the headers say of the user besides the name. Only the unconstrained mode allows empty texts and the group
+    /// `system:masters`. For many groups or extras, one permission for all of them is enough.
     fn check_constrained(
         &self,
         verb: &str,
@@ -279,7 +277,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// The permission to ask in the name of the user. `group` is that of users, groups and service accounts.
+    /// The permission to impersonate the user. `group` is the API group of users, groups and service accounts.
     fn named<'a>(&'a self, verb: &'a str, group: &'a str) -> Attributes<'a> {
         match self.service_account() {
             Some((namespace, name)) => attribute(verb, group, "serviceaccounts", "", namespace, name),
@@ -287,7 +285,7 @@ impl Wanted {
         }
     }
 
-    /// The permissions to say all else of the user, in the order in which they are asked for.
+    /// The permissions to impersonate all else of the user, in the order of the checks.
     fn rest<'a>(&'a self, verb: &'a str, group: &'a str) -> Vec<Attributes<'a>> {
         let uid = (!self.uid.is_empty()).then(|| attribute(verb, GROUP_OF_USERS, "uids", "", "", &self.uid));
         let groups = self.of_groups(verb, group);
@@ -380,7 +378,7 @@ fn extra_key(text: &str) -> Result<String, ApiError> {
     }
 }
 
-/// Why an extra is not one that constrained ways take.
+/// Why constrained modes refuse an extra.
 fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
@@ -401,7 +399,7 @@ fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
     empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
-/// The permission to ask in the name of a user of whom this is said.
+/// The permission to impersonate a user with this attribute.
 fn attribute<'a>(
     verb: &'a str,
     group: &'a str,
@@ -427,7 +425,7 @@ fn attribute<'a>(
 mod tests {
     use http::header::{HeaderName, HeaderValue};
 
-    use holdfast_authorization::{Decision, Masters, UserRules, Verdict};
+    use holdfast_authorization::{Authorization, Decision, Masters, UserRules};
     use http::Method;
 
     use super::*;
@@ -437,18 +435,18 @@ mod tests {
     struct Listed<'a>(&'a [&'a str]);
 
     impl Authorizer for Listed<'_> {
-        fn authorize(&self, _user: &User, attributes: &Attributes<'_>) -> Decision {
+        fn authorize(&self, _user: &User, attributes: &Attributes<'_>) -> Authorization {
             let AccessTarget::Resource(target) = attributes.target else {
-                return Decision::NO_OPINION;
+                return Authorization::NO_OPINION;
             };
             let line = format!(
                 "{} {} {}/{} {} {}",
                 attributes.verb, target.group, target.resource, target.subresource, target.namespace, target.name
             );
-            Decision::of(if self.0.contains(&line.as_str()) {
-                Verdict::Allow
+            Authorization::of(if self.0.contains(&line.as_str()) {
+                Decision::Allow
             } else {
-                Verdict::NoOpinion
+                Decision::NoOpinion
             })
         }
 
@@ -457,7 +455,7 @@ mod tests {
         }
     }
 
-    /// Lists ConfigMaps as alice in the name of another.
+    /// Lists ConfigMaps as alice, who impersonates another user.
     fn ask_as(
         impersonation: &Impersonation,
         authorizer: &dyn Authorizer,

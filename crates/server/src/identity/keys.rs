@@ -1,4 +1,4 @@
-//! The keys of service-account tokens: one that signs, those that are trusted, and the documents that tell others of them
+//! The keys of service-account tokens: one that signs, those that are trusted, and the documents that publish them
 //! (<https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery>).
 
 use base64::Engine as _;
@@ -17,11 +17,11 @@ pub enum KeyError {
     #[error("the key cannot be read: {0}")]
     Unreadable(String),
     /// It is neither RSA nor on one of the curves P-256 and P-384.
-    #[error("the key is of no sort that tokens are signed with: RSA, or the curves P-256 and P-384")]
+    #[error("the key is of no media_type that tokens are signed with: RSA, or the curves P-256 and P-384")]
     Unsupported,
 }
 
-/// A public key: whose tokens it signs is this server, or one before it.
+/// A public key of this server, or of one before it.
 #[derive(Clone)]
 pub struct VerifyingKey {
     jwk: Jwk,
@@ -59,7 +59,7 @@ impl VerifyingKey {
     /// Reads a public key: DER of its `SubjectPublicKeyInfo`.
     ///
     /// # Errors
-    /// Where it is no key, or of a sort that tokens are not signed with.
+    /// Where it is no key, or of a type that tokens are not signed with.
     #[expect(
         clippy::indexing_slicing,
         reason = "a curve is found by the length of its points; a position is within the bytes"
@@ -194,7 +194,7 @@ impl Keys {
     }
 }
 
-/// The documents by which others find out how to check this server's tokens.
+/// The discovery documents of the token issuer.
 #[derive(Clone, Debug)]
 pub struct IssuerDocuments {
     configuration: Vec<u8>,
@@ -218,11 +218,11 @@ struct KeySet<'a> {
 impl IssuerDocuments {
     /// The path of the keys.
     pub const KEYS_PATH: &'static str = "/openid/v1/jwks";
-    /// The path of what the issuer says of itself.
+    /// The path of the configuration of the issuer.
     pub const CONFIGURATION_PATH: &'static str = "/.well-known/openid-configuration";
 
-    /// What is said of `issuer`, whose keys are found at `keys_url`. `None` for an issuer that is no URL with TLS, which
-    /// nobody can look up.
+    /// The documents of `issuer`, whose keys are at `keys_url`. `None` for an issuer that is no `https` URL, which clients
+    /// cannot look up.
     pub fn new(issuer: &str, keys_url: &str, keys: &Keys) -> Option<Self> {
         if !issuer.starts_with("https://") {
             return None;
@@ -268,8 +268,8 @@ mod tests {
         let key = VerifyingKey::from_der(&pair.subject_public_key_info()).unwrap();
         let keys = Keys::new([key.clone(), key]);
         let documents = IssuerDocuments::new("https://me", "https://me/openid/v1/jwks", &keys).unwrap();
-        let (sort, text) = documents.get("/openid/v1/jwks").unwrap();
-        assert_eq!(sort, "application/jwk-set+json");
+        let (media_type, text) = documents.get("/openid/v1/jwks").unwrap();
+        assert_eq!(media_type, "application/jwk-set+json");
         let set: serde_json::Value = serde_json::from_slice(text).unwrap();
         assert_eq!(set["keys"].as_array().unwrap().len(), 1);
         assert_eq!(

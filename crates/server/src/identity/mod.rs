@@ -1,7 +1,7 @@
-//! Who asks: from a client certificate, from a bearer token, or nobody.
+//! Authentication, by a client certificate or a bearer token.
 //!
-//! A certificate comes before a token. One credential that is good is enough; where there are credentials and none is good,
-//! the request is refused rather than made by nobody.
+//! A certificate comes before a token. One valid credential is enough. Where there are credentials and none is valid, the
+//! request is refused rather than anonymous.
 
 pub mod authorization;
 mod bearer_protocol;
@@ -33,10 +33,10 @@ use bearer_protocol::BearerProtocol;
 /// The extra of a user that tells one credential from another.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Finds out who makes a request.
+/// Authenticates requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Authenticator {
-    /// Whether the user `system:anonymous` stands in where there are no credentials.
+    /// Whether requests without credentials are those of `system:anonymous`.
     pub anonymous: bool,
 }
 
@@ -81,11 +81,11 @@ impl Authenticator {
     }
 }
 
-/// What the client is warned of where its token stands behind more than one space, so that nobody sees it.
+/// The warning for a client whose token comes after more than one space and is therefore ignored.
 const SPACE_BEFORE_TOKEN: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// What the client is to be warned of in how it says who it is.
+/// The warning about the credentials of a request, if any.
 pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
     let text = headers::text(headers, header::AUTHORIZATION)?;
     let mut parts = text.trim().splitn(3, ' ');
@@ -93,7 +93,7 @@ pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
     (bears && parts.next().is_some()).then(|| SPACE_BEFORE_TOKEN.to_owned())
 }
 
-/// The user who stands in where there are no credentials.
+/// The user of requests without credentials.
 fn anonymous() -> User {
     User {
         name: SmolStr::new_static("system:anonymous"),

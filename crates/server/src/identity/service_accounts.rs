@@ -1,8 +1,8 @@
 //! Tokens of service accounts: signed statements (JWTs) that this server makes and then takes
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/>).
 //!
-//! A token is good while its signature, issuer, audience and time are, and while the service account and the object that it
-//! is bound to are the ones that they were: of the same uid, and not deleted.
+//! A token is valid while its signature, issuer, audience and time are, and while the service account and the bound object
+//! exist with the same uid and are not deleted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use super::keys::{Keys, SigningKey};
 use crate::objects::{self, Store};
 use crate::runtime::{Clock, Identifiers};
 
-/// For how long the signature of a token is not looked at again.
+/// For how long a verified signature is cached.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// How many tokens are remembered.
+/// How many verified tokens are cached.
 const MOST_REMEMBERED: usize = 4096;
-/// The longest token that is looked at, in bytes.
+/// The longest token that is read, in bytes.
 const LONGEST: usize = 64 * 1024;
-/// For how long what is deleted still counts, so that its last requests come through.
+/// For how long a deleted object still counts, so that its last requests succeed.
 const LEEWAY: Duration = Duration::from_secs(60);
 /// By how much clocks may differ, in seconds.
 const SKEW: u64 = 60;
@@ -46,20 +46,20 @@ const NODE: [&str; 2] = [
     "authentication.kubernetes.io/node-uid",
 ];
 
-/// What is decided at start about tokens.
+/// The configuration of tokens.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
-    /// Who makes tokens, the first; tokens of all of them are taken.
+    /// The issuers. The first makes tokens; tokens of all are accepted.
     pub issuers: Vec<String>,
-    /// For whom tokens are good that this server takes.
+    /// The audiences of the tokens that this server accepts.
     pub audiences: Vec<SmolStr>,
-    /// The longest life that is granted, in seconds.
+    /// The longest lifetime of a token, in seconds.
     pub longest: Option<i64>,
-    /// Whether tokens for pods live on for a year.
+    /// Whether the tokens of pods are extended to a year.
     pub extends: bool,
 }
 
-/// Makes tokens of service accounts, and finds out whose they are.
+/// Issues and authenticates tokens of service accounts.
 pub struct ServiceAccounts {
     config: TokenConfig,
     signing: Option<SigningKey>,
@@ -71,14 +71,14 @@ pub struct ServiceAccounts {
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
 }
 
-/// A token whose signature was found to be good.
+/// A token with a valid signature.
 #[derive(Clone)]
 struct Remembered {
     until: SystemTime,
     claims: Arc<Claims>,
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug, Serialize, Deserialize)]
 struct Claims {
     aud: Audiences,
@@ -140,7 +140,7 @@ impl From<&BoundObject> for Named {
     }
 }
 
-/// What tokens are checked against, and where the time and names come from.
+/// What the checks of tokens need: the objects, the time, and a source of names.
 pub struct Surroundings {
     /// The resources that are served.
     pub registry: Arc<ArcSwap<Registry>>,
@@ -148,7 +148,7 @@ pub struct Surroundings {
     pub store: Arc<Store>,
     /// The time of day.
     pub clock: Arc<dyn Clock>,
-    /// Where the names of tokens come from.
+    /// The source of the identifiers of tokens.
     pub identifiers: Arc<dyn Identifiers>,
 }
 
@@ -173,7 +173,7 @@ impl ServiceAccounts {
         }
     }
 
-    /// What the token says, if its signature is good.
+    /// The claims of the token, if its signature is valid.
     fn claims(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         let (digest, now) = (<[u8; 32]>::from(Sha256::digest(token)), self.clock.now());
         if let Some(known) = self.remembered.lock().get(&digest)
@@ -204,7 +204,7 @@ impl ServiceAccounts {
             return Err(TokenError::Unknown);
         }
         let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Unknown)?;
-        // Tokens of others are none of this authenticator's business.
+        // Other authenticators handle the tokens of other issuers.
         let unverified = jsonwebtoken::dangerous::insecure_decode::<Claims>(token).map_err(|_| TokenError::Unknown)?;
         if !self.config.issuers.contains(&unverified.claims.iss) {
             return Err(TokenError::Unknown);
@@ -223,7 +223,7 @@ impl ServiceAccounts {
         Err(refused("failed to verify signature"))
     }
 
-    /// Those of the audiences asked for (of this server's, where none are) that the token is good for.
+    /// Those of the requested audiences that the token has; by default those of this server.
     fn audiences(&self, claims: &Claims, asked: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
         let wanted: Vec<SmolStr> = if asked.is_empty() {
             self.config.audiences.clone()
@@ -260,7 +260,7 @@ impl ServiceAccounts {
         Ok(())
     }
 
-    /// What the token names must be there still, and be the same.
+    /// Checks that the objects that the token names still exist with the same uid.
     fn check_objects(&self, claims: &Claims) -> Result<(), TokenError> {
         let Kubernetes {
             namespace,
@@ -324,7 +324,7 @@ impl ServiceAccounts {
 
 impl TokenAuthenticator for ServiceAccounts {
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
-        // What is no JWT is not looked at any further.
+        // A text that is no JWT is not read any further.
         if token.bytes().filter(|byte| *byte == b'.').count() != 2 {
             return Err(TokenError::Unknown);
         }

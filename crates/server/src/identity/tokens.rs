@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 
 use super::authenticated;
 
-/// The audience of the tokens that this server takes: what others ask for who let it review a token.
+/// The audience of the tokens that this server accepts, for token reviews.
 pub const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 /// The tokens of a file.

@@ -1,4 +1,4 @@
-//! What is counted of webhooks that convert objects.
+//! The metrics of conversion webhooks.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Conversions {
         })
     }
 
-    /// Counts one question.
+    /// Counts one call.
     pub(super) fn count(
         &self,
         definition: &str,

@@ -1,4 +1,4 @@
-//! Calls of etcd and what comes from there, by the resource that they are about.
+//! The metrics of calls of etcd and of its events, by resource.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl EtcdCalls {
         Ok(())
     }
 
-    /// The group and the resource of a key; empty where it is none's.
+    /// The group and the resource of a key; empty where no resource has it.
     fn names(&self, key: &[u8]) -> Names {
         let Some(table) = key.get(..table_by_segments(key)).filter(|table| !table.is_empty()) else {
             return Names::default();

@@ -1,7 +1,7 @@
-//! What the server counts of itself, for Prometheus (<https://kubernetes.io/docs/reference/instrumentation/metrics/>).
+//! The metrics of the server, for Prometheus (<https://kubernetes.io/docs/reference/instrumentation/metrics/>).
 //!
-//! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Counting is on the way of every
-//! request: its counters are found once, by one look into a table, and from there on counting is adding to numbers.
+//! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Every request is
+//! counted: one lookup in a table finds its counters, and counting adds to numbers.
 
 mod conversions;
 mod etcd;
@@ -40,7 +40,7 @@ use webhooks::Webhooks;
 const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 
-/// What the server counts of itself.
+/// The metrics of the server.
 pub struct Metrics {
     registry: prometheus::Registry,
     requests: Requests,
@@ -108,7 +108,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts the objects of `store` whenever somebody asks.
+    /// Counts the objects of `store` when metrics are scraped.
     ///
     /// # Errors
     /// As for [`Metrics::new`].
@@ -140,7 +140,7 @@ impl Metrics {
         &self.webhooks
     }
 
-    /// Remembers that a deprecated API was asked for.
+    /// Records a request for a deprecated API.
     pub(crate) fn deprecated(&self, group: &str, version: &str, resource: &str, subresource: &str) {
         let labels = [group, "", resource, subresource, version];
         if let Ok(gauge) = self.deprecated.get_metric_with_label_values(&labels) {
@@ -148,19 +148,19 @@ impl Metrics {
         }
     }
 
-    /// Remembers a connection that did not get through its TLS handshake.
+    /// Counts a failed TLS handshake.
     pub(crate) fn handshake_failed(&self) {
         self.handshake_errors.inc();
     }
 
-    /// Remembers a request whose credentials are wrong.
+    /// Counts a request with invalid credentials.
     pub(crate) fn unauthenticated(&self) {
         if let Ok(counter) = self.authentications.get_metric_with_label_values(&["failure"]) {
             counter.inc();
         }
     }
 
-    /// Counts a question to the webhook that converts the objects of a definition from one version to another.
+    /// Counts a call of the webhook that converts the objects of a definition from one version to another.
     pub(crate) fn converted(
         &self,
         definition: &str,
@@ -183,7 +183,7 @@ impl Metrics {
         Ok(page(text))
     }
 
-    /// Tells of feature gates: the name, the stage and whether each is on.
+    /// Shows feature gates: the name, the stage and whether each is on.
     ///
     /// # Errors
     /// As for [`Metrics::new`].
@@ -195,7 +195,7 @@ impl Metrics {
         self.registry.register(Box::new(features))
     }
 
-    /// Tells of the build.
+    /// Shows the build.
     ///
     /// # Errors
     /// As for [`Metrics::new`].

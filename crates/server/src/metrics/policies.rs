@@ -1,4 +1,4 @@
-//! What admission policies come to, by policy and binding.
+//! The metrics of admission policies, by policy and binding.
 
 use holdfast_admission::policies::Check;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
@@ -17,13 +17,13 @@ pub(crate) struct Policies {
 impl Policies {
     pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
         let labels = ["policy", "policy_binding", "error_type", "enforcement_action"];
-        let of = |sort: &str, labels: &[&str]| {
+        let of = |webhook_type: &str, labels: &[&str]| {
             let counted = Opts::new(
-                format!("apiserver_{sort}_admission_policy_check_total"),
+                format!("apiserver_{webhook_type}_admission_policy_check_total"),
                 "Evaluations of admission policies, by policy, binding and outcome",
             );
             let timed = HistogramOpts::new(
-                format!("apiserver_{sort}_admission_policy_check_duration_seconds"),
+                format!("apiserver_{webhook_type}_admission_policy_check_duration_seconds"),
                 "How long expressions of admission policies took, by policy, binding and outcome",
             );
             Ok::<_, prometheus::Error>((
@@ -37,7 +37,7 @@ impl Policies {
         })
     }
 
-    /// Counts a validation that something came of.
+    /// Counts a validation with a finding.
     pub(crate) fn validated(&self, check: &Check) {
         let labels = [check.policy.as_str(), check.binding.as_str(), check.error, check.action];
         count(&self.validating, &labels, check);

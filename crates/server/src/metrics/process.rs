@@ -1,5 +1,5 @@
-//! What the process uses, under the names of Prometheus' own clients. Read from `/proc` when somebody asks; where there is
-//! none, nothing is told.
+//! What the process uses, under the names of Prometheus' own clients. Read from `/proc` at each scrape; without `/proc` there
+//! are no such metrics.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -65,7 +65,7 @@ impl Process {
             cpu: Counter::new("process_cpu_seconds_total", "User and system CPU time spent in seconds")?,
             gauges: gauges.collect::<prometheus::Result<_>>()?,
         };
-        // The process has just begun, as far as its metrics go.
+        // The counters start with the process.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start = process.gauges.iter().find(|(reading, _)| *reading == Reading::Start);
         if let Some((_, gauge)) = start {

@@ -1,4 +1,4 @@
-//! The metrics of requests: how many, how long, how large, by what they were about.
+//! The metrics of requests: number, duration and size, by verb and resource.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -60,7 +60,7 @@ pub(crate) struct Requests {
     series: RwLock<HashMap<Key, Arc<Series>>>,
 }
 
-/// What requests are told apart by, besides how they end.
+/// The labels of a request, besides those of its result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     group: SmolStr,
@@ -72,7 +72,7 @@ struct Key {
     dry_run: bool,
 }
 
-/// The counters of requests that are about the same.
+/// The counters of requests with the same labels.
 struct Series {
     key: Key,
     codes: [OnceLock<IntCounter>; CODES.len()],
@@ -82,7 +82,7 @@ struct Series {
     watch: Option<Watch>,
 }
 
-/// What is counted of watches besides.
+/// The further counters of watches.
 struct Watch {
     running: IntGauge,
     events: IntCounter,
@@ -184,7 +184,7 @@ impl Requests {
         })
     }
 
-    /// Begins to record the request; `None` for what is not counted, such as resources that nobody serves. `applies` says
+    /// Begins to record the request; `None` for what is not counted, such as resources that are not served. `applies` says
     /// that a PATCH is an apply.
     pub(crate) fn begin(
         &self,

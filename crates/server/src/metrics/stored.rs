@@ -1,4 +1,4 @@
-//! How many objects there are of each resource, how large they are and how often they changed, counted when somebody asks.
+//! The number, the size and the changes of the objects of each resource, counted at each scrape.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Collector for StoredObjects {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let snapshot = self.store.snapshot();
-        // Resources that are gone are not told of.
+        // Resources that are no longer served have no metric.
         self.gauges().into_iter().for_each(IntGaugeVec::reset);
         self.counters().into_iter().for_each(IntCounterVec::reset);
         let set = |gauge: &IntGaugeVec, labels: &[&str], value: u64| {

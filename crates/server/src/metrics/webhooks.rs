@@ -1,4 +1,4 @@
-//! How webhooks of admission answer, by their names.
+//! The metrics of admission webhooks, by name.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::registered;
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
-/// Codes above this one are counted as this one, so that nobody makes many counters.
+/// Codes above this one are counted as this one, to bound the number of counters.
 const HIGHEST_CODE: u16 = 600;
 
 /// Counters of webhooks.
@@ -20,7 +20,7 @@ pub(crate) struct Webhooks {
     failed_open: IntCounterVec,
 }
 
-/// Which webhook was asked about what.
+/// The call of a webhook.
 #[derive(Clone, Copy)]
 pub(crate) struct WebhookCall<'a> {
     /// The name of the webhook.
@@ -83,7 +83,7 @@ impl Webhooks {
     }
 
     /// Counts a refusal; `error` is `no_error` where the webhook itself refuses, `calling_webhook_error` where it could not
-    /// be asked, and `apiserver_internal_error` otherwise.
+    /// be called, and `apiserver_internal_error` otherwise.
     pub(crate) fn rejected(&self, asked: WebhookCall<'_>, error: &str, code: u16) {
         let code = code.min(HIGHEST_CODE).to_string();
         let WebhookCall {

@@ -1,4 +1,4 @@
-//! Stored objects: what lies beside their bytes in memory, and how the bytes come about.
+//! Stored objects: their encoding, and the index beside their bytes in memory.
 //!
 //! The embedded store keeps objects as the JSON that is served, in their storage version. kube-apiserver keeps built-in
 //! kinds as protobuf, but here a write encodes once and the disk, the cache, the answer and every watcher share those
@@ -40,7 +40,7 @@ pub type Snapshot = holdfast_store::Snapshot<Objects>;
 /// The store of all objects.
 pub type Store = holdfast_store::Store<Objects>;
 
-/// What is kept beside the bytes of an object, so that selectors need no parsing.
+/// The index of an object, with which selectors need no parsing.
 #[derive(Debug, Default)]
 pub struct Index {
     labels: Map,
@@ -50,7 +50,7 @@ pub struct Index {
     unreadable: bool,
     /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
     definition: AtomicU64,
-    /// The parsed object, for as long as somebody remembers it; see [`Index::remember`].
+    /// The parsed object, while it is cached; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
 }
 
@@ -86,17 +86,17 @@ impl Index {
         &self.labels
     }
 
-    /// Keeps the parsed object here, so that the next reader need not parse it.
+    /// Caches the parsed object for the next reader.
     pub fn remember(&self, tree: Value) {
         *self.tree.lock() = Some(tree);
     }
 
-    /// Lets the parsed object go.
+    /// Drops the cached object.
     pub fn forget(&self) {
         *self.tree.lock() = None;
     }
 
-    /// The parsed object, if it is remembered.
+    /// The parsed object, if it is cached.
     pub fn remembered(&self) -> Option<Value> {
         self.tree.lock().clone()
     }
@@ -162,7 +162,7 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_ve
 }
 
 /// Whether the stored bytes are the object as the resource shows it in `api_version`. Custom objects that were stored under
-/// an older definition, or before the start of the server, are looked at once.
+/// an older definition, or before the start of the server, are checked once.
 pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry) -> bool {
     let stored_so = resource
         .storage
@@ -185,7 +185,7 @@ pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry)
     current
 }
 
-/// Refuses what no object of the resource can be stored under: names that mean something in paths, and none at all.
+/// Refuses names under which no object of the resource can be stored: the empty one, and those with a meaning in paths.
 ///
 /// # Errors
 /// 400.
@@ -209,7 +209,7 @@ pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
     std::str::from_utf8(&rest[..end]).unwrap_or_default()
 }
 
-/// What an object is called and where it lives.
+/// The name and namespace of an object.
 #[derive(Clone, Copy)]
 struct Identity<'o> {
     name: &'o str,
@@ -314,20 +314,20 @@ fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
     selectable_fields(resource, &shown.unwrap_or(stored))
 }
 
-/// Whether a stored object cannot be read, as far as that can be told without parsing it: lists and watches leave it out,
-/// so that the others can be had.
+/// Whether a stored object cannot be read, as far as that shows without parsing it. Lists and watches leave it out, so that
+/// they show the others.
 ///
-/// Only a fault of ours or a stranger's hand in the file makes one; that the bytes are those that were written, the store checks.
+/// Only a fault of the server or a change of the file from outside makes one; the store checks its own bytes.
 pub fn is_unreadable(entry: &Entry) -> bool {
     let whole = matches!(entry.bytes()[..], [b'{', b'"', .., b'}']);
-    // Where its ends are not those of an object, its index tells for sure.
+    // Its index decides where the first and last bytes are not those of an object.
     match entry.known_index() {
         Some(index) => index.unreadable,
         None => !whole && entry.index().unreadable,
     }
 }
 
-/// The tree of a stored object that somebody asks for by its name.
+/// The tree of a stored object that is requested by name.
 ///
 /// # Errors
 /// 500 with its key where it cannot be read.
@@ -486,7 +486,7 @@ pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((metadata.get(..start)?, metadata.get(end..)?))
 }
 
-/// Where the map ends that `text` begins with. `member` is told where each of its members begins and ends, and may end the
+/// Where the map ends that `text` begins with. `member` gets the range of each of its members, and may end the
 /// search.
 fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>) -> Option<usize> {
     let (mut depth, mut at, mut start) = (0usize, 0, 1);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::objects::{self, Entry};
 
-/// How many parsed objects are kept of either sort, and within how many writes an object must be written again to be among
+/// How many parsed objects of either group are kept, and within how many writes an object must be written again to be among
 /// them.
 const KEPT: usize = 512;
 

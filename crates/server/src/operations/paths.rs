@@ -118,10 +118,10 @@ impl Paths {
             return Ok(answer.unwrap_or_else(page_not_found));
         }
         let trimmed = path.strip_suffix('/').unwrap_or(path);
-        if let Some((sort, text)) = self.issuer.as_ref().and_then(|issuer| issuer.get(trimmed)) {
+        if let Some((media_type, text)) = self.issuer.as_ref().and_then(|issuer| issuer.get(trimmed)) {
             read_only(&method)?;
-            negotiation::check_acceptable(&headers, &[sort])?;
-            return Ok(issuer_document(sort, text));
+            negotiation::check_acceptable(&headers, &[media_type])?;
+            return Ok(issuer_document(media_type, text));
         }
         let registry = self.registry.load_full();
         let document = Document {
@@ -223,9 +223,9 @@ fn read_only(method: &Method) -> Result<(), ApiError> {
 }
 
 /// A document that seldom changes, which those who ask may keep for an hour.
-fn issuer_document(sort: &'static str, text: &[u8]) -> Response {
+fn issuer_document(media_type: &'static str, text: &[u8]) -> Response {
     let body = bytes::Bytes::copy_from_slice(text);
-    let mut answer = response::bytes(StatusCode::OK, HeaderValue::from_static(sort), body);
+    let mut answer = response::bytes(StatusCode::OK, HeaderValue::from_static(media_type), body);
     let kept = HeaderValue::from_static("public, max-age=3600");
     answer.headers_mut().insert(http::header::CACHE_CONTROL, kept);
     answer

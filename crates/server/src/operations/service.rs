@@ -133,8 +133,8 @@ impl Service {
 
     /// Begins to count the request.
     fn record(&self, info: &RequestInfo, headers: &HeaderMap, started: Instant) -> Option<Recording> {
-        let applies =
-            info.verb == "patch" && negotiation::patch_type(headers).is_ok_and(|sort| sort == PatchType::Apply);
+        let applies = info.verb == "patch"
+            && negotiation::patch_type(headers).is_ok_and(|patch_type| patch_type == PatchType::Apply);
         let requests = self.context.shared.metrics.requests();
         requests.begin(info, applies, &self.context.shared.registry.load(), started)
     }

@@ -12,9 +12,9 @@ use crate::http::options::PatchOptions;
 ///
 /// # Errors
 /// 400 where the body of an apply is no configuration. What is wrong with other patches the change tells.
-pub(crate) fn read(bytes: &Bytes, sort: PatchType, options: &PatchOptions) -> Result<Change, Error> {
+pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions) -> Result<Change, Error> {
     let validation = options.write.field_validation;
-    let patch = match sort {
+    let patch = match patch_type {
         PatchType::Apply => return read_apply(bytes, validation, options.force),
         PatchType::Json => read_json(bytes),
         PatchType::Merge => read_merge(bytes),

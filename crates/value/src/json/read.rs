@@ -537,7 +537,7 @@ fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> String {
 
     let mut path = String::new();
     for (at, frame) in frames.iter().enumerate() {
-        // The members of a container end where those of the next one of its sort begin.
+        // The members of a container end where those of the next one of its type begin.
         match frame {
             Frame::List { first } => {
                 let end = frames[at + 1..].iter().find_map(|frame| match frame {

@@ -1,4 +1,4 @@
-//! What may become of CertificateSigningRequests: who approves and signs them, and which nobody may ask for
+//! Admission of CertificateSigningRequests: permissions to approve and sign them, and subjects that are refused
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#authorization>).
 
 mod approval;

@@ -79,7 +79,7 @@ pub(super) fn told(violations: &[Violation]) -> String {
 }
 
 impl Checked<'_> {
-    /// Shows each container of any sort with its security context.
+    /// Shows each container of any type with its security context.
     fn each_container(&self, visit: &mut dyn FnMut(&Field<'_, '_>, &Field<'_, '_>)) {
         for list in ["initContainers", "containers", "ephemeralContainers"] {
             for container in self.spec.child(list).items() {
@@ -99,7 +99,7 @@ impl Checked<'_> {
         names
     }
 
-    /// Who is at fault of the Pod itself and its containers, in words; `None` if nobody is.
+    /// The violators among the Pod and its containers, in words; `None` if there is none.
     fn setters(&self, fault: &dyn Fn(&Field<'_, '_>) -> bool) -> Option<String> {
         let mut setters = Vec::new();
         if fault(&self.spec.child("securityContext")) {
@@ -541,10 +541,10 @@ fn volume_types(checked: &Checked<'_>) -> Option<Violation> {
             let mut members = volume.iter();
             members.find(|(name, value)| name.as_str() != "name" && !value.is_null())
         });
-        let sort = source.map_or("unknown", |(name, _)| name.as_str());
-        if !ALLOWED.contains(&sort) {
+        let volume_type = source.map_or("unknown", |(name, _)| name.as_str());
+        if !ALLOWED.contains(&volume_type) {
             names.push(volume.child("name").text().to_owned());
-            types.insert(sort.to_owned());
+            types.insert(volume_type.to_owned());
         }
     }
     if names.is_empty() {

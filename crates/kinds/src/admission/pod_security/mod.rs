@@ -21,39 +21,16 @@ pub(super) struct PodSecurity;
 /// How many Pods are looked at when a namespace comes to enforce more.
 const PODS_LOOKED_AT: usize = 3000;
 
-/// Where kinds that make Pods have the template: group, plural name, and the way to it.
-const TEMPLATES: [(&str, &str, &[&str]); 8] = [
-    ("", "podtemplates", &["template"]),
-    ("", "replicationcontrollers", &["spec", "template"]),
-    ("apps", "daemonsets", &["spec", "template"]),
-    ("apps", "deployments", &["spec", "template"]),
-    ("apps", "replicasets", &["spec", "template"]),
-    ("apps", "statefulsets", &["spec", "template"]),
-    ("batch", "jobs", &["spec", "template"]),
-    ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
-];
-
 const WRITTEN: &[Operation] = &[Operation::Create, Operation::Update];
 
-/// Namespaces, Pods, and then all that have templates.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "below the length of the list, and before the server starts"
-)]
-static INTERESTS: [Interest; 2 + TEMPLATES.len()] = {
-    let mut interests = [Interest::in_objects("", "namespaces", WRITTEN); 2 + TEMPLATES.len()];
-    interests[1] = Interest {
-        subresources: &["", "ephemeralcontainers", "resize"],
+/// Namespaces, Pods, and all kinds that have templates.
+const INTERESTS: [Interest; 2] = [
+    Interest::in_all_objects(WRITTEN),
+    Interest {
+        subresources: &["ephemeralcontainers", "resize"],
         ..Interest::in_objects("", "pods", WRITTEN)
-    };
-    let mut at = 0;
-    while at < TEMPLATES.len() {
-        let (group, plural, _) = TEMPLATES[at];
-        interests[2 + at] = Interest::in_objects(group, plural, WRITTEN);
-        at += 1;
-    }
-    interests
-};
+    },
+];
 
 impl AdmissionPlugin for PodSecurity {
     fn name(&self) -> &'static str {
@@ -78,9 +55,9 @@ impl AdmissionPlugin for PodSecurity {
         match named {
             ("", "namespaces") => check_namespace(context, object, old),
             ("", "pods") => check_pod(context, object, old),
-            (group, plural) => {
-                let of = TEMPLATES.iter().find(|(g, p, _)| (*g, *p) == (group, plural));
-                if let Some(template) = of.and_then(|(.., way)| object.at(way)) {
+            _ => {
+                let path = resource.capabilities.pod_template;
+                if let Some(template) = path.and_then(|path| object.at(path)) {
                     warn_of_template(context, template);
                 }
                 Ok(())

@@ -29,15 +29,15 @@ fn autoscaler_targets(autoscaler: &Value) -> Value {
 
 fn autoscaler_target(metric: &Value, current: Option<&Value>) -> String {
     // The source stands in a field that is named after the type.
-    let sort = metric.str_at(&["type"]).unwrap_or_default();
-    let mut letters = sort.chars();
+    let metric_type = metric.str_at(&["type"]).unwrap_or_default();
+    let mut letters = metric_type.chars();
     let field: String = letters
         .next()
         .map(|first| first.to_ascii_lowercase())
         .into_iter()
         .chain(letters)
         .collect();
-    let by_resource = matches!(sort, "Resource" | "ContainerResource");
+    let by_resource = matches!(metric_type, "Resource" | "ContainerResource");
     let target = metric.at(&[field.as_str(), "target"]).unwrap_or(&Value::Null);
     let now = current
         .and_then(|current| current.at(&[field.as_str(), "current"]))
@@ -60,7 +60,7 @@ fn autoscaler_target(metric: &Value, current: Option<&Value>) -> String {
     }
     match text(target, "averageValue") {
         Some(average) => {
-            let of_average = if sort == "Pods" { "" } else { " (avg)" };
+            let of_average = if metric_type == "Pods" { "" } else { " (avg)" };
             format!(
                 "{}/{average}{of_average}",
                 text(now, "averageValue").unwrap_or_else(unknown)

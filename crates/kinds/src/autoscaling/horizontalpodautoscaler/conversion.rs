@@ -296,7 +296,7 @@ fn write_ordered(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Fields that both versions have, in different places: sort of metric, place in `v2`, name in `v1`, and what stands in
+/// Fields that both versions have, in different places: type of metric, place in `v2`, name in `v1`, and what stands in
 /// `v1` where `v2` leaves the field out.
 type Moves = &'static [(
     &'static str,
@@ -394,13 +394,13 @@ fn current_to_v1(metric: &Value) -> Value {
 
 fn move_to_v1(metric: &Value, moves: Moves) -> Value {
     let mut moved = sort_alone(metric);
-    for (sort, place, name, unset) in moves {
-        let Some(source) = metric.get(sort).filter(|source| !source.is_null()) else {
+    for (metric_type, place, name, unset) in moves {
+        let Some(source) = metric.get(metric_type).filter(|source| !source.is_null()) else {
             continue;
         };
         match (source.at(place), unset) {
-            (Some(value), _) => moved.set_at(&[sort, name], value.clone()),
-            (None, Some(unset)) => moved.set_at(&[sort, name], (*unset).into()),
+            (Some(value), _) => moved.set_at(&[metric_type, name], value.clone()),
+            (None, Some(unset)) => moved.set_at(&[metric_type, name], (*unset).into()),
             (None, None) => {}
         }
     }
@@ -410,7 +410,7 @@ fn move_to_v1(metric: &Value, moves: Moves) -> Value {
 fn metric_to_v2(metric: &Value) -> Value {
     let mut moved = move_to_v2(metric, TARGETS);
     // `v1` has no type of target: it shows from the fields that are set.
-    for (sort, types) in [
+    for (metric_type, types) in [
         (
             "resource",
             &[("averageUtilization", "Utilization"), ("averageValue", "AverageValue")][..],
@@ -423,13 +423,13 @@ fn metric_to_v2(metric: &Value) -> Value {
         ("object", &[("averageValue", "AverageValue"), ("value", "Value")]),
         ("external", &[("value", "Value"), ("averageValue", "AverageValue")]),
     ] {
-        let Some(target) = moved.at(&[sort, "target"]) else {
+        let Some(target) = moved.at(&[metric_type, "target"]) else {
             continue;
         };
         let set = |field: &str| target.get(field).is_some_and(|value| !is_zero(Some(value)));
         let found = types.iter().find(|(field, _)| set(field)).map(|(_, name)| *name);
         if let Some(name) = found {
-            moved.set_at(&[sort, "target", "type"], name.into());
+            moved.set_at(&[metric_type, "target", "type"], name.into());
         }
     }
     moved
@@ -438,8 +438,8 @@ fn metric_to_v2(metric: &Value) -> Value {
 /// Amounts that `v1` writes though nobody set them are none.
 fn current_to_v2(metric: &Value) -> Value {
     let mut moved = move_to_v2(metric, CURRENTS);
-    for (sort, place, _, unset) in CURRENTS {
-        let mut path = vec![*sort];
+    for (metric_type, place, _, unset) in CURRENTS {
+        let mut path = vec![*metric_type];
         path.extend_from_slice(place);
         if unset.is_some() && moved.str_at(&path) == *unset {
             moved.remove_at(&path);
@@ -450,9 +450,9 @@ fn current_to_v2(metric: &Value) -> Value {
 
 fn move_to_v2(metric: &Value, moves: Moves) -> Value {
     let mut moved = sort_alone(metric);
-    for (sort, place, name, _) in moves {
-        if let Some(value) = metric.at(&[sort, name]) {
-            let mut path = vec![*sort];
+    for (metric_type, place, name, _) in moves {
+        if let Some(value) = metric.at(&[metric_type, name]) {
+            let mut path = vec![*metric_type];
             path.extend_from_slice(place);
             moved.set_at(&path, value.clone());
         }

@@ -7,6 +7,7 @@ mod conversion;
 mod validation;
 
 pub(super) use cells::CELLS;
+use validation::AutoscalerRules;
 
 use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
@@ -60,20 +61,17 @@ impl Strategy for HorizontalPodAutoscaler {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validation::validate_autoscaler(&Field::root(object), None, self.features)
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &AutoscalerRules::new(self.features, None))
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        match context.subresource {
-            Some("status") => validation::validate_status(&Field::root(object)),
-            _ => validation::validate_autoscaler(&Field::root(object), Some(&Field::root(old)), self.features),
-        }
+        context.check(object, &AutoscalerRules::new(self.features, Some(&Field::root(old))))
     }
 }
 
 impl HorizontalPodAutoscaler {
-    /// Drops how far off a metric may be where nobody may say so, unless `old` does: `dropDisabledFields`.
+    /// Drops disabled fields, unless `old` has them: `dropDisabledFields`.
     fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
         const DIRECTIONS: [&str; 2] = ["scaleDown", "scaleUp"];
         let is_set = |of: &Value| {
@@ -121,9 +119,9 @@ impl Converts for HorizontalPodAutoscaler {
 }
 
 fn default_behavior(object: &mut Value) {
-    let policy = |sort: &str, value: i64| {
+    let policy = |policy_type: &str, value: i64| {
         let mut policy = Map::new();
-        policy.insert("type", sort);
+        policy.insert("type", policy_type);
         policy.insert("value", value);
         policy.insert("periodSeconds", 15);
         Value::Map(policy)

@@ -121,13 +121,13 @@ pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<S
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     for condition in status.child("conditions").items() {
         not_negative_generation(&condition, errors);
-        let sort = condition.child("type").text();
-        if matches!(sort, "PodScheduled" | "Ready" | "Initialized") {
+        let type_name = condition.child("type").text();
+        if matches!(type_name, "PodScheduled" | "Ready" | "Initialized") {
             continue;
         }
         let shown = condition.child("Type");
-        let faults = qualified_name(sort);
-        errors.extend(faults.into_iter().map(|fault| shown.invalid_as(sort, fault)));
+        let faults = qualified_name(type_name);
+        errors.extend(faults.into_iter().map(|fault| shown.invalid_as(type_name, fault)));
     }
     not_negative_generation(status, errors);
 }

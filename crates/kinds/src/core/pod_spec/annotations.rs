@@ -143,8 +143,8 @@ fn match_profile(what: &str, annotation: &Field<'_, '_>, profile: &Field<'_, '_>
         _ => true,
     };
     if !alike {
-        let sort = profile.child("type");
-        errors.push(sort.forbidden(format!("{what} type in annotation and field must match")));
+        let type_field = profile.child("type");
+        errors.push(type_field.forbidden(format!("{what} type in annotation and field must match")));
     }
 }
 

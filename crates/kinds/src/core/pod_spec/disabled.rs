@@ -1,5 +1,5 @@
-//! Fields of pod specifications that nobody may set yet: the reference drops them while their feature gates are off. Objects
-//! that have them already keep them.
+//! Fields of pod specifications behind feature gates: the reference drops them while their gates are off. Objects that have
+//! them already keep them.
 
 use holdfast_value::Value;
 

@@ -50,7 +50,7 @@ pub(crate) struct PodRules<'a> {
     pub(crate) is_pod: bool,
     /// The name of the Pod; empty in a template.
     pub(crate) name: &'a str,
-    /// Whether labels of SELinux may come with mounts: nobody may ask for that yet who did not before.
+    /// Whether SELinux labels may be set by mounts: allowed only where the object had that before.
     pub(crate) labels_mounts: bool,
 }
 

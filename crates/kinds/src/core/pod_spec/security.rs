@@ -116,13 +116,13 @@ fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
     }
-    let (sort, local) = (profile.child("type"), profile.child("localhostProfile"));
-    match sort.text() {
-        "" => errors.push(sort.required("type is required when seccompProfile is set")),
+    let (type_field, local) = (profile.child("type"), profile.child("localhostProfile"));
+    match type_field.text() {
+        "" => errors.push(type_field.required("type is required when seccompProfile is set")),
         known if PROFILES.contains(&known) => {}
-        _ => errors.push(sort.not_supported(&PROFILES)),
+        _ => errors.push(type_field.not_supported(&PROFILES)),
     }
-    if sort.text() == "Localhost" {
+    if type_field.text() == "Localhost" {
         if local.is_set() {
             descending(&local, errors);
         } else {
@@ -142,8 +142,8 @@ pub(super) fn validate_app_armor(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
     }
-    let (sort, local) = (profile.child("type"), profile.child("localhostProfile"));
-    match sort.text() {
+    let (type_field, local) = (profile.child("type"), profile.child("localhostProfile"));
+    match type_field.text() {
         "Localhost" if !local.is_set() => {
             errors.push(local.required("must be set when AppArmor type is Localhost"));
         }
@@ -163,8 +163,8 @@ pub(super) fn validate_app_armor(profile: &Field<'_, '_>, errors: &mut Errors) {
                 errors.push(local.invalid("can only be set when AppArmor type is Localhost"));
             }
         }
-        "" => errors.push(sort.required("type is required when appArmorProfile is set")),
-        _ => errors.push(sort.not_supported(&PROFILES)),
+        "" => errors.push(type_field.required("type is required when appArmorProfile is set")),
+        _ => errors.push(type_field.not_supported(&PROFILES)),
     }
 }
 

@@ -512,9 +512,9 @@ pub(super) fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
 mod tests {
     use super::*;
 
-    fn service(sort: &str, ip: &str) -> Value {
+    fn service(type_name: &str, ip: &str) -> Value {
         let mut object = Value::empty_map();
-        object.set_at(&["spec", "type"], sort.into());
+        object.set_at(&["spec", "type"], type_name.into());
         if !ip.is_empty() {
             object.set_at(&["spec", "clusterIP"], ip.into());
         }

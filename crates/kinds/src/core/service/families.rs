@@ -1,6 +1,6 @@
 //! Which address families a Service has, and which addresses go with them.
 //!
-//! The reference settles this before anything else is looked at, so that a Service that is wrong here is refused for nothing else.
+//! The reference checks this first, so that a Service that is wrong here is refused for nothing else.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -182,7 +182,7 @@ fn keeps_preferring(object: &Value, old: &Value) -> bool {
 fn default_policy<'v>(object: &Value, old: Option<&'v Value>) -> &'v str {
     match old.and_then(policy) {
         Some(before) => before,
-        // Nobody knows which addresses will stand behind a headless Service that selects no Pods.
+        // The addresses behind a headless Service without a selector are not known.
         None if is_headless(object) && is_zero(object.at(&["spec", "selector"])) => "RequireDualStack",
         None => "SingleStack",
     }

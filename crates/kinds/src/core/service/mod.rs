@@ -69,15 +69,15 @@ impl Strategy for Service {
                 }
             },
         );
-        let sort = spec.str_at(&["type"]).unwrap_or_default().to_owned();
-        let exposed = sort == "ClusterIP" && !is_zero(spec.get("externalIPs"));
-        if exposed || matches!(sort.as_str(), "NodePort" | "LoadBalancer") {
+        let type_name = spec.str_at(&["type"]).unwrap_or_default().to_owned();
+        let exposed = type_name == "ClusterIP" && !is_zero(spec.get("externalIPs"));
+        if exposed || matches!(type_name.as_str(), "NodePort" | "LoadBalancer") {
             set_missing(spec, "externalTrafficPolicy", || "Cluster".into());
         }
-        if matches!(sort.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
+        if matches!(type_name.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
             set_missing(spec, "internalTrafficPolicy", || "Cluster".into());
         }
-        if sort == "LoadBalancer" {
+        if type_name == "LoadBalancer" {
             set_missing(spec, "allocateLoadBalancerNodePorts", || true.into());
             if let Some(balancer) = object.at_mut(&["status", "loadBalancer"]) {
                 let lacks = |ingress: &Value| !is_zero(ingress.get("ip")) && ingress.get("ipMode").is_none();
@@ -208,7 +208,7 @@ impl InitialObjects for Service {
 }
 
 impl Service {
-    /// Settles the address families and takes the addresses and ports that the Service has none of yet; they are given back if
+    /// Sets the address families and allocates the addresses and ports that the Service lacks; they are given back if
     /// the write fails. What is wrong here is said before validation is asked.
     fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         let served = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -289,8 +289,8 @@ fn texts_at(object: &Value, list: &str) -> Vec<String> {
 }
 
 /// Whether Services of this type have ports of the nodes.
-fn takes_node_ports(sort: &str) -> bool {
-    matches!(sort, "NodePort" | "LoadBalancer")
+fn takes_node_ports(type_name: &str) -> bool {
+    matches!(type_name, "NodePort" | "LoadBalancer")
 }
 
 /// Whether ports of the nodes are allocated for a Service: a load balancer may do without.
@@ -302,7 +302,7 @@ fn needs_node_ports(object: &Value) -> bool {
                 .and_then(Value::as_bool)
                 != Some(false)
         }
-        sort => sort == "NodePort",
+        type_name => type_name == "NodePort",
     }
 }
 

@@ -36,7 +36,7 @@ fn unreached(context: &WriteContext<'_>) -> Refusal {
             return Refusal::Unavailable(format!("no service port {number} found for service {name:?}"));
         }
     }
-    // A service whose endpoints nobody has told of counts as one that is not there.
+    // A service without endpoints counts as one that does not exist.
     let Some(endpoints) = context.lookup.get(&of_core("endpoints"), context.namespace, name) else {
         return missing();
     };

@@ -112,8 +112,8 @@ fn validate_topology(metadata: &Field<'_, '_>, errors: &mut Errors) {
 
 fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
     let ips = spec.child("clusterIPs");
-    let sort = spec.child("type").text();
-    if sort == "LoadBalancer" {
+    let type_name = spec.child("type").text();
+    if type_name == "LoadBalancer" {
         for port in spec.child("ports").items() {
             if port.child("port").number() == Some(KUBELET_PORT) {
                 let why = format!("may not expose port {KUBELET_PORT} externally since it is used by kubelet");
@@ -121,9 +121,9 @@ fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
             }
         }
     }
-    match sort {
+    match type_name {
         "LoadBalancer" | "NodePort" if headless => {
-            let detail = format!("may not be set to 'None' for {sort} services");
+            let detail = format!("may not be set to 'None' for {type_name} services");
             errors.push(FieldError::invalid(&ips.path().index(0), "None", detail));
         }
         "ExternalName" => {
@@ -278,10 +278,10 @@ fn validate_class(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
-    let sort = spec.child("type").text();
+    let type_name = spec.child("type").text();
     let policy = spec.child("externalTrafficPolicy");
-    let reachable =
-        matches!(sort, "NodePort" | "LoadBalancer") || sort == "ClusterIP" && !spec.child("externalIPs").is_empty();
+    let reachable = matches!(type_name, "NodePort" | "LoadBalancer")
+        || type_name == "ClusterIP" && !spec.child("externalIPs").is_empty();
     if reachable {
         check.field(spec, "externalTrafficPolicy", rules);
     } else if !policy.text().is_empty() {
@@ -291,7 +291,7 @@ fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut 
     validate_health_check(spec, &mut check.errors);
     let internal = spec.child("internalTrafficPolicy");
     check.field(spec, "internalTrafficPolicy", rules);
-    if !internal.is_set() && matches!(sort, "ClusterIP" | "NodePort" | "LoadBalancer") {
+    if !internal.is_set() && matches!(type_name, "ClusterIP" | "NodePort" | "LoadBalancer") {
         check.errors.push(internal.required(""));
     }
 }

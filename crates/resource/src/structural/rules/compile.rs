@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use holdfast_cel::{Activation, CelValue, CompileError, DeclType, Environment, Program, Type, escape};
+use holdfast_cel::{Activation, CelValue, CompileError, DeclType, Environment, PatternMemory, Program, Type, escape};
 use holdfast_value::SmolStr;
 
 use super::super::Node;
@@ -116,12 +116,12 @@ pub(super) struct OwnRule {
 
 impl Rules {
     /// The rules of `node`; `None` where there are none. `is_resource` says that its values are objects of their own.
-    pub fn new(node: &Node, is_resource: bool) -> Option<Self> {
+    pub fn new(node: &Node, is_resource: bool, memory: &PatternMemory) -> Option<Self> {
         if !node.within.rules {
             return None;
         }
         let decl = Arc::new(node.decl_type(is_resource)?);
-        Self::of(node, decl, &Environment::new())
+        Self::of(node, decl, &Environment::new().with_pattern_memory(memory))
     }
 
     fn of(node: &Node, decl: Arc<DeclType>, base: &Environment) -> Option<Self> {

@@ -16,4 +16,4 @@ mod tests;
 pub use compile::{CompiledRule, RuleEnvironment, Rules};
 pub use field_path::Notation;
 pub use rule::Rule;
-pub use run::{Findings, RuleBudget};
+pub use run::RuleBudget;

@@ -12,7 +12,7 @@ use super::super::node::Additional;
 use super::super::place::{Place, Step};
 use super::Rules;
 use super::compile::OwnRule;
-use crate::{FieldError, FieldPath};
+use crate::{FieldError, FieldPath, Findings};
 
 /// No more errors are told of one object, nor more warnings.
 const MOST: usize = 1000;
@@ -22,15 +22,6 @@ const MAX_MESSAGE: usize = 5 * 1024;
 
 /// What rules may cost together, so that the time for an object has an end.
 pub type RuleBudget = Budget<'static>;
-
-/// What rules find.
-#[derive(Debug, Default)]
-pub struct Findings {
-    /// What is wrong.
-    pub errors: Vec<FieldError>,
-    /// What was wrong before and is as it was.
-    pub warnings: Vec<String>,
-}
 
 impl Rules {
     /// Runs the rules on a value of the schema `node` that they were made of. `root` is the path of the value. With the value

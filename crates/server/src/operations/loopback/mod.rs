@@ -128,8 +128,8 @@ impl Client {
     ///
     /// # Errors
     /// What the server refuses.
-    pub async fn patch(&self, path: &str, sort: PatchType, patch: &Value) -> Result<Value, RequestError> {
-        let named = PATCH_TYPES.iter().find(|(_, known)| *known == sort);
+    pub async fn patch(&self, path: &str, patch_type: PatchType, patch: &Value) -> Result<Value, RequestError> {
+        let named = PATCH_TYPES.iter().find(|(_, known)| *known == patch_type);
         let media_type = named.map_or(JSON, |(name, _)| *name);
         self.send(Method::PATCH, path, media_type, Some(patch)).await
     }

@@ -1,0 +1,132 @@
+//! Which writes policies, webhooks and plugins have a say in.
+
+use holdfast_admission::webhooks::WebhookType;
+use holdfast_resource::Verb;
+
+use super::*;
+
+const REVIEW: &str = "{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: {nonResourceAttributes: \
+                      {path: /, verb: get}}}";
+
+const BINDING: &str = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: \
+                       {name: a}, spec: {policyName: p, validationActions: [Deny]}}";
+
+const WEBHOOKS: &str = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: \
+                        {name: a}}";
+
+/// A rule that names everything.
+const EVERYTHING: &str = "operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']";
+
+fn refusing_policy(world: &World) {
+    let spec = format!(
+        "{{matchConstraints: {{resourceRules: [{{{EVERYTHING}}}], matchPolicy: Equivalent}}, failurePolicy: Fail, \
+         validations: [{{expression: 'false'}}]}}"
+    );
+    let policy = tree(&format!("{{spec: {spec}}}"));
+    world.policies.validating.set_policy("p", Some(&policy));
+    let binding = tree("{spec: {policyName: p, validationActions: [Deny]}}");
+    world.policies.validating.set_binding("b", Some(&binding));
+}
+
+/// A webhook that nobody answers for, and that is asked of what `more` leaves.
+fn dead_webhook(world: &World, more: &str) {
+    let configuration = format!(
+        "{{webhooks: [{{name: a.io, clientConfig: {{url: 'https://localhost'}}, rules: [{{{EVERYTHING}}}], failurePolicy: \
+         Fail, sideEffects: None, admissionReviewVersions: [v1], timeoutSeconds: 1{more}}}]}}"
+    );
+    let webhooks = &world.webhooks;
+    webhooks.set(WebhookType::Validating, "w", Some(&tree(&configuration)));
+}
+
+fn is_asked(world: &World, text: &str) -> bool {
+    match create(world, text) {
+        Ok(_) => false,
+        Err(error) => match error.into_parts().0 {
+            ErrorKind::Internal(why) => why.contains("nobody listens"),
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+#[test]
+fn policies_have_no_say_in_policies_and_reviews() {
+    let world = world();
+    refusing_policy(&world);
+    assert!(matches!(
+        kind_of(create(&world, CONFIG)),
+        ErrorKind::Denied { code: 422, .. }
+    ));
+    assert!(create(&world, BINDING).is_ok());
+    let review = decoded(&world, REVIEW);
+    let target = target(&world, &review, "");
+    let holdfast_resource::Responder::Review(answers) = target.resource.capabilities.responder("").unwrap() else {
+        panic!("no review")
+    };
+    assert!(
+        run(&world, &target, async |stage| stage
+            .answer(answers.as_ref(), review.clone())
+            .await)
+        .is_ok()
+    );
+    assert!(
+        matches!(kind_of(create(&world, WEBHOOKS)), ErrorKind::Denied { .. }),
+        "webhooks are no policies"
+    );
+}
+
+#[test]
+fn webhooks_have_no_say_in_webhooks_and_policies_nor_in_what_the_server_does_by_itself() {
+    let world = world();
+    dead_webhook(&world, "");
+    assert!(is_asked(&world, CONFIG));
+    assert!(!is_asked(&world, WEBHOOKS) && !is_asked(&world, BINDING));
+    let object = decoded(&world, CONFIG);
+    let mut target = target(&world, &object, "");
+    target.internal = true;
+    assert!(run(&world, &target, async |stage| stage.create(object.clone()).await).is_ok());
+}
+
+#[test]
+fn a_namespace_is_selected_by_its_own_labels_and_other_objects_by_those_of_theirs() {
+    let world = world();
+    dead_webhook(&world, ", namespaceSelector: {matchLabels: {a: b}}");
+    assert!(is_asked(
+        &world,
+        "{apiVersion: v1, kind: Namespace, metadata: {name: home, labels: {a: b}}}"
+    ));
+    assert!(!is_asked(
+        &world,
+        "{apiVersion: v1, kind: Namespace, metadata: {name: home}}"
+    ));
+    let lost = kind_of(create(&world, CONFIG));
+    assert!(
+        matches!(&lost, ErrorKind::NotFound(resource, name) if resource.resource == "namespaces" && name == "default"),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn a_webhook_that_fails_open_lets_a_write_pass() {
+    let world = world();
+    dead_webhook(&world, ", failurePolicy: Ignore");
+    assert!(!is_asked(&world, CONFIG));
+}
+
+#[test]
+fn a_connection_by_another_verb_asks_for_the_one_that_is_needed() {
+    let mut world = world();
+    let pod = tree("{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}}");
+    let connect = |world: &World, verb| {
+        let target = target(world, &pod, "exec");
+        let connecter = target.resource.capabilities.connecter("exec").unwrap();
+        let options = tree("{command: [ls], stdout: true}");
+        run(world, &target, async |stage| {
+            stage.connect(verb, connecter, options).await.map(drop)
+        })
+    };
+    assert!(connect(&world, Verb::Get).is_ok());
+    world.authorizer = Arc::new(AlwaysDeny);
+    assert!(connect(&world, Verb::Create).is_ok(), "who may create was asked before");
+    let refused = connect(&world, Verb::Get).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Forbidden { .. }), "{refused:?}");
+}
